@@ -1,4 +1,4 @@
-"""The options of ``pate-server``: those that several commands have, and those of a campaign."""
+"""The options of ``pate-server``: shared ones, and those of a campaign."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ LedgerOption = Annotated[
 ]
 
 
-#: The public set of a campaign that names none lies in the working directory, under one of these names.
+#: Default names of the public set in the working directory.
 PUBLIC_NAMES: Final = ("public", "public.npz", "public.csv", "public.parquet")
 
 
 def public_here() -> Path:
-    """Return the public set that lies in the working directory under its usual name.
+    """Return the public set in the working directory, under one of its default names.
 
     Raises:
         UsageError: if there is none, or more than one.
@@ -62,7 +62,7 @@ def folder_of(home: Path | None, campaign: str) -> Path:
     """Return the folder of a campaign.
 
     Raises:
-        UsageError: if nothing can be called so.
+        UsageError: if the name is invalid.
     """
     if not campaign or campaign.startswith(".") or "/" in campaign or campaign == FOLDER:
         raise UsageError(
@@ -73,7 +73,7 @@ def folder_of(home: Path | None, campaign: str) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class ServingOptions(CommandOptions):
-    """What a campaign is served with, at its start and when it is resumed.
+    """Options of serving a campaign, at its start and on resuming.
 
     Each field, here and below, is the option of that name.
     """
@@ -140,14 +140,14 @@ class ServingOptions(CommandOptions):
         """Of the campaign.
 
         Raises:
-            UsageError: if nothing can be called so.
+            UsageError: if the name is invalid.
         """
         return folder_of(self.home, self.campaign)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResumeOptions(ServingOptions):
-    """What a campaign is resumed with."""
+    """Options of resuming a campaign."""
 
     head: Annotated[
         str | None,
@@ -161,16 +161,16 @@ class ResumeOptions(ServingOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class CampaignOptions(ServingOptions, MechanismOptions):
-    """What a campaign is started with."""
+    """Options of starting a campaign."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions(CampaignOptions):
-    """What ``pate-server check`` is asked: the options of a campaign, none of them needed, and more.
+    """Options of ``pate-server check``: those of a campaign, all optional, and further ones.
 
     Attributes:
         clock: this machine's.
-        given: names of those that were typed, or stand in the configuration file.
+        given: names of the options given on the command line or in the configuration file.
     """
 
     expected_teachers: Annotated[

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pate.runtime.screen import Screen
 
 _PUBLIC_FILE = "public.bin"
-#: What this server will see, stated before the first party connects.
+#: What this server can see, stated before the first party connects.
 _SEEN: Final = {
     ("plain", "central"): (
         "aggregation is plain: this server sees every party's vote vectors; its releases are "
@@ -144,9 +144,9 @@ def start_campaign(
 
 
 def _say_guess(spec: CampaignSpec, screen: Screen) -> None:
-    """Say, before any party trains, if the budget is likely to pay for few labels.
+    """Warn, before any party trains, if the budget probably pays for few labels.
 
-    How many teachers there will be is a guess, so nothing is said where it pays for enough.
+    The number of teachers is a guess, so there is no message if it pays for enough.
     """
     if spec.records_vote:
         return
@@ -294,7 +294,7 @@ def _run(
 
 
 def _terms_in_words(spec: CampaignSpec) -> Iterator[str]:
-    """Yield what was asked for, or is so because nothing was: whom it waits for, and what it promises."""
+    """Yield the effective terms, given or default: required parties, and the guarantee."""
     named = spec.parties if isinstance(spec.parties, tuple) else ()
     size = len(named) or spec.parties
     yield (

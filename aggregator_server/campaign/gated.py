@@ -1,8 +1,8 @@
-"""A gated campaign: one batch is answered, and a private test decides on the release of all labels.
+"""A gated campaign: one batch is answered, and a private test decides whether all its labels are released.
 
 The votes determine only the mechanism's answers and whether the gate opens. The list of queries,
 the gate and the charge are fixed before the votes are read, and the charge is durable before noise
-is drawn. Labels are drawn only behind an open gate.
+is drawn. Labels are drawn only after the gate has opened.
 """
 
 from __future__ import annotations

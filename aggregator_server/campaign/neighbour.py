@@ -30,7 +30,7 @@ class NeighbourRelease:
         if state.noisy is not None:
             return summary_of(state, 1, exhausted=False)
         if state.left < state.charged(len(queries))[1]:
-            # An interrupted process has spent it: a second draw of noise is not paid for.
+            # An interrupted process has spent the charge: a second draw of noise would be uncharged.
             return summary_of(
                 state,
                 1,

@@ -52,8 +52,8 @@ class Campaign:
 
     Args:
         ledger: of the campaign, open.
-        inputs: the public set that the campaign is about.
-        link: the way to the parties.
+        inputs: the campaign's public set.
+        link: transport to the parties.
         noise: source of noise.
         screen: for lines and progress.
         signing_key: of the campaign, by which parties identify it.
@@ -187,7 +187,7 @@ class Campaign:
             )
 
     def _say_outlook(self, state: CampaignState) -> None:
-        """Say, before anybody votes, why the noise is what it is, and what the budget pays for."""
+        """Report, before the first vote, how the noise was chosen and how many labels the budget pays for."""
         spec, classes = state.spec, len(state.classes)
         if spec.records_vote:
             return
@@ -223,7 +223,7 @@ class Campaign:
                     aggregation,
                     least=self._ledger.state().spec.sums.min_parties,
                     patience=self._patience,
-                    # Who has answered says nothing of how long the others take.
+                    # The number of answers does not predict the remaining time.
                     bar=partial(self._screen.bar, timed=False),
                 )
             except QuorumError as error:

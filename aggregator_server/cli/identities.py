@@ -1,4 +1,4 @@
-"""Commands of ``pate-server`` about who the server and its parties are."""
+"""Commands of ``pate-server`` for the identities of the server and its parties."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def parties(home: HomeOption = None, as_json: JsonOption = False) -> None:
         table.add_row(entry.name, entry.state, _date(entry.changed), code)
     screen.show(table)
     if enrolled := [entry for entry in entries if entry.state == ENROLLED]:
-        # Whole, and as they are: a party may put these lines into its policy.
+        # Unabridged: a party may copy these lines into its policy.
         keys = "\n".join(line_of_party(entry.name, entry.identity) for entry in enrolled)
         screen.show(Text(f"identity keys:\n{keys}"))
 

@@ -1,4 +1,4 @@
-"""``pate-server ledger show`` and ``verify``, ``export`` and ``certificate``: what a ledger says."""
+"""``pate-server ledger show`` and ``verify``, ``export`` and ``certificate``: reports from a ledger."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def serve(options: CampaignOptions) -> None:
         from pate.data.read import read_inputs
         from pate.features.progress import telling
 
-    fork_ahead(SUPERLINK_MAIN)  # before anything of this server's is read
+    fork_ahead(SUPERLINK_MAIN)  # before any state of this server is read
     identities = _identities(options.home, options.host)
     inputs = read_inputs(public, drop=options.dropped, window=options.window)
     screen = Screen("pate-server")
@@ -103,13 +103,13 @@ def check(options: CheckOptions) -> None:
     above = {name: getattr(context.obj, name) for name in before - here}
     options = replace(options, **above, given=here | before)
     if options.public is None:
-        with contextlib.suppress(UsageError):  # it is as if none were named
+        with contextlib.suppress(UsageError):  # treated as if none were given
             options = replace(options, public=public_here())
     raise typer.Exit(present(checks_of(options), as_json=options.as_json))
 
 
 def _given(context: click.Context) -> frozenset[str]:
-    """Return the names of the options that were typed, or stand in the configuration file."""
+    """Return the names of the options given on the command line or in the configuration file."""
     unset = (None, ParameterSource.DEFAULT)
     return frozenset(n for n in context.params if context.get_parameter_source(n) not in unset)
 
@@ -164,10 +164,10 @@ def status(
 
 
 def _identities(home: Path | None, host: str) -> Identities | None:
-    """Return who this server is and who is enrolled, None for a trial on loopback.
+    """Return the server's identity and enrolled parties, None for a trial on loopback.
 
     Raises:
-        UsageError: if there is nothing of the kind and ``host`` is reached from outside.
+        UsageError: if there is none and ``host`` is not loopback.
         StateError: if the certificate has expired.
     """
     from aggregator_server.identities import Identities, require_identities
@@ -180,10 +180,10 @@ def _identities(home: Path | None, host: str) -> Identities | None:
 
 
 def _listening(options: ServingOptions, identities: Identities | None, screen: Screen) -> Listening:
-    """Return where to listen, and say if parties are told of another port.
+    """Return where to listen, and report if parties are given another port.
 
     Raises:
-        UsageError: if the page would be reached from outside without a certificate.
+        UsageError: if the page would listen beyond loopback without a certificate.
     """
     from aggregator_server.identities import require_identities, told_port
     from aggregator_server.monitoring.serving import PageServer

@@ -107,7 +107,7 @@ class Attendance:
             try:
                 enrolled = self._enrolled()
             except StateError as error:
-                # Our own problem, not the party's: it is asked again.
+                # An error of this server, not of the party: it is asked again.
                 self._say(f"the list of enrolled parties cannot be read now: {error}")
                 self.described.discard(node)
                 return None
@@ -124,7 +124,7 @@ class Attendance:
     def unenrolled_marked(self, names: Sequence[str]) -> list[str]:
         """Return the names, marked where a party is not enrolled now: it was revoked, or never was.
 
-        Such a party is waited for, since it may still be enrolled; the coordinator has to know that.
+        Such a party is waited for, since it may still be enrolled; the coordinator has to see that.
         """
         if self._enrolled is None:
             return list(names)
@@ -176,11 +176,11 @@ class Attendance:
         return self._failures[who] > _RETRIES
 
     def forget(self, node: int, *, left: bool = False) -> None:
-        """Take note that nobody is at a node any more.
+        """Record that a node has disconnected.
 
         Args:
             node: of the party.
-            left: whether it went by itself, which the screen then says.
+            left: whether the party left by itself; if so, the screen reports it.
         """
         self.described.discard(node)
         for name in [name for name, at in self.node_of.items() if at == node]:

@@ -219,7 +219,7 @@ class Conversation:
             self._who.out.add(question.party)
 
     def _leaving(self) -> set[int]:
-        """Return the nodes that go because they were told that the campaign has ended."""
+        """Return the nodes that disconnect because they were notified of the campaign's end."""
         told = {each.node for each in self._questions.values() if each.about == "finish"}
         return told | {at for name, at in self._who.node_of.items() if name in self.farewells}
 

@@ -48,15 +48,15 @@ class Exchange:
         link: carries bytes to and from nodes.
         campaign: sent to parties; its class list and terms are set once they are known.
         signing_key: the campaign's; every request is signed with it.
-        enrolled: identity keys (32 bytes) by name, of those who may take part; None: anybody.
-            Asked each time a party describes itself.
+        enrolled: identity keys (32 bytes) by name, of the allowed parties; None: any party. Called
+            each time a party describes itself.
         pieces: makes the slices of the serialised public set, for parties without a copy.
         say: one line for the server's screen.
-        waiting: shows what is waited for, while its block lasts; None: lines of ``say``, now and then.
-        show: takes who is here and what is asked, after every step.
-        returning: names of the parties that ask to be let in again just now.
+        waiting: shows what is awaited while its block runs; None: occasional lines of ``say``.
+        show: called with the current presence and open request after every step.
+        returning: names of the parties that are reconnecting.
         clock: seconds, monotonic.
-        pause: waits that many seconds, or less if something may have come.
+        pause: waits that many seconds, or less if a message may have arrived.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Exchange:
         """Wait until the roster is complete and return it, sorted by name.
 
         Args:
-            wanted: how many parties, or which.
+            wanted: number of parties, or their names.
 
         Raises:
             SchemaError: if two parties have different class lists and the campaign has none.
@@ -127,7 +127,7 @@ class Exchange:
     def fix_roster(
         self, roster: Sequence[RosterParty], classes: Sequence[str], terms: vote_pb2.Terms
     ) -> None:
-        """From now on talk to these parties alone, about these classes, on these terms."""
+        """Fix the parties, classes and terms: from now on only these parties are contacted."""
         del self.campaign.classes[:]
         self.campaign.classes.extend(classes)
         self.campaign.terms.CopyFrom(terms)
@@ -186,7 +186,7 @@ class Exchange:
                 title = f"{STEPS[aggregation.step]} from parties"
                 with bar(title) as progress, self._waiting(_REMIND_S) as remind:
                     self._through_step(aggregation, least, patience, progress, remind)
-                    # The bar is over, with all parties or without.
+                    # The step is over, whether or not all parties answered.
                     progress(len(aggregation.answered), len(aggregation.answered))
                 aggregation.advance()
             return aggregation.result()

@@ -58,7 +58,7 @@ class Gateway:
             port: port to listen on; 0 takes any free one.
             tls_certificate: certificate chain (PEM); needed unless ``host`` is loopback.
             tls_key: its key (PEM).
-            trust: whom to trust as the SuperLink; None: speak to it in clear.
+            trust: TLS context for the SuperLink; None: clear text.
             enrolment: accepts answers of invited parties; None: no enrolment.
             on_knock: called with the node key (PEM) of a party that asks for admission; like the
                 next two, from the gateway's thread.
@@ -66,7 +66,7 @@ class Gateway:
             on_stir: called when a party may have sent something new.
 
         Raises:
-            PortInUseError: if somebody else listens there.
+            PortInUseError: if the port is in use.
             UsageError: if ``host`` is not loopback and there is no certificate, or the certificate
                 cannot be used.
         """

@@ -290,7 +290,7 @@ class Session:
             address: ``host:port`` of the SuperLink.
             secret: authorises acquiring its tasks.
             fab: the bundle of the run; default: :func:`codeless_fab`.
-            trust: whom to trust as the SuperLink; None: speak to it in clear.
+            trust: TLS context for the SuperLink; None: clear text.
             on_taken: called, from any thread, with the id of a message whose reply was fetched.
 
         Raises:

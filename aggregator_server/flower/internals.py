@@ -158,7 +158,7 @@ def start_run(address: str, fab: bytes, trust: ssl.SSLContext | None = None) -> 
     Args:
         address: ``host:port``.
         fab: the bundle of the run.
-        trust: whom to trust as the SuperLink; None: speak to it in clear.
+        trust: TLS context for the SuperLink; None: clear text.
 
     Raises:
         httpx.HTTPError: if the SuperLink does not answer.

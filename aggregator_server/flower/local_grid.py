@@ -121,7 +121,7 @@ class LocalGrid(Grid):
         return [node for node in self._apps if node not in self._offline]
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        """Send messages; the id of one to a party that never was is empty."""
+        """Send messages; a message to an unknown party gets an empty id."""
         return [self._push(message) for message in messages]
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
@@ -164,7 +164,7 @@ class LocalGrid(Grid):
                     self._apps[node](message=message, context=self._contexts[node])
                 )
             except Exception as error:  # noqa: BLE001 - as Flower does with any app
-                # Flower includes the text, and so does this.
+                # Flower's error includes the exception's text, and so does this one.
                 reason = f"{type(error)}:<'{error}'>"
                 reply = Message(
                     Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message

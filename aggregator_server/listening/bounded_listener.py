@@ -55,7 +55,7 @@ def raise_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, _WANTED_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):  # a system may allow less than it states
+        with contextlib.suppress(OSError, ValueError):  # the system may allow less than it reports
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 

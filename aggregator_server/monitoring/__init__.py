@@ -1,5 +1,5 @@
-"""The server's page: what an operator sees of a campaign while it runs, and what a monitor reads.
+"""The server's status page and metrics for a running campaign.
 
-Everything shown is public by the campaign's own promise, or says who is here and what is going on.
-Nothing here decides anything: a campaign runs the same with the page and without.
+They show only what the campaign publishes anyway, and liveness: connected parties and the current
+step. A campaign runs identically with and without the page.
 """

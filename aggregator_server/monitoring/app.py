@@ -1,4 +1,4 @@
-"""The page's answers: its files, the overview as JSON and as a stream, metrics, and two probes."""
+"""Routes of the page: its files, the overview as JSON and as a stream, metrics, and two probes."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from aggregator_server.monitoring.overview import Overview
     from aggregator_server.monitoring.status import Status
 
-#: Browsers that may follow at a time.
+#: Most browsers that may follow the stream at a time.
 STREAMS: Final = 16
-#: Between two looks at the board, and between two signs of life; seconds.
+#: Seconds between two reads of the status, and between two keep-alive messages.
 _LOOK_S: Final = 0.5
 _SIGN_S: Final = 5.0
 
@@ -41,7 +41,7 @@ _FILES: Final = {
 
 
 class _Told:
-    """The board's overview, and the JSON text of it: made once, whoever looks."""
+    """The current overview and its JSON text, computed once for all readers."""
 
     def __init__(self, status: Status) -> None:
         self._status = status
@@ -67,18 +67,18 @@ def make_app(
     on_fault: Callable[[BaseException], None] = lambda _: None,
     keep: Callable[[tuple[str, int]], None] = lambda _: None,
 ) -> FastAPI:
-    """Return the application that shows a board.
+    """Return the application that shows a campaign's status.
 
     Args:
         status: of the campaign.
-        token: who has it may look.
-        hosts: names and addresses under which it may be asked for.
-        cookie: name of the browser's cookie; other servers of this machine need other ones.
+        token: authorises reading.
+        hosts: host names and addresses that requests may name.
+        cookie: name of the browser's cookie, different for each server of this machine.
         secure: whether it is served over TLS.
-        closing: ends the streams when it is set.
-        scrape: makes metrics of an overview and the number of browsers that follow.
-        on_fault: takes an error of the page itself; whoever asked is told nothing of it.
-        keep: takes the address of whoever has shown the token; see :class:`PageAccess`.
+        closing: ends the streams once set.
+        scrape: renders metrics from an overview and the number of following browsers.
+        on_fault: called with an internal error of the page; the client gets no details.
+        keep: called with the address of an authenticated client; see :class:`PageAccess`.
     """
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.add_middleware(
@@ -135,7 +135,7 @@ def make_app(
                 text = (await run_in_threadpool(told))[1]
             except PateError as error:
                 on_fault(error)
-                return  # the browser comes again, and sees that nothing is there
+                return  # the browser reconnects, and finds the server gone
             if text != last:
                 yield ServerSentEvent(event="overview", raw_data=text)
                 last, quiet = text, 0.0
@@ -144,7 +144,7 @@ def make_app(
                 quiet = 0.0
             await asyncio.sleep(_LOOK_S)
             quiet += _LOOK_S
-        # What the server said last: without it a browser takes a campaign's end for a lost server.
+        # The final state: without it a browser shows a finished campaign as a lost connection.
         with contextlib.suppress(PateError):
             if (text := (await run_in_threadpool(told))[1]) != last:
                 yield ServerSentEvent(event="overview", raw_data=text)

@@ -1,6 +1,6 @@
-"""What stands before every answer of the page: its host, the token, and what browsers are told.
+"""Access control of the page: the Host header, the token, and security headers.
 
-Everything is refused that is not named here as open, so a route that is added later is closed.
+Every route requires the token unless it is listed here as open, so a new route is closed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-#: Say one word to whoever asks, so that a supervisor needs neither the token nor a name.
+#: Probes answer any client with one word: a supervisor needs neither token nor host name.
 OPEN: Final = frozenset({"/healthz", "/readyz"})
 
 _HEADERS: Final = {
@@ -50,14 +50,13 @@ class PageAccess:
     """ASGI middleware that admits requests with the right host and the token.
 
     Args:
-        app: what is guarded.
+        app: the protected application.
         token: see :func:`aggregator_server.monitoring.token.kept_token`.
-        hosts: names and addresses under which the page may be asked for. Others are refused, so
-            that a site whose name is made to point here cannot read it through a browser.
+        hosts: host names and addresses that requests may name. Others are refused, which prevents DNS
+            rebinding: a site whose name resolves to this machine cannot read the page through a browser.
         cookie: name of the cookie.
         secure: whether the page is served over TLS.
-        keep: takes the address of whoever has shown the token: his connection is not closed to
-            make room for another.
+        keep: called with the address of an authenticated client: its connection is not evicted.
     """
 
     def __init__(
@@ -79,9 +78,9 @@ class PageAccess:
         self._keep = keep
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or let the request through."""
+        """Answer the request, or forward it."""
         if scope["type"] != "http":
-            return  # nothing but requests is served
+            return  # only requests are served
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -98,7 +97,7 @@ class PageAccess:
         await (answer or self._app)(scope, receive, send_with_headers)
 
     def _judge(self, request: Request) -> Response | None:
-        """Return what to answer instead, None to let the request through."""
+        """Return a response without calling the application; None to forward the request."""
         if _host(request.headers.get("host", "")) not in self._hosts:
             return PlainTextResponse("this server is not called that\n", 421)
         if request.method not in ("GET", "HEAD"):

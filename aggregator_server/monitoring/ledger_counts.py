@@ -1,4 +1,4 @@
-"""What the entries of a ledger add up to for the page, taken in one after the other."""
+"""Counts from ledger entries for the page, updated entry by entry."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from pate.storage.hash_chain import Entry
 
-#: Rows of entries that the page shows.
+#: Number of rows of entries on the page.
 TAIL: Final = 12
-#: Points of the curve that are kept, at most: more than a screen can tell apart.
+#: Most points of the curve, more than a screen can resolve.
 POINTS: Final = 96
 
-#: What each kind of entry says. Never what is in it: votes stand behind their commitment.
+#: A description of each kind of entry, without its content: votes are only committed to.
 _WORDS: Final = {
     "open": "the campaign was opened",
     "roster": "parties, classes, mechanism and budget were fixed",
@@ -29,7 +29,7 @@ _WORDS: Final = {
     "predictions": "the student's predictions were stored",
     "close": "the campaign was closed",
 }
-#: Entries that come in pairs, over and over: a row of the page tells all pairs that follow each other.
+#: Kinds of entries that alternate: the page shows consecutive pairs of them as one row.
 _PAIRS: Final = {
     "release": ("charge", "answers were charged, then released"),
     "votes": ("opening", "summed votes were stored"),
@@ -41,16 +41,16 @@ class LedgerCounts:
 
     Attributes:
         labels: number of labels by class index.
-        votes: number of queries by party whose sum holds its votes.
-        entries: number of entries taken in.
+        votes: by party, number of queries whose sum includes its votes.
+        entries: number of processed entries.
     """
 
     def __init__(self, *, to_the_minute: bool) -> None:
-        """Begin before the first entry.
+        """Start before the first entry.
 
         Args:
-            to_the_minute: whether times are given to the minute alone. So they must be where the
-                time that a step takes may depend on votes.
+            to_the_minute: whether times are rounded down to the minute, which is required where the
+                duration of a step may depend on votes.
         """
         self.labels: Counter[int] = Counter()
         self.votes: Counter[str] = Counter()
@@ -64,7 +64,7 @@ class LedgerCounts:
         self._tail: deque[LedgerLine] = deque(maxlen=TAIL)
 
     def take(self, entries: Iterable[Entry]) -> None:
-        """Take in the entries that follow those taken in so far."""
+        """Process the entries after the last processed one."""
         for entry in entries:
             self.entries = entry.seq
             when = short_time(entry.written_at, to_the_minute=self._to_the_minute)
@@ -76,7 +76,7 @@ class LedgerCounts:
                 self.votes.update(dict.fromkeys(body["responders"], body["count"]))
 
     def _tell(self, number: int, kind: str, when: str) -> None:
-        """Add a row; the second of a pair takes the row of the first, and of the pairs before it."""
+        """Add a row; a pair of entries shares one row with the pairs before it."""
         first, words = number, _WORDS.get(kind, kind)
         if kind in _PAIRS:
             before, words = _PAIRS[kind]
@@ -90,7 +90,7 @@ class LedgerCounts:
         if kind == "charge":
             self._spent, self._charged = self._spent + cost, cost
             return
-        # What the answers did not use came back with their release.
+        # Unused cost was returned with the release.
         self._spent += cost - self._charged
         answers = body["answers"]
         assert isinstance(answers, list)  # noqa: S101 - the ledger has checked its entries
@@ -108,13 +108,13 @@ class LedgerCounts:
 
     @property
     def points(self) -> list[tuple[int, Fraction]]:
-        """Labels released, and what was charged by then, from nothing to the last entry."""
+        """Pairs of labels released and cost charged by then, from zero to the last entry."""
         now = (self.labels.total(), self._spent)
         return self._points if self._points[-1] == now else [*self._points, now]
 
 
 def short_time(stamp: str, *, to_the_minute: bool) -> str:
-    """Return an ISO 8601 time in UTC without what is below a second, or below a minute.
+    """Return an ISO 8601 time in UTC, truncated to the second or the minute.
 
     >>> short_time("2026-01-02T03:04:05.678+00:00", to_the_minute=True)
     '2026-01-02T03:04Z'

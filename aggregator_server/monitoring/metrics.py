@@ -1,8 +1,8 @@
 """A campaign's metrics, in Prometheus' text form.
 
-They are made of an :class:`~aggregator_server.monitoring.overview.Overview`, so they can tell no more than
-the page does. Parties are counted and never named: a series for each would keep when each of them
-came, answered and left. ``docs/monitoring.md`` says of each metric why it may be told.
+They are computed from an :class:`~aggregator_server.monitoring.overview.Overview`, so they reveal
+no more than the page. Parties are counted and not named: a series for each would record when it
+connected, answered and left. ``docs/monitoring.md`` justifies the publication of each metric.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def render(
     """Return the metrics of a campaign.
 
     Args:
-        overview: the campaign as it stands, made at the time of the scrape.
-        home: its folder, of whose disk the free bytes are told.
-        certificate_ends: when the first of the server's certificates expires.
-        students: connections of students that are served labels now.
-        streams: pages that follow the campaign live now.
+        overview: the campaign at the time of the scrape.
+        home: its folder; free bytes are those of its disk.
+        certificate_ends: earliest expiry of the server's certificates.
+        students: number of connected students.
+        streams: number of browsers that follow the campaign.
 
-    What is None is left out.
+    Metrics of a None are omitted.
     """
     now = datetime.fromisoformat(overview.made)
     families = [
@@ -65,7 +65,7 @@ def render(
         gauge("pate_students_connected", "Connections of students now", students),
         gauge("pate_page_streams", "Pages that follow the campaign live now", streams),
     ]
-    # How long a gate is computed may depend on the votes that it looks at.
+    # The duration of a gate's computation may depend on the votes.
     return exposition("pate-server", home, families, tell_cpu=overview.publish != "gated")
 
 
@@ -92,7 +92,7 @@ def _of_campaign(overview: Overview, now: datetime) -> list[Metric]:
 
 
 def _idle(overview: Overview, now: datetime) -> float | None:
-    """Return whole seconds since the last entry, as exactly as the page gives its time."""
+    """Return whole seconds since the last entry, at the precision of the page."""
     if not overview.ledger:
         return None
     last = datetime.fromisoformat(overview.ledger[0].time).astimezone(UTC)
@@ -108,7 +108,7 @@ def _of_queries(overview: Overview) -> list[Metric]:
         "answered": queries.asked,
         "labelled": queries.labels,
     }
-    # Two classes whose names are alike once a scraper has read them would spoil the whole page.
+    # Two series of one name would make the scrape invalid: classes with one displayed name are added.
     labels: dict[str, float] = {}
     for each in overview.labels:
         labels[each.name] = labels.get(each.name, 0) + each.labels

@@ -1,7 +1,7 @@
-"""What may be seen of a campaign: one frozen value that the page and the metrics are made of.
+"""The public view of a campaign: a frozen value from which page and metrics are rendered.
 
-It holds public facts and liveness alone. Whatever depends on votes beyond the released labels has
-no field here: no histogram, no margin, no epsilon that looks at data, no number of records.
+It contains only public facts and liveness. Nothing else that depends on votes than the released
+labels has a field: no histogram, margin, data-dependent epsilon or number of records.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ PHASES = ("gathering", "voting", "labelling", "predicting", "finished")
 
 @dataclass(frozen=True)
 class PartyRow:
-    """One party of the roster; before there is one, a party that is here or expected.
+    """One party of the roster; before the roster is fixed, a connected or expected party.
 
     Attributes:
-        name: as it calls itself. Foreign text.
+        name: chosen by the party. Untrusted text.
         connected: whether it is connected now.
-        doing: what it does, in words.
-        trouble: whether somebody should look at it: it refused, failed, or is missed.
-        done: queries whose sum holds its votes.
-        total: queries that parties vote on; 0 while that is not known.
+        doing: its state, in words.
+        trouble: whether it needs attention: it refused, failed, or is awaited and disconnected.
+        done: number of queries whose sum includes its votes.
+        total: number of queries that parties vote on; 0 while unknown.
     """
 
     name: str
@@ -35,12 +35,12 @@ class PartyRow:
 
 @dataclass(frozen=True)
 class Queries:
-    """How far the queries are.
+    """Progress of the queries.
 
     Attributes:
         public_set: size of the public set.
-        voted_on: how many of it parties vote on; 0 before the roster.
-        votes_in: of how many the summed votes are here.
+        voted_on: number of its queries that parties vote on; 0 before the roster.
+        votes_in: number of queries with summed votes.
         asked: answered so far, by a label or by no answer; twice if asked in two rounds.
         labels: labels released.
     """
@@ -54,19 +54,19 @@ class Queries:
 
 @dataclass(frozen=True)
 class Budget:
-    """The guarantee, and how much of it was charged. None of it looks at a vote.
+    """The guarantee and the charged part of it. All fields are independent of votes.
 
     Attributes:
-        epsilon: the guarantee, that of the cap; known from the roster on and never changed.
+        epsilon: the guarantee, at the cap; fixed with the roster.
         delta: at which it holds.
         unit: record, patient or party.
-        adjacency: what neighbouring worlds differ by, in a few words.
-        observer: whom it is a guarantee towards.
-        spent: share of the cap that is charged, 0 to 1.
-        left: the rest.
-        epsilon_charged: what the charges so far are worth at ``delta``. No guarantee: that is
-            ``epsilon``, at whatever moment the campaign stops.
-        epsilon_server: the same guarantee towards the server; None where nothing is promised.
+        adjacency: the neighbouring relation, in a few words.
+        observer: towards whom the guarantee holds.
+        spent: charged share of the cap, 0 to 1.
+        left: the remaining share.
+        epsilon_charged: the charges so far, converted at ``delta``. Not the guarantee, which is
+            ``epsilon`` even if the campaign stops early.
+        epsilon_server: the same guarantee towards the server; None without one.
         composition: how costs add up.
     """
 
@@ -84,7 +84,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class ClassLabels:
-    """How many labels one class has. The name is foreign text."""
+    """Number of labels of one class. The name is untrusted text."""
 
     name: str
     labels: int
@@ -92,11 +92,11 @@ class ClassLabels:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """What had been charged when so many labels were out.
+    """The charged epsilon at a number of released labels.
 
     Attributes:
         labels: released by then.
-        epsilon: what the charges by then are worth at the campaign's delta.
+        epsilon: the charges by then, converted at the campaign's delta.
     """
 
     labels: int
@@ -105,14 +105,14 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class StudentRound:
-    """What is known of the student before a round.
+    """Public figures of the student's predictions for a round.
 
     Attributes:
-        round: that its predictions were for, from 2.
-        received: whether they are here.
-        agreement: share of the labels released in earlier rounds that it predicts as well; None
+        round: of its predictions, from 2.
+        received: whether they have arrived.
+        agreement: share of the labels released in earlier rounds that it predicts identically; None
             without predictions or labels.
-        accuracy: on labelled inputs of its own, as the student says; None if it does not.
+        accuracy: on labelled inputs of its own, as stated by the student, or None.
     """
 
     round: int
@@ -123,12 +123,12 @@ class StudentRound:
 
 @dataclass(frozen=True)
 class LedgerLine:
-    """One entry of the ledger, or several of the same meaning that follow each other.
+    """One ledger entry, or consecutive ones of the same meaning.
 
     Attributes:
         number: of the last of them.
         kind: of that entry.
-        words: what they mean.
+        words: their meaning.
         time: when the last was written, UTC.
         first: number of the first of them.
     """
@@ -142,7 +142,7 @@ class LedgerLine:
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line that the server said: when (UTC), how grave, what. Foreign text may be in it."""
+    """One line of the server's log: time (UTC), level, text, part of which may be untrusted."""
 
     time: str
     level: str
@@ -151,13 +151,13 @@ class LogLine:
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that can be well or not.
+    """One health check.
 
     Attributes:
-        name: stable, of a few: doors, link (what carries the parties' messages), ledger, student,
-            certificates, noise, interrupted.
-        ok: whether it is well.
-        text: what is so, in words.
+        name: stable; one of doors, link (transport to the parties), ledger, student, certificates,
+            noise, interrupted.
+        ok: whether it passed.
+        text: the finding, in words.
     """
 
     name: str
@@ -167,40 +167,40 @@ class Check:
 
 @dataclass(frozen=True)
 class Overview:
-    """A campaign as of one moment.
+    """A snapshot of a campaign.
 
     Attributes:
         campaign: its name.
         id: its identity, hex.
         mechanism: name of the aggregator.
-        mechanism_words: with its parameters; empty before the roster.
+        mechanism_words: mechanism with its parameters; empty before the roster.
         aggregation: ``plain`` or ``masked``.
         noise: ``central`` or ``distributed``.
         publish: ``capped`` or ``gated``.
         gate: of a gated batch, ``open`` or ``closed``; None otherwise, and before it was tried.
         phase: one of :data:`PHASES`.
-        phases: those that this campaign goes through.
-        round: the present one, from 1.
-        rounds: at most so many.
+        phases: those of this campaign.
+        round: the current one, from 1.
+        rounds: largest number of rounds.
         wanted: number of parties that the campaign waits for.
-        min_parties: with fewer it stops.
-        teachers: of the whole roster; 0 before it, and where records vote themselves.
+        min_parties: least number of parties.
+        teachers: of the whole roster; 0 before it, and for neighbour votes.
         parties: the first of them; see ``parties_unlisted``.
         parties_unlisted: further parties that are not in ``parties``.
-        connected: how many are connected, listed or not.
-        step: what parties are being asked for, in words; empty if nothing.
-        queries: how far they are.
+        connected: number of connected parties, listed or not.
+        step: the current request to parties, in words; empty if none.
+        queries: their progress.
         labels: by class, in the order of the classes; empty before the roster.
         budget: None before the roster.
-        curve: from nothing to now, thinned out; empty before the roster.
-        student: a value for each round that the student was asked about.
+        curve: from zero to now, subsampled; empty before the roster.
+        student: one value per round with predictions requested.
         ledger: the last entries, the newest first.
         ledger_entries: number of all.
-        log: the last lines, the newest last.
-        checks: what is well and what is not.
-        ready: whether parties and students can do their part.
-        began: when this process took up the campaign, UTC, ISO 8601.
-        made: when this value was made, the same.
+        log: the latest lines, the newest last.
+        checks: passed and failed ones.
+        ready: whether parties and students can connect.
+        began: start of this process's run, UTC, ISO 8601.
+        made: time of this snapshot, UTC, ISO 8601.
     """
 
     campaign: str
@@ -236,5 +236,5 @@ class Overview:
     made: str
 
     def to_json(self) -> dict[str, object]:
-        """Return it as a JSON object, field by field."""
+        """Return it as a JSON object with the same fields."""
         return asdict(self)

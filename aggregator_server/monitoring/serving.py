@@ -1,7 +1,6 @@
-"""The page, served beside a campaign by a thread of its own.
+"""Serves the page in a thread, in parallel to a campaign.
 
-The campaign never waits for it and does not notice its end: what fails here is said once, and the
-campaign goes on.
+The campaign never waits for it: a failure here is reported once, and the campaign continues.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ if TYPE_CHECKING:
     from aggregator_server.monitoring.status import Status
     from pate.runtime.screen import Screen
 
-#: Where the page is unless told otherwise; any free port if somebody else is there.
+#: Default port of the page; any free port if it is in use.
 DEFAULT_PORT: Final = 9094
-#: Connections that are held at a time: those with the token, and as many again for all else.
+#: Most open connections: authenticated ones, and the same number of others.
 _CONNECTIONS: Final = 64
 _MAX_HEAD: Final = 16 * 1024
 
@@ -46,7 +45,7 @@ class PageServer:
 
     Attributes:
         host: an address of this machine; other than loopback needs the server's certificate.
-        port: 0 for any free one; None for :data:`DEFAULT_PORT`, or any free one if that is taken.
+        port: 0 for any free one; None for :data:`DEFAULT_PORT`, or any free one if that is in use.
     """
 
     host: str = "127.0.0.1"
@@ -54,11 +53,11 @@ class PageServer:
 
 
 class Page:
-    """A board on a port; use it as a context manager.
+    """A campaign's status on a port; use it as a context manager.
 
     Attributes:
         port: where it listens.
-        address: where it is, without the token.
+        address: its URL, without the token.
     """
 
     def __init__(
@@ -74,16 +73,16 @@ class Page:
         """Take the port. Nothing is served before :meth:`start`.
 
         Args:
-            status: what is shown.
-            door: where.
-            home: of the server; its token lies there.
-            identities: the server's, for TLS where the page is reached from outside.
-            students: says how many students are connected now.
-            say: a line for the server's screen, and how grave it is.
+            status: of the campaign.
+            door: where to listen.
+            home: of the server, with the token.
+            identities: the server's, for TLS, needed unless the host is loopback.
+            students: returns the number of connected students.
+            say: called with a line for the server's screen and its level.
 
         Raises:
-            PortInUseError: if somebody else has the port.
-            UsageError: if the host is reached from outside and there is no certificate.
+            PortInUseError: if the port is in use.
+            UsageError: if the host is not loopback and there is no certificate.
             StateError: if the token is damaged.
             DiskError: if it cannot be written.
         """
@@ -100,7 +99,7 @@ class Page:
             name="page",
             max_head=_MAX_HEAD,
             certificate=None if files is None else (files.certificate, files.certificate_key),
-            # The last line of defence: whatever it was, it must be no more than the end of the page.
+            # The last line of defence: any error may end the page, and nothing else.
             on_fault=self._failed,
         )
         self.port = self._http.port
@@ -111,7 +110,7 @@ class Page:
 
     @property
     def link(self) -> str:
-        """What opens the page in a browser. It is a secret."""
+        """The link that opens the page in a browser. It contains the token: secret."""
         return f"{self.address}/?token={self._token}"
 
     def __enter__(self) -> Self:
@@ -124,7 +123,7 @@ class Page:
         self.stop()
 
     def tell(self, screen: Screen) -> None:
-        """Say where the page is; the token is for a person's screen, and not for a log."""
+        """Report the page's address; the token is shown on a terminal only, never in a log."""
         if screen.live:
             screen.say(f"page: {self.link}")
         else:
@@ -134,13 +133,12 @@ class Page:
             )
 
     def start(self) -> None:
-        """Begin to serve, and return when it does.
+        """Start serving; returns when it does.
 
         Raises:
             ProcessError: if it does not.
         """
-        # Whoever asks anew is let in, whatever others hold: a probe that got no answer would have
-        # the campaign ended.
+        # New connections are always accepted: a supervisor would end the campaign after an unanswered probe.
         try:
             self._http.start(Room(_CONNECTIONS, _CONNECTIONS), self._app)
         except ProcessError as error:
@@ -163,12 +161,12 @@ class Page:
         )
 
     def stop(self) -> None:
-        """Stop serving and give the port back. Harmless if it never started."""
+        """Stop serving and release the port. Harmless if it never started."""
         self._closing.set()
         self._http.stop()
 
     def _failed(self, error: BaseException) -> None:
-        """Say what failed: each kind once, else a browser that tries again fills the screen."""
+        """Report a failure, each kind once: a retrying browser would fill the screen."""
         kind = type(error).__name__
         if kind not in self._faults:
             self._faults.add(kind)
@@ -190,7 +188,7 @@ class Page:
             return None
         found = None
         for path in (self._identities.ca, self._identities.certificate):
-            # While `pate-server rotate` is at it, or if somebody moved it: there is none to tell.
+            # The file is missing during `pate-server rotate`, or if it was moved.
             with contextlib.suppress(OSError, ValueError):
                 end = ends(path.read_bytes())
                 found = end if found is None else min(found, end)

@@ -1,4 +1,4 @@
-"""A campaign with somebody watching it: the board, what it looks at, and the page if there is one."""
+"""Monitoring of a running campaign: its status, its sources, and the page if there is one."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def watched(
     service: StudentService,
     screen: Screen,
 ) -> Iterator[Status]:
-    """Show a campaign while the block runs; yields the board that the campaign tells.
+    """Show a campaign while the block runs; yields the status that the campaign updates.
 
     Args:
         ledger: of the campaign.
         home: of the server.
-        door: where the page is; None: there is none, and the board is told in vain.
+        door: where the page listens; None: no page, and the status is unused.
         identities: the server's.
         service: of the student.
-        screen: whose lines the page shows, too.
+        screen: its lines are also shown on the page.
 
     Raises:
-        PortInUseError: if a port was asked for that somebody else has.
-        UsageError, StateError, DiskError: if the page may not be or cannot be there.
+        PortInUseError: if a requested port is in use.
+        UsageError, StateError, DiskError: if the page may not or cannot listen there.
     """
     status = Status(ledger, accuracies=lambda: service.accuracies)
     status.check(lambda: Check("ledger", ok=True, text="open; all of it was checked on opening"))
@@ -68,7 +68,7 @@ def watched(
         yield status
         return
     page.tell(screen)
-    # Only now: the page itself must not show the link that opens it.
+    # Only now, so that the page's log does not contain its secret link.
     end = screen.listen(status.line)
     try:
         yield status

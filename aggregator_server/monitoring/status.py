@@ -1,7 +1,6 @@
-"""The board: where a campaign says what goes on, and from which its overview is read.
+"""The status of a campaign: updated by the campaign, read as an overview.
 
-Whoever works tells it in passing, and is never held up: what the page needs of the ledger is read
-when somebody looks, in the thread of whoever looks.
+Updates never block the campaign: the ledger is read on demand, in the reader's thread.
 """
 
 from __future__ import annotations
@@ -40,21 +39,21 @@ if TYPE_CHECKING:
     from aggregator_server.ledger.state import CampaignState
     from pate.runtime.log import Line
 
-#: Lines of the log that are kept, and characters of each.
+#: Most stored log lines, and characters of each.
 LINES: Final = 60
 LINE_LENGTH: Final = 400
-#: Parties that are listed by name; of more the first are, those in trouble before all others.
+#: Most parties listed by name; those that need attention come first.
 LISTED: Final = 200
 _NAME_LENGTH: Final = 200
 
 
 class Status:
-    """One campaign, to be looked at. Its methods may be called from any thread.
+    """The status of one campaign. Its methods may be called from any thread.
 
     Args:
         ledger: of the campaign, open.
-        clock: tells the time.
-        accuracies: what the student says of its accuracy, by the round it says it before.
+        clock: returns the time.
+        accuracies: the student's stated accuracy, by the round that follows.
     """
 
     def __init__(
@@ -69,9 +68,9 @@ class Status:
         self._clock = clock
         self._accuracies = accuracies
         self._began = clock()
-        #: Times of a gated batch are told roughly: how long its test takes may depend on votes.
+        #: Times of a gated batch are coarse: the duration of its test may depend on votes.
         self._roughly = spec.gate is not None
-        #: Held for a moment by whoever tells; the other one while an overview is made.
+        #: The first is held briefly for an update; the second while an overview is made.
         self._inbox, self._making = threading.Lock(), threading.Lock()
         self._news = 0
         self._presence = Presence()
@@ -86,14 +85,14 @@ class Status:
     # --- told by whoever works -----------------------------------------------------------
 
     def present(self, presence: Presence) -> None:
-        """Take who is here and what is asked; the same as before is no news."""
+        """Record the current presence and open request, if they changed."""
         with self._inbox:
             if presence != self._presence:
                 self._presence = presence
                 self._news += 1
 
     def line(self, line: Line) -> None:
-        """Take a line that the server said."""
+        """Record a line of the server's log."""
         said = line.time.astimezone(UTC).isoformat()
         text = _readable(line.text, LINE_LENGTH)
         with self._inbox:
@@ -102,36 +101,36 @@ class Status:
             self._news += 1
 
     def check(self, look: Callable[[], Check]) -> None:
-        """Take something that can be well or not; it is asked whenever somebody looks."""
+        """Add a health check, which is called for each overview."""
         with self._inbox:
             self._checks.append(look)
             self._news += 1
 
     def open_doors(self, address: str, link: Callable[[], bool], *, listens: str = "") -> None:
-        """Take that parties can come in.
+        """Record that the server accepts parties.
 
         Args:
-            address: where they are told to connect.
-            link: says whether what carries their messages runs.
-            listens: where this machine listens, if that is another address.
+            address: that parties are given.
+            link: returns the state of the transport.
+            listens: the address that this machine listens on, if it differs.
         """
         with self._inbox:
             self._doors = address, listens or address, link
 
     def close_doors(self) -> None:
-        """Take that no party can come in any more; none is connected then."""
+        """Record that the server no longer accepts parties; none is connected then."""
         with self._inbox:
             self._doors, self._presence = None, Presence()
             self._news += 1
 
     def time(self) -> str:
-        """Return the time as an overview tells it."""
+        """Return the time in the format of an overview."""
         return short_time(self._clock().astimezone(UTC).isoformat(), to_the_minute=self._roughly)
 
     # --- asked by whoever looks ----------------------------------------------------------
 
     def ready(self) -> bool:
-        """Whether the ledger is open, and the doors are, as long as parties are needed."""
+        """Whether the ledger is open and, while parties are needed, the server accepts them."""
         state = self._ledger.state()
         try:
             self._ledger.entries(state.head.seq)
@@ -140,7 +139,7 @@ class Status:
         return _fit(self._checks_of_doors(state))
 
     def overview(self) -> Overview:
-        """Return the campaign as of now; the same object until something has changed.
+        """Return a snapshot of the campaign; the same object until something changes.
 
         Raises:
             PateError: if the ledger cannot be read.
@@ -169,7 +168,7 @@ class Status:
         spec, tally = state.spec, self._tally
         if tally.entries < state.head.seq:
             entries = self._ledger.entries(tally.entries + 1)
-            # A newer one may have been written since `state` was taken: it is for the next time.
+            # An entry newer than `state` may exist; it is left for the next overview.
             tally.take(entry for entry in entries if entry.seq <= state.head.seq)
         rows = self._rows(state, presence)
         return Overview(
@@ -320,7 +319,7 @@ def _budget(state: CampaignState, charged: float) -> Budget:
 
 
 def _checks_of(state: CampaignState) -> tuple[Check, ...]:
-    """Return what the state itself has to say about how it is."""
+    """Return the health checks that follow from the state."""
     found = []
     if state.simulated:
         found.append(Check("noise", ok=False, text="the noise is seeded: nothing is guaranteed"))
@@ -332,6 +331,6 @@ def _checks_of(state: CampaignState) -> tuple[Check, ...]:
 
 
 def _readable(text: str, most: int = _NAME_LENGTH) -> str:
-    """Return foreign text fit to be shown: on one line, printable, and not endless."""
+    """Return untrusted text for display: one line, printable, of bounded length."""
     cut = text if len(text) <= most else text[: most - 1] + "…"
     return "".join(mark if mark.isprintable() else " " for mark in cut)

@@ -1,4 +1,4 @@
-"""Who may look at the page: whoever holds the token of the server's home."""
+"""The page's token, which authorises reading it, stored in the server's home."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def kept_token(home: Path) -> str:
 
 
 def cookie_of(token: str) -> str:
-    """Return what a browser keeps instead of the token: good for the page, and not for a bearer."""
+    """Return the browser's cookie, derived from the token; it is not valid as a bearer token."""
     return hmac.new(token.encode("ascii"), b"pate page cookie v1", hashlib.sha256).hexdigest()

@@ -1,1 +1,1 @@
-"""``pate-server check``: what would keep this server from running a campaign, found before it tries."""
+"""``pate-server check``: preflight checks of the configuration and environment of a campaign."""

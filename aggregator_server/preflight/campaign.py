@@ -1,4 +1,4 @@
-"""Checks of a campaign: its public set, its settings and what they buy, and the ledger that it has."""
+"""Checks of a campaign: its public set, its settings, its budget, and its existing ledger."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_public(options: CheckOptions) -> Inputs:
     """Read the public set.
 
     Raises:
-        Skipped: if none is named.
+        Skipped: if none is given.
         DataError: if it cannot be read.
     """
     if options.public is None:
@@ -39,13 +39,13 @@ def read_public(options: CheckOptions) -> Inputs:
 
 
 def specification(options: CheckOptions, inputs: Inputs) -> CampaignSpec:
-    """Return the specification that a start would make of the options; nothing is kept of it.
+    """Return the specification that a start would make of the options; nothing is stored.
 
-    The representatives of neighbour votes are counted and not chosen, which would take long.
+    The representatives of neighbour votes are only counted: choosing them would take long.
 
     Raises:
-        UsageError: naming the option that makes no sense.
-        BudgetError: if no noise is worth so little.
+        UsageError: naming the invalid option.
+        BudgetError: if no amount of noise fits the budget.
     """
     return spec_of(
         options,
@@ -55,7 +55,7 @@ def specification(options: CheckOptions, inputs: Inputs) -> CampaignSpec:
 
 
 def check_public(inputs: Inputs) -> Finding:
-    """Say what the public set is, and how it is sent."""
+    """Describe the public set and its transfer."""
     size = _bytes(inputs)
     what = inputs.schema() if isinstance(inputs, Images) else f"{len(inputs.names)} columns"
     text = f"{len(inputs)} inputs, {what}"
@@ -75,7 +75,7 @@ def check_public(inputs: Inputs) -> Finding:
 
 
 def _bytes(inputs: Inputs) -> int:
-    """Return about how many bytes the public set has on the way."""
+    """Return the approximate size of the serialised public set, in bytes."""
     if isinstance(inputs, Images):
         return inputs.pixels.nbytes
     return sum(
@@ -85,7 +85,7 @@ def _bytes(inputs: Inputs) -> int:
 
 
 def check_settings(spec: CampaignSpec) -> Finding:
-    """Say what the settings are, now that they were found to fit together."""
+    """Describe the settings, which were found consistent."""
     batches = ""
     if spec.classes is not None and not spec.records_vote:
         number = math.ceil(spec.queries / max(1, BATCH_COUNTS // len(spec.classes)))
@@ -101,7 +101,7 @@ def check_settings(spec: CampaignSpec) -> Finding:
 
 
 def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
-    """Say how many labels the budget pays for, whatever the votes are.
+    """Report how many labels the budget pays for, independent of the votes.
 
     The figures are public: they follow from the settings and from a guessed number of teachers.
     """
@@ -146,7 +146,7 @@ def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
 
 
 def check_ledger(options: CheckOptions, spec: CampaignSpec | None) -> Finding:
-    """Verify the ledger of the campaign, if it has one, and say where it stands."""
+    """Verify the campaign's ledger, if there is one, and report its state."""
     if not stores.exists(place_of(options.folder, options.ledger)):
         return Finding.ok(f"none yet of {options.campaign!r}: a start will make it")
     found = verify(options.folder, None, options.ledger)
@@ -158,7 +158,7 @@ def check_ledger(options: CheckOptions, spec: CampaignSpec | None) -> Finding:
     if "budget_spent" in stands:
         text += f", {100 * float(str(stands['budget_spent'])):.0f} % of the budget charged"
     campaign = audit.read_campaign(place_of(options.folder, options.ledger))[0].spec
-    # Which queries the representatives of neighbour votes are is chosen at a start.
+    # The representatives of neighbour votes are chosen only at a start.
     if spec is not None and not (campaign.records_vote and spec.records_vote):
         try:
             campaign.require_same(spec)

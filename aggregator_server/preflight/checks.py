@@ -1,4 +1,4 @@
-"""Which checks there are, in their order."""
+"""The list of checks, in order."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from aggregator_server.options import CheckOptions
     from pate.campaign.spec import CampaignSpec
 
-#: A SuperLink, sums of votes, and a page.
+#: Memory of a SuperLink, sums of votes, and the page.
 _MEMORY: Final = 2**30
-#: Connections that a server should have room for: a few per party.
+#: Connections that a server should support: a few per party.
 _CONNECTIONS: Final = 256
-#: Reading data, a ledger, or Flower takes so many times as long as a look at a file.
+#: Weight of reading data, a ledger or Flower, relative to checking a file.
 _LONGER: Final = 12.0
 _LOOPBACK: Final = "127.0.0.1"
 
 
 def checks_of(options: CheckOptions) -> dict[str, tuple[Check, ...]]:
-    """Return what to look at, by heading; the public set is read from now on.
+    """Return the checks by heading; the public set is read from now on.
 
     Raises:
-        UsageError: if the campaign cannot be called as it is.
+        UsageError: if the campaign's name is invalid.
     """
     folder, home = options.folder, options.place
     short, long = options.timeout, _LONGER * options.timeout
@@ -95,7 +95,7 @@ def checks_of(options: CheckOptions) -> dict[str, tuple[Check, ...]]:
 
 
 def _known(spec: Future[CampaignSpec]) -> CampaignSpec | None:
-    """Return the specification; None if there is none, or one that other checks find faults with."""
+    """Return the specification; None if there is none, or other checks report it as invalid."""
     try:
         return spec.result()
     except (PateError, Skipped):
@@ -103,7 +103,7 @@ def _known(spec: Future[CampaignSpec]) -> CampaignSpec | None:
 
 
 def _superlink() -> Finding:
-    """Load what the server uses of Flower, all by its name, and look for what it starts."""
+    """Import all that the server uses of Flower, and find the executables that it starts."""
     try:
         from aggregator_server.flower.internals import SUPERLINK_MAIN
     except ImportError as error:
@@ -122,8 +122,8 @@ def _superlink() -> Finding:
 
 
 def check_open_files() -> Finding:
-    """Say how many connections there is room for, once the server has raised its limit."""
-    raise_file_limit()  # of this process, which ends with the check
+    """Report how many connections fit the limit of open files, as the server would raise it."""
+    raise_file_limit()  # the limit the limit of this process, which ends with the check
     room = room_for_connections()
     text = f"room for {room.all} connections, {room.per_address} of strangers at one address"
     if room.all < _CONNECTIONS:
@@ -134,7 +134,7 @@ def check_open_files() -> Finding:
 
 
 def _free(options: CheckOptions, host: str, asked: int | None) -> Finding:
-    """Say whether a port can be listened on; None: the one that parties are told."""
+    """Report whether a port is free; None: the port that parties are given."""
     identities = identity.identities_of(options)
     require_identities(host, identities)
     port = told_port(identities) if asked is None else asked

@@ -1,4 +1,4 @@
-"""Check of the database that is to hold the ledger: does it answer, and is what it commits kept."""
+"""Check of the ledger's database: connectivity and durable commits."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ if TYPE_CHECKING:
 
 
 def wants_database(folder: Path, ledger: str | None) -> bool:
-    """Say whether the ledger of the campaign in ``folder`` is, or is to be, in a database."""
+    """Return whether the ledger of the campaign in ``folder`` is, or will be, in a database."""
     return ledger is not None or (folder / ANCHOR_FILE).exists()
 
 
 def check_database(folder: Path, ledger: str | None) -> Finding:
-    """Connect as a start would, and look at all that a ledger needs; nothing is written.
+    """Connect as a start would, and check a ledger's requirements; nothing is written.
 
-    Raises:
-        PateError: of a start.
+    Raises: PateError: as a start would.
     """
     place = place_of(folder, ledger)
     if not isinstance(place, InDatabase):

@@ -1,4 +1,4 @@
-"""Checks of who this server is: its address, authority, certificate and keys, and its parties."""
+"""Checks of the server's identity: address, authority, certificate, keys, and parties."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INIT: Final = "`pate-server init --host NAME`, then `pate-server enroll` each p
 
 
 def identities_of(options: CheckOptions) -> Identities | None:
-    """Return who this server is, None if it was never initialised.
+    """Return the server's identities, None if it was never initialised.
 
     Raises:
         StateError: if it is damaged.
@@ -36,7 +36,7 @@ def identities_of(options: CheckOptions) -> Identities | None:
 
 
 def check_address(options: CheckOptions) -> Finding:
-    """Say whether parties that connect where they are told to would find this server there."""
+    """Report whether the address that parties are given leads to this server."""
     found = identities_of(options)
     require_identities(options.host, found)
     listens = told_port(found) if options.port is None else options.port
@@ -54,7 +54,7 @@ def check_address(options: CheckOptions) -> Finding:
 
 
 def check_told_name(options: CheckOptions) -> Finding:
-    """Look up the name that parties are told."""
+    """Resolve the host name that parties are given."""
     found = identities_of(options)
     if found is None:
         return Finding.skipped("no identity yet: parties of this machine need none")
@@ -66,7 +66,7 @@ def check_told_name(options: CheckOptions) -> Finding:
 
 
 def check_identity(options: CheckOptions) -> Finding:
-    """Say whether authority and certificate can be used, for how long yet, and whose files they are."""
+    """Report whether authority and certificate are usable, their expiry, and the owner of their files."""
     found, now = identities_of(options), options.clock()
     if found is None:
         return Finding.warning(
@@ -90,7 +90,7 @@ def check_identity(options: CheckOptions) -> Finding:
 
 
 def check_handshake(options: CheckOptions) -> Finding:
-    """Shake hands with this server's own certificate as a party does that pins the authority."""
+    """Do a TLS handshake with this server's certificate, as a party that pins the authority does."""
     found = identities_of(options)
     if found is None:
         return Finding.skipped("no identity yet")
@@ -106,7 +106,7 @@ def check_handshake(options: CheckOptions) -> Finding:
 
 
 def _shake(identities: Identities) -> str:
-    """Return the protocol of a handshake in memory.
+    """Return the TLS version of a handshake in memory.
 
     Raises:
         ssl.SSLError: if either side refuses.
@@ -118,7 +118,7 @@ def _shake(identities: Identities) -> str:
     client = trust_in(identities).wrap_bio(back, forth, server_hostname=host)
     server = ours.wrap_bio(forth, back, server_side=True)
     waiting = {client, server}
-    for _ in range(16):  # a handshake has two or three turns
+    for _ in range(16):  # a handshake takes two or three turns
         for each in tuple(waiting):
             try:
                 each.do_handshake()
@@ -131,7 +131,7 @@ def _shake(identities: Identities) -> str:
 
 
 def check_parties(options: CheckOptions) -> Finding:
-    """Say who is enrolled, and whether those that the campaign waits for are."""
+    """Report the enrolled parties, and whether those that the campaign requires are among them."""
     found, now = identities_of(options), options.clock().timestamp()
     if found is None:
         return Finding.skipped("no identity yet: on this machine anybody may take part")
@@ -161,7 +161,7 @@ def check_parties(options: CheckOptions) -> Finding:
 
 
 def _missing(options: CheckOptions, enrolled: list[str]) -> str:
-    """Say who of a campaign that was asked about is not enrolled."""
+    """Report required parties of the checked campaign that are not enrolled."""
     if "parties" not in options.given:
         return ""
     wanted = options.parties.strip()

@@ -7,12 +7,11 @@ like the gate (docs/proofs/gate.md) could be published: the number of units that
 fewer than a given number are safe changes by one per unit. It would have to be charged to the
 ledger before it is drawn; this is not implemented.
 
-**Certified** are the counts that the server has. With noise shares they have the noise in them, and
-a label is their largest: if any one party had voted differently, with all other votes and *all*
-noise unchanged, a safe label would have been the same. With central noise the server has exact sums
-and does not store the noise: if any one party had voted differently, a safe label would still have
-had *most votes*; which label the noise would have picked is unknown. A label that was not the
-largest count itself is never safe.
+**Certified** are the counts that the server has. With noise shares they include the noise, and a label is
+their largest: if any one party had voted differently, with all other votes and *all* noise unchanged, a safe
+label would have been the same. With central noise the server has exact sums and does not store the noise: if
+any one party had voted differently, a safe label would still have had *most votes*; which label would have
+been released with the noise is unknown. A label that was not the largest count itself is never safe.
 
 **Assumed**: each party cast exactly its k votes. With plain aggregation the server has checked it.
 Under masks it has not (docs/decisions/0008-vote-proofs.md): there a certificate describes the
@@ -43,21 +42,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LabelCertificate:
-    """How safe one label of the teachers was. Private.
+    """Robustness of one label of the teachers. Private.
 
     Attributes:
         query: index into the public set.
         label: index into the classes.
-        margin: its count less the largest other one, in votes; below 0 where noise decided.
+        margin: its count minus the largest other one, in votes; negative where noise decided.
         safe_votes: the most votes that could have changed, by any parties, with the label still
             ahead; None if it was not ahead.
         largest_party: most teachers of one party in the sum.
         safe_against_any_party: whether ``safe_votes`` covers them.
         answered_against_any_party: whether the counts would have reached the mechanism's threshold
-            whatever any one party had voted. If not, one party could have kept the label from being
-            released, or pushed it over the threshold: with central noise, unless the noise of
-            the check decided otherwise. None where there is no threshold, or what the student
-            predicted is not at hand.
+            whatever any one party had voted. If not, one party could have prevented the release of
+            the label, or caused it: with central noise, unless the noise of the threshold test
+            decided otherwise. None without a threshold, or without the student's predictions.
     """
 
     query: int
@@ -78,8 +76,8 @@ class Summary:
         ahead: of them, those whose count is the largest one.
         safe: of them, those that no one party could have changed.
         checked: of them, those with an answer to ``answered_against_any_party``.
-        answered: of these, those that no one party could have kept from being answered.
-        reinforced: labels of the student's own, which are not certified.
+        answered: of these, those whose answer no one party could have prevented.
+        reinforced: the student's own labels, which are not certified.
     """
 
     labels: int
@@ -92,15 +90,15 @@ class Summary:
 
 @dataclass(frozen=True)
 class Certificate:
-    """How safe the labels of a campaign were. Private to the server.
+    """Robustness of the labels of a campaign. Private to the server.
 
     Attributes:
         campaign: its id, hex.
-        noise: ``distributed``: in the counts, so that released labels are certified; ``central``:
-            not in them, so that pluralities are.
-        masked: whether that each party cast just its own votes is presumed, and not checked.
+        noise: ``distributed``: included in the counts, and released labels are certified;
+            ``central``: not included, and pluralities are certified.
+        masked: whether it is assumed, not checked, that each party cast only its own votes.
         labels: of the teachers, in the order of release.
-        reinforced: number of labels that are the student's own.
+        reinforced: number of the student's own labels.
     """
 
     campaign: str
@@ -111,7 +109,7 @@ class Certificate:
 
     @property
     def summary(self) -> Summary:
-        """The figures over all labels. Private as well."""
+        """The figures over all labels. Private."""
         checked = [each for each in self.labels if each.answered_against_any_party is not None]
         return Summary(
             labels=len(self.labels),
@@ -123,7 +121,7 @@ class Certificate:
         )
 
     def to_json(self) -> dict[str, object]:
-        """Return it for a private file: nothing of it may be published."""
+        """Return it as JSON for a private file; no part of it may be published."""
         return {
             "private": "depends on votes and is covered by no epsilon: do not publish",
             "campaign": self.campaign,
@@ -139,13 +137,13 @@ def certificate_of(
     counts: Counts,
     predictions: Mapping[int, Probabilities] | None = None,
 ) -> Certificate:
-    """Return how safe the labels of a campaign are, of any phase.
+    """Return the robustness certificate of a campaign in any phase.
 
     Args:
         state: of its ledger.
-        counts: (queries, classes) int64, of the whole public set, as the ledger holds them.
-        predictions: by round, (queries, classes) float32, the student's; without them the check of
-            an interactive mechanism is left open.
+        counts: (queries, classes) int64, of the whole public set, as stored in the ledger.
+        predictions: by round, (queries, classes) float32, the student's; without them the threshold
+            test of an interactive mechanism is not certified.
 
     Raises:
         LedgerError: if counts or predictions are of another shape, or a label has no votes.
@@ -205,11 +203,11 @@ def certificate_of(
 
 
 def safe_votes(row: NDArray[np.int64], label: int) -> int:
-    """Return the most votes that may be cast otherwise with ``label`` still the largest count.
+    """Return the most votes that may change with ``label`` still the largest count.
 
-    Below 0 if it is not the largest now. A vote that goes from the label to class j takes 2 from the
-    gap between them, and nothing takes more, so the bound is reached. Among equals the lowest index
-    wins, as in every mechanism: towards a lower class the gap must stay above 0.
+    Negative if it is not the largest now. A vote moved from the label to class j reduces the gap
+    between them by 2, the most possible, so the bound is tight. Ties go to the lowest index, as in
+    every mechanism: the gap to a lower class must stay above 0.
 
     >>> safe_votes(np.array([3, 10, 1]), 1), safe_votes(np.array([3, 10, 1]), 0)
     (3, -4)
@@ -229,21 +227,20 @@ def can_be_stopped(
     *,
     votes: NDArray[np.int64] | None = None,
 ) -> bool:
-    """Return whether a party could have kept every class below a threshold by other votes.
+    """Return whether a party could have kept every class below a threshold by voting differently.
 
-    It has to take from each class what that has too much, with no more votes than its own, and to put
-    them where there is room. Staying away altogether is not considered.
+    It has to move the excess of each class, with no more than its own votes, to classes with room.
+    Not voting at all is not considered.
 
     >>> can_be_stopped(np.array([80, 15, 5]), 75, 6), can_be_stopped(np.array([80, 15, 5]), 75, 5)
     (True, False)
 
     Args:
-        excess: (classes,) int64, what is held against the threshold: votes, or votes less what
-            the student's prediction leads one to expect.
-        threshold: T, which the largest of them has to reach for an answer.
-        party: its teachers.
-        votes: (classes,) int64, exact votes, none of which can be taken below 0; None where noise
-            is in them.
+        excess: (classes,) int64, compared with the threshold: votes, or votes minus their
+            expectation by the student's prediction.
+        threshold: T, which the largest excess has to reach for an answer.
+        party: number of its teachers.
+        votes: (classes,) int64, exact votes, none of which can become negative; None if they include noise.
     """
     most = threshold - 1
     taken = np.maximum(excess - most, 0)
@@ -264,7 +261,7 @@ def _excess(
     teachers: int,
     predictions: Probabilities | None,
 ) -> NDArray[np.int64] | None:
-    """Return what the mechanism's check looks at, without its noise; None if that is not known."""
+    """Return the input of the mechanism's threshold test, without its noise; None if unknown."""
     if not hasattr(mechanism, "threshold"):
         return None
     if not mechanism.interactive:

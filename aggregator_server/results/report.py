@@ -84,12 +84,12 @@ def describe_state(state: CampaignState) -> dict[str, object]:
 
 
 def show(found: Mapping[str, object]) -> None:
-    """Print what :func:`describe` returned; what is long, or to be copied, stands below the table."""
+    """Print the result of :func:`describe`; long values, and those to copy, are below the table."""
     sheet = Table(show_header=False)
     sheet.add_column(style="bold")
     sheet.add_column(overflow="fold")
     for name, text in _rows(found):
-        # Never as markup: names are of other people's choosing.
+        # Never as markup: names are untrusted.
         sheet.add_row(name, Text(text))
     console = Console(highlight=False)
     console.print(sheet)

@@ -75,7 +75,7 @@ class Call:
         name: the last part of its path.
         kind: message type of its body.
         most: largest body, in bytes.
-        answer: largest size of its answer that is charged to the quota.
+        answer: largest size of its answer, which is charged to the quota.
     """
 
     name: str

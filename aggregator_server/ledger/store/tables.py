@@ -26,10 +26,10 @@ LAYOUT: Final = "0001"
 #: By table, its columns and their types; the first is its key.
 #:
 #: * ``entries``: one row per step of the campaign. ``body`` is canonical JSON; digests are SHA-256.
-#: * ``releases``: one per query that has a label. The key is what makes a second one impossible.
+#: * ``releases``: one per query that has a label. Its primary key prevents a second one.
 #: * ``batches``: summed votes, the private part. ``counts`` is (count, classes) int32, little endian,
 #:   and ``salt`` hides them in the chain, whose head is published.
-#: * ``predictions``: what the student believed before a round: (queries, classes) float32.
+#: * ``predictions``: the student's predictions for a round: (queries, classes) float32.
 TABLES: Final[Mapping[str, Mapping[str, str]]] = {
     "entries": {
         "seq": "INTEGER", "kind": "TEXT", "body": "TEXT", "previous": "BLOB", "digest": "BLOB",
