@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: those that need no options, one JSON object a line."""
+"""``python -m benchmarks``: benchmarks without options, one JSON object per line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.accounting``: how fast the accountant is, and the published votes in whole.
+"""``python -m benchmarks.accounting``: speed of the accountant, and bounds of the published votes.
 
 Speeds are compared within one run with a straightforward implementation of the 2018 algorithm: one
 query at a time, its orders at once in numpy.
@@ -40,7 +40,7 @@ PUBLISHED = {
     "svhn": (8500, 300.0, 200.0, 1e-6),
     "adult": (1500, 300.0, 200.0, 1e-5),
 }
-#: Queries of the slow implementation: enough to time, few enough to wait for.
+#: Queries of the slow implementation, which bounds its run time.
 NAIVE_QUERIES = 2_000
 
 
@@ -79,7 +79,7 @@ def make_votes(teachers: int, classes: int, queries: int) -> Counts:
 
 
 def best_time(work: Callable[[], object], repeats: int = 7) -> float:
-    """Return the least of several wall times in seconds: what else the machine does only adds."""
+    """Return the least of several wall times in seconds: other load can only add."""
     times = []
     for _ in range(repeats):
         began = time.perf_counter()
@@ -89,7 +89,7 @@ def best_time(work: Callable[[], object], repeats: int = 7) -> float:
 
 
 def speed(teachers: int, classes: int, queries: int, sigma: float) -> dict[str, object]:
-    """Queries per second, all from votes to a total over the queries, and how they compare."""
+    """Queries per second of both implementations, from votes to a total, and their ratios."""
     votes = make_votes(teachers, classes, queries)
     few = votes[:NAIVE_QUERIES]
     rate, law = 1 / sigma**2, Gaussian(sigma)

@@ -1,4 +1,4 @@
-"""Skewed parties, made from a data set that has none."""
+"""Dirichlet label skew: splits a data set among parties with different class distributions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def deal(
 ) -> NDArray[np.int64]:
     """Return the party of each record.
 
-    The records of each class are shared out in proportions drawn from a symmetric Dirichlet law, so
-    parties differ in size too. At alpha 0.1 most of a class lies at one or two parties.
+    The records of each class are divided in proportions drawn from a symmetric Dirichlet distribution, so
+    parties differ in size too. At alpha 0.1 one or two parties have most of a class.
 
     Args:
         labels: (n,) classes from 0.
-        parties: how many.
-        alpha: of the law; None for an even deal in which every party sees the same mix.
+        parties: number of parties.
+        alpha: of the distribution; None for an even split with the same class mix at every party.
         generator: of the draws.
 
     Source: Hsu, Qi and Brown, "Measuring the effects of non-identical data distribution for

@@ -23,10 +23,10 @@ def publish(
     name: str,
     draw: Callable[[Path], None] = lambda _: None,
 ) -> None:
-    """Print the figures, and keep them in a folder.
+    """Print the figures, and store them in a folder.
 
     Args:
-        found: the figures; ``checks``, if there are any, say by name whether each ``holds``.
+        found: the figures; ``checks``, if any, state by name whether each ``holds``.
         out: the folder; None: they are printed only.
         name: of the file.
         draw: adds pictures to the folder.

@@ -1,11 +1,11 @@
-"""MNIST, masked sums: noise by the server against noise by the parties, at one noise and budget.
+"""Central noise compared with noise shares, on MNIST with masked sums, at equal sigma and budget.
 
-``python -m benchmarks.observers`` trains four hospitals' teachers once, and runs three campaigns
-with real processes over the same votes: GNMax with sigma 45, epsilon 5. With noise shares the server
-sees noisy sums alone, so there is a figure towards it too; ``pate plan`` is asked what both will be.
-If all four parties are needed and none may collude (``distributed``), the shares of all are counted
-and labels carry the noise that the server would add. By default (``distributed-default``: three of
-four, one of whom may collude) two shares are counted and four are in the sum. Needs PATE_TEST_DATA.
+``python -m benchmarks.observers`` trains four hospitals' teachers once, and runs three campaigns with real
+processes over the same votes: GNMax with sigma 45, epsilon 5. With noise shares the server sees only noisy
+sums, so there is an epsilon towards it, too; ``pate plan`` predicts both. If all four parties are needed and
+none may collude (``distributed``), the shares of all are counted and labels carry the noise that the server
+would add. By default (``distributed-default``: three of four, one of whom may collude) two shares are counted
+and four are in the sum. Needs PATE_TEST_DATA.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def run_in(place: Path) -> dict[str, object]:
 
 
 def plan(place: Path, *options: str) -> dict[str, object]:
-    """Return what ``pate plan`` says of the settings as given, to both observers."""
+    """Return the output of ``pate plan`` for the settings, for both observers."""
     program = Program(place, "plan", python(
         "simulation", "plan", "--teachers", len(HOSPITALS) * TEACHERS, "--parties", len(HOSPITALS),
         "--mechanism", "gnmax", "--sigma2", SIGMA, *options, "--queries", 9000,

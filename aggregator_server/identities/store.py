@@ -67,17 +67,23 @@ class Member:
 class Identities:
     """A server's identity on disk.
 
-    Attributes: directory: its path. ca: the authority's certificate (PEM). certificate: the
-        server's certificate (PEM). certificate_key: its key; the same file, so that both are
-        replaced atomically. signing_key: signs this server's requests to parties. address:
-        ``host:port`` for parties to connect to. hosts: of the certificate. registry: the parties.
+    Attributes:
+        directory: its path.
+        ca: the authority's certificate (PEM).
+        certificate: the server's certificate (PEM).
+        certificate_key: its key; the same file, so that both are replaced atomically.
+        signing_key: signs this server's requests to parties.
+        address: ``host:port`` for parties to connect to.
+        hosts: of the certificate.
+        registry: the parties.
     """
 
     def __init__(self, directory: Path, *, certified: bool = True) -> None:
         """Read the identity in ``directory``.
 
-        Args: directory: its path. certified: whether the server's certificate must exist;
-            :meth:`rotate` makes a new one.
+        Args:
+            directory: its path.
+            certified: whether the server's certificate must exist; :meth:`rotate` makes a new one.
 
         Raises:
             StateError: if it is damaged.

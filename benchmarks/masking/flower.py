@@ -1,9 +1,9 @@
 """The same masked sum from Flower's own secure aggregation primitives: the baseline.
 
-One party's work over the four stages of its SecAgg+, in the order in which Flower's client does
-it and with the functions of the installed package: two key pairs, Shamir shares of a seed and of
-a private key, one box per peer, one mask per peer and one of its own, the shares opened at the
-end. The votes are integers already, so nothing is quantised, and the sum is exact.
+One party's work in the four stages of SecAgg+, in the order of Flower's client and with the functions of the
+installed package: two key pairs, Shamir shares of a seed and of a private key, one box per peer, one mask per
+peer and one of its own, the shares revealed at the end. The votes are integers, so nothing is quantised, and
+the sum is exact.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class FlowerParty:
-    """One party's state, as Flower's client keeps it between the stages."""
+    """One party's state between the stages, as in Flower's client."""
 
     number: int
     threshold: int
@@ -115,10 +115,10 @@ class FlowerParty:
 
 
 def flower_sum(votes: Mapping[int, Counts], *, threshold: int, modulus: int) -> Meter:
-    """Sum the parties' votes on the complete graph, nobody dropping out; return what it took.
+    """Sum the parties' votes on the complete graph, without dropouts; return its costs.
 
     Raises:
-        AssertionError: if the sum is not exact, for then it was not the same work.
+        AssertionError: if the sum is not exact: the work would not be comparable.
     """
     from flwr.common import ndarray_to_bytes
     from flwr.common.secure_aggregation.crypto.shamir import combine_shares
@@ -126,7 +126,7 @@ def flower_sum(votes: Mapping[int, Counts], *, threshold: int, modulus: int) -> 
 
     meter = Meter()
     parties = {number: FlowerParty(number, threshold, modulus) for number in votes}
-    # The first call of anything pays for its imports and tables: not part of the work.
+    # Warm up: first calls pay for imports and tables, which are not measured.
     FlowerParty(0, 1, modulus).shares({0: FlowerParty(0, 1, modulus).keys()})
     keys = {}
     for number, party in parties.items():

@@ -1,4 +1,4 @@
-"""Processor seconds and bytes of a masked sum, by phase, of each party and of the server."""
+"""CPU seconds and bytes of a masked sum, by phase, for each party and the server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _table() -> PartyTable:
 
 @dataclass
 class Meter:
-    """Tallies. Seconds are of the processor, all threads together; bytes are of message fields."""
+    """Counters. Seconds are CPU seconds of all threads; bytes are of message fields."""
 
     seconds: PartyTable = field(default_factory=_table)
     up: PartyTable = field(default_factory=_table)
@@ -30,14 +30,14 @@ class Meter:
 
     @contextmanager
     def party(self, phase: str, who: Hashable) -> Iterator[None]:
-        """Count what the body takes as that party's time."""
+        """Count the CPU time of the body as that party's."""
         began = time.process_time()
         yield
         self.seconds[phase][who] += time.process_time() - began
 
     @contextmanager
     def at_server(self, phase: str) -> Iterator[None]:
-        """Count what the body takes as the server's time."""
+        """Count the CPU time of the body as the server's."""
         began = time.process_time()
         yield
         self.server[phase] += time.process_time() - began

@@ -1,4 +1,4 @@
-"""Runs every size and puts the figures side by side."""
+"""Runs every size, and compares masked, plain and Flower's sums."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 PARTIES = (5, 25, 100, 250)
 QUERIES = (1_000, 9_000)
-#: Where the promises are checked.
+#: The size at which the promised bounds are checked.
 MEASURED = Size(25, 9_000)
-#: How often what takes milliseconds is measured.
+#: Repetitions of measurements that take milliseconds.
 REPEATS = 5
-#: What is promised there.
+#: The promised bounds.
 BYTES_RATIO, PARTY_SECONDS, TIMES_LESS = 1.15, 1.0, 10.0
 
 
@@ -48,7 +48,7 @@ class Case(TypedDict):
 
 
 class Check(TypedDict):
-    """A promise and what was found."""
+    """A promised bound and the measured value."""
 
     found: float
     promised: str
@@ -56,7 +56,7 @@ class Check(TypedDict):
 
 
 class Figures(TypedDict):
-    """Everything that one run found."""
+    """All results of one run."""
 
     cores: int | None
     classes: int
@@ -80,7 +80,7 @@ def cost_of(meter: Meter) -> Cost:
 
 
 def case(size: Size) -> Case:
-    """Both ways: for sizes that take milliseconds, the best of several."""
+    """Measure a size masked and plain; the best of several runs if they take milliseconds."""
     times = REPEATS if size.parties <= MEASURED.parties else 1
     return {
         "parties": size.parties,
@@ -92,13 +92,13 @@ def case(size: Size) -> Case:
 
 
 def best(costs: list[Cost]) -> Cost:
-    """The one with the least time of a party: other load only adds."""
+    """Return the cost with the least party time: other load can only add."""
     return min(costs, key=lambda cost: cost["party_seconds"]["total"])
 
 
 def run(*, quick: bool = False) -> Figures:
     """Measure all sizes, or with ``quick`` those of up to 25 parties."""
-    case(Size(5, 10))  # the first call of anything pays for its imports and tables
+    case(Size(5, 10))  # the warm up: first calls pay for imports and tables
     here, flower = beside_flower()
     growth = [
         here if (n, queries) == (MEASURED.parties, MEASURED.queries) else case(Size(n, queries))
@@ -126,7 +126,7 @@ def run(*, quick: bool = False) -> Figures:
 
 
 def beside_flower() -> tuple[Case, Cost]:
-    """The size of the promises, by us and by Flower's primitives in turn."""
+    """Measure the size of the bounds, alternating our sum and Flower's primitives."""
     threshold, _ = threshold_for(MEASURED.parties)
     votes = {number + 1: MEASURED.votes(number) for number in range(MEASURED.parties)}
     here, theirs, ours = case(MEASURED), [], []
@@ -137,10 +137,10 @@ def beside_flower() -> tuple[Case, Cost]:
 
 
 def checks(here: Case, flower: Cost) -> dict[str, Check]:
-    """The promises at 25 parties and 9,000 queries.
+    """Check the promised bounds at 25 parties and 9,000 queries.
 
-    The plain matrix is taken at the width of the ring: a masked count is as wide as the sum. What
-    it would be at the least width for one party's counts, ``bytes_over_least_width`` shows.
+    The plain matrix has the width of the ring, as a masked count does; ``bytes_over_least_width`` is the
+    ratio to the least width for one party's counts.
     """
     masked = here["masked"]
     moved = masked["party_bytes_up"]["total"] + masked["party_bytes_down"]["total"]

@@ -1,7 +1,6 @@
-"""One sum of votes, plain and masked, every party simulated in this process and metered apart.
+"""One sum of votes, plain and masked, with every party simulated and measured in this process.
 
-Nobody is left out: each party really masks and each opening is really reconstructed, since a sum
-of masked votes is exact only then. It is checked against the sum of the votes.
+Every party masks and every mask is reconstructed. The result is checked against the sum of the votes.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ BATCH = hashlib.sha256(b"benchmark").digest()
 
 @dataclass(frozen=True)
 class Size:
-    """How much is summed.
+    """The size of a sum.
 
     Attributes:
         parties: n; each has ``teachers``.
@@ -54,13 +53,13 @@ class Size:
         return [f"party_{number:03d}" for number in range(self.parties)]
 
     def votes(self, number: int) -> Counts:
-        """(queries, 10) int64: made anew each time, for 250 of them would fill the memory."""
+        """(queries, 10) int64, generated on each call: 250 of them would fill the memory."""
         rng = np.random.default_rng([self.parties, self.queries, number])
         return rng.multinomial(self.teachers, [1 / CLASSES] * CLASSES, self.queries)
 
 
 def size_of(message: object) -> int:
-    """Bytes of all fields of a message, names included, without the framing around them."""
+    """Bytes of all fields of a message, including names, without framing."""
     if isinstance(message, bytes):
         return len(message)
     if isinstance(message, str):
@@ -99,10 +98,10 @@ def plain_sum(size: Size) -> Meter:
 
 
 def masked_sum(size: Size, *, lost_after_shares: int = 0) -> Meter:
-    """Run the whole masked sum; some parties may vanish between their shares and their votes.
+    """Run the whole masked sum; some parties may drop out between their shares and their votes.
 
     Raises:
-        AssertionError: if the sum over those that stayed is not exact.
+        AssertionError: if the sum over the survivors is not exact.
     """
     meter = Meter()
     names = size.names()

@@ -1,1 +1,1 @@
-"""The rows of the papers, run again with this project: data, settings, figures."""
+"""Reproduction of the papers' tables with this project: data, settings, figures."""

@@ -1,18 +1,17 @@
-"""The rows of the papers, run again: ``python -m benchmarks.papers ROW``.
+"""``python -m benchmarks.papers ROW``: reproduces a row of the papers' tables.
 
-Each row deals real records to five parties, who vote by the real protocol in this one process:
-signed messages, masked sums, a ledger that is verified, noise from the operating system. A student
-learns from the labels and is measured on records that nobody else saw. The result is a dated JSON
-file; `table` makes docs/results.md of the newest result of each row.
+Each row divides real records among five parties, which vote by the real protocol in one process: signed
+messages, masked sums, a ledger that is verified, noise from the operating system. A student is trained on the
+labels and measured on held-out records. The result is a dated JSON file; `table` generates docs/results.md
+from the newest result of each row.
 
     PATE_TEST_DATA=DATA python -m benchmarks.papers mnist-confident
     PATE_TEST_DATA=DATA python -m benchmarks.papers all --seeds 3 --work WORK
     python -m benchmarks.papers table
 
-DATA is the folder of the data sets; docs/results.md says which files each row needs. Settings are
-in benchmarks/papers/rows.py. A seed varies the student and the order of the queries; noise is
-always fresh. Teachers and votes are kept in --work and used again by later seeds and rows over the
-same records.
+DATA is the folder of the data sets; docs/results.md lists the files that each row needs. Settings are
+in benchmarks/papers/rows.py. A seed varies the student and the order of the queries; noise is always
+fresh. Teachers and votes are stored in --work and reused by later seeds and rows over the same records.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from pate.runtime.screen import Screen
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run what the command line asks for; return the exit code."""
+    """Run the command line; return the exit code."""
     asked = _parser().parse_args(words)
     screen = Screen("papers")
     try:
@@ -51,7 +50,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _run(names: list[str], asked: argparse.Namespace, work: Path, screen: Screen) -> int:
-    """Run rows one after the other; one that fails does not keep the others from being run."""
+    """Run rows one after the other; after a failure the others still run."""
     # Before the first import of flwr anywhere: no telemetry, no update check.
     os.environ.update(QUIET_FLOWER)
     from benchmarks.papers.runner import run_row

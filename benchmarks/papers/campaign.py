@@ -1,8 +1,8 @@
 """One campaign of a row: five parties and a server in one process, by the real protocol.
 
-Real voters with their own keys, ledgers and homes; signed messages; masked sums; the server's
-ledger, which is verified at the end; noise from the operating system. Only the network is left
-out: messages are copied from thread to thread.
+Real voters with their own keys, ledgers and homes; signed messages; masked sums; the server's ledger, which
+is verified at the end; noise from the operating system. Only the network is replaced: messages are copied
+between threads.
 """
 
 from __future__ import annotations
@@ -47,27 +47,26 @@ if TYPE_CHECKING:
     from pate.votes import Counts
     from student.trainers.base import Lesson, Student
 
-#: Trains a student for a round; the number makes the seeds of rounds differ, 0 is the last one.
+#: Trains a student for a round, given a number that varies the seed; 0 is the final training.
 Trainer: TypeAlias = Callable[["Lesson", int], "Student"]
 
-#: What votes at a party: its teachers, or its records themselves.
+#: The voters of a party: its teachers, or its records.
 Source: TypeAlias = "Ensemble | NeighbourVotes"
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A finished campaign, seen from everywhere at once; nobody real sees all of this.
+    """A finished campaign from all perspectives together; no real participant sees all of it.
 
     Attributes:
         state: of the ledger at its end.
-        statement: what was promised.
+        statement: of the guarantee.
         labels: that were released.
-        counts: (queries, classes) int64, what the server held: exact sums, or noisy ones if the
-            parties add the noise.
+        counts: (queries, classes) int64, the server's sums: exact, or noisy if the parties add the noise.
         asked: by round from 1, the queries asked in it, in the order of the public set.
         predictions: by round from 2, the student's (queries, classes) probabilities.
-        server_epsilon: towards the server, None where nothing is promised.
-        charged_epsilon: what this run was charged, at the campaign's delta; no guarantee.
+        server_epsilon: towards the server, None without a guarantee.
+        charged_epsilon: of the charges of this run, at the campaign's delta; no guarantee.
         seconds: wall clock by stage.
     """
 
@@ -97,8 +96,8 @@ def run_campaign(
         parties: the records of each.
         public: the public set.
         options: of the campaign.
-        place: folder for the parties' homes; teachers and votes that lie there from an earlier
-            campaign over the same records are used again.
+        place: folder for the parties' homes; teachers and votes of an earlier campaign over the same records
+            are reused.
         screen: for lines and progress.
         train: the student of an interactive campaign, called between its rounds.
 
@@ -140,7 +139,7 @@ def hold(
     seconds = {"representatives": time.monotonic() - began} if spec.records_vote else {}
     voters = [open_voter(place / f"party_{number}", each) for number, each in enumerate(sources)]
     folder = place / "campaign"
-    # Of the campaign before; what parties hold stays.
+    # Of the campaign before; the parties' homes stay.
     shutil.rmtree(folder, ignore_errors=True)
     began = time.monotonic()
     with Ledger.create(folder / LEDGER_FILE, spec) as ledger, simulated.wire_to(voters) as wire:
@@ -189,7 +188,7 @@ def ensemble(
 
 
 def _predict(ledger: Ledger, public: Inputs, train: Trainer, round_: int) -> None:
-    """Train a student on the labels so far and hand its predictions in."""
+    """Train a student on the labels so far and submit its predictions."""
     state = ledger.state()
     # A label set is for finished campaigns; a student between rounds has the labels so far.
     rows = [
@@ -198,19 +197,19 @@ def _predict(ledger: Ledger, public: Inputs, train: Trainer, round_: int) -> Non
     if rows:
         student = train(lesson_of(public, rows, state.classes), round_)
         probabilities = student.predict_probabilities(public)
-    else:  # nothing learnt, nothing claimed
+    else:  # no predictions without labels
         shape = (len(public), len(state.classes))
         probabilities = np.full(shape, 1 / shape[1], dtype=np.float32)
     ledger.record_predictions(round_, probabilities)
 
 
 def lesson(labels: LabelSet, public: Inputs) -> Lesson:
-    """Return the labels, and noisy votes where those were released, as a trainer takes them."""
+    """Return the labels, and any released noisy votes, as input of a trainer."""
     return lesson_of(public, labels.rows, labels.classes, labels.noisy)
 
 
 def stage_seconds(entries: Sequence[Entry]) -> dict[str, float]:
-    """Return the seconds between the steps of a campaign, by what was done in them.
+    """Return the seconds between the steps of a campaign, by activity.
 
     ``join``: until the roster was complete; ``votes``: until the last sum was in; ``predictions``:
     the student's trainings between rounds; ``labels``: the rest of the rounds.

@@ -1,8 +1,8 @@
 """The cost of a campaign's labels by every available bound.
 
-The figures of the data-dependent bounds are functions of the exact votes. They are made here, where
-the records are public and the votes of a benchmark may be looked at, so as to stand beside those of
-the papers, which are of the same kind. For private records none of them may be published.
+The data-dependent bounds are functions of the exact votes. They are computed here, on public records, for
+comparison with the papers' figures, which are of the same kind. For private records none of them may be
+published.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Bound:
 
     Attributes:
         name: as ``pate account`` names it.
-        epsilon: with the improved conversion from Renyi divergence; exact where that is known.
+        epsilon: with the improved conversion from Renyi divergence; exact where it is known.
         classical: with the conversion that the papers used.
     """
 
@@ -48,7 +48,7 @@ class Bound:
 
 
 def setting_of(mechanism: Mechanism) -> LaplaceSetting | GaussianSetting | None:
-    """Return a mechanism as the accountant knows it, None if it works on noisy sums."""
+    """Return the accountant's form of a mechanism, None if it works on noisy sums."""
     if isinstance(mechanism, LNMax):
         return LaplaceSetting(gamma=float(1 / mechanism.scale), discrete=True)
     if isinstance(mechanism, GNMax):
@@ -63,10 +63,10 @@ def setting_of(mechanism: Mechanism) -> LaplaceSetting | GaussianSetting | None:
 
 
 def costs(outcome: Outcome) -> tuple[Bound, ...]:
-    """Return what a campaign cost by every bound; rounds add up order by order.
+    """Return the cost of a campaign by every bound; rounds add up order by order.
 
-    Empty if there is no data-dependent bound for its mechanism, or nobody ever held exact votes:
-    then the campaign's cap is its one figure.
+    Empty if there is no data-dependent bound for its mechanism, or if exact votes never existed: then the
+    campaign's cap is its only figure.
     """
     state = outcome.state
     found: list[Account] = []
@@ -92,13 +92,13 @@ def cost_of_votes(
     delta: float,
     margins: Counts | None = None,
 ) -> Account:
-    """Return what answering every row of ``votes`` once costs.
+    """Return the cost of answering every row of ``votes`` once.
 
     Args:
         votes: (queries, classes).
         setting: the mechanism.
         delta: failure probability.
-        margins: (queries,) of an interactive round, what the check looks at.
+        margins: (queries,) input of the threshold test of an interactive round.
     """
     return account(
         votes, setting, delta=delta, neighbours=NEIGHBOURS, tables=cached_table, margins=margins

@@ -1,7 +1,7 @@
-"""The image student's own network, trained with the label of every private record: no privacy.
+"""The non-private reference of image rows: the student's network, trained on all private labels.
 
-The same architecture, augmentation, optimiser and schedule as the default student's, without all
-that it does about labels that are few: there is one for each image here. No validation set.
+The same architecture, augmentation, optimiser and schedule as the default student's, without its techniques
+for few labels, since every image has one. No validation set.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ _BATCH: Final = 64
 _RATE: Final = 0.1
 _WARM_UP: Final = 0.2
 _MEMORY: Final = 0.995
-#: Thirty times over each image where that is little, and twice the student's steps at most.
+#: Thirty epochs, at most twice the student's steps.
 _EPOCHS, _FEWEST, _MOST = 30, 800, 8_400
 
 
 def train(
     data: Dataset, *, seed: int, progress: Progress, steps: int | None = None
 ) -> ImageStudent:
-    """Return a network that has learnt from every label.
+    """Return a network trained on every label.
 
     Args:
         data: labelled images.
-        seed: of every random choice.
+        seed: of all randomness.
         progress: called after every step.
-        steps: of 64 images each; None for a number that suits theirs.
+        steps: of 64 images each; None: according to their number.
 
     Raises:
-        UsageError: if the data is no images.
+        UsageError: if the data are not images.
     """
     if not isinstance(data.inputs, Images):
         raise UsageError("a network is for images; choose boosting")

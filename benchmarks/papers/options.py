@@ -1,4 +1,4 @@
-"""What the campaign of a row is started with."""
+"""Start options of a row's campaign."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ _ALWAYS: Final = ("aggregator", "epsilon", "delta", "unit")
 
 @dataclass(frozen=True, kw_only=True)
 class Options(MechanismOptions):
-    """What a campaign is started with, as ``pate-server`` and ``pate-party start`` name it.
+    """Start options of a campaign, named as in ``pate-server`` and ``pate-party start``.
 
     Attributes:
-        teachers: per party, the same at each or one number for each; not looked at by neighbour
-            votes, which have none.
+        teachers: per party, one number for all or one each; ignored by neighbour votes.
         model: kind of the teachers.
     """
 
@@ -31,7 +30,7 @@ class Options(MechanismOptions):
     model: str = "auto"
 
     def told(self) -> dict[str, object]:
-        """Return, by name, what is not left as ``pate-server`` has it."""
+        """Return, by name, the options that differ from the defaults of ``pate-server``."""
         usual = MechanismOptions()
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {

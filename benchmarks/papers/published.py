@@ -1,7 +1,7 @@
-"""The votes that were published with the papers, put into the mouths of five parties.
+"""The votes published with the papers, divided among five parties.
 
-Only sums were published. Any assignment of votes to teachers that is consistent with a row gives the
-same sum, and so the same campaign; here the 250 teachers of every row are dealt out at random.
+Only sums were published. Any assignment of votes to teachers that is consistent with a row gives
+the same sum, and so the same campaign; here the 250 teachers of every row are divided at random.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from benchmarks.papers.campaign import Source
     from pate.votes import Counts
 
-#: By name: queries that the paper asked, from the top, and the names of the classes.
+#: By name: number of queries that the paper asked, from the first on, and the names of the classes.
 PUBLISHED: Final = {"svhn": (8_500, tuple("0123456789"))}
 
 
 @dataclass(frozen=True, eq=False)
 class PublishedTeachers:
-    """A part of the published teachers, as a party's ensemble: its votes are looked up.
+    """A part of the published teachers, as a party's ensemble that looks up its votes.
 
     Attributes:
         votes: (queries, classes) int64; each row sums to ``teachers``.
@@ -45,7 +45,7 @@ class PublishedTeachers:
 
     @property
     def schema(self) -> str:
-        """A query is its row's number: the images are not needed to look a vote up."""
+        """The schema of queries, which are row numbers: no images are needed."""
         return numbered(1).schema()
 
     @property
@@ -78,7 +78,7 @@ def published(name: str, parties: int) -> tuple[list[Source], Dataset]:
 
     Args:
         name: one of :data:`PUBLISHED`.
-        parties: among how many the teachers are dealt; it divides their number.
+        parties: number of parties; it divides the number of teachers.
 
     Raises:
         SystemExit: if the data are not there.
@@ -99,8 +99,8 @@ def deal_votes(votes: Counts, parties: int, random: np.random.Generator) -> list
 
     Args:
         votes: (queries, classes); all rows have one sum, which ``parties`` divides.
-        parties: how many.
-        random: deals the votes of every row anew.
+        parties: number of parties.
+        random: assigns the votes of every row independently.
     """
     queries, classes = votes.shape
     cast = np.repeat(np.tile(np.arange(classes), queries), votes.ravel()).reshape(queries, -1)

@@ -1,4 +1,4 @@
-"""The record of a run of a row: one dated JSON file with all that is needed to judge it."""
+"""The stored result of a row: one dated JSON file with settings, versions and figures."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class Run:
         seed: of the student; noise is always fresh, and so is the order of the queries.
         asked: queries put to the mechanism; one asked in two rounds counts twice.
         kept: labels released.
-        right: of them, how many are the true ones.
+        right: number of correct labels.
         guarantee: of the campaign's cap, data-independent: epsilon, delta, unit, adjacency,
-            observer; and what the server may learn, None where it sees exact sums.
-        charged: epsilon of what this run was charged; no guarantee.
+            observer; and epsilon towards the server, None where it sees exact sums.
+        charged: epsilon of the charges of this run; no guarantee.
         bounds: epsilon by bound of the exact votes, with the improved or exact conversion.
         classical: the same with the conversion that the papers used.
         student: measures on the test set by name: accuracy, balanced_accuracy, auc (two classes).
         seconds: wall clock by stage.
-        reused: whether teachers and votes of an earlier run over the same records were there.
+        reused: whether teachers and votes of an earlier run over the same records were reused.
     """
 
     seed: int
@@ -59,7 +59,7 @@ class Run:
     reused: bool
 
     def figures(self) -> dict[str, float]:
-        """Return every number of a run by a flat name, for means over seeds."""
+        """Return every figure of a run under a flat name, for means over seeds."""
         found: dict[str, float] = {
             "asked": self.asked,
             "kept": self.kept,
@@ -75,20 +75,20 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """A row, run.
+    """The result of a row.
 
     Attributes:
         row: its name.
         date: ISO date of the run.
-        commit: of this repository, with a + if files had changed since; None if not known.
+        commit: of this repository, with a + if files had changed since; None if unknown.
         versions: of Python and the packages that figures may depend on.
         machine: cores, ram_gib and gpu (its name, or None).
-        settings: of the row, as they were.
+        settings: of the row at the time.
         split: sizes and one line on the data.
-        majority: accuracy of always answering the commonest class of the test set.
+        majority: accuracy of always answering the most frequent class of the test set.
         reference: measures of the non-private model, with its name under ``model``.
         runs: one per seed.
-        note: what could not be run, empty if all was.
+        note: parts that could not be run, empty if none.
     """
 
     row: str
@@ -124,18 +124,18 @@ class Result:
         return f"{self.row}-{self.date}.json"
 
     def mean(self, figure: str) -> float | None:
-        """Return the mean of a figure over the seeds, None if a run has it not."""
+        """Return the mean of a figure over the seeds, None if a run lacks it."""
         values = [run.figures().get(figure) for run in self.runs]
         known = [value for value in values if value is not None]
         return float(np.mean(known)) if len(known) == len(values) else None
 
     def spread(self, figure: str) -> float | None:
-        """Return the largest less the least of a figure over the seeds."""
+        """Return the range of a figure over the seeds."""
         values = [value for run in self.runs if (value := run.figures().get(figure)) is not None]
         return float(np.ptp(values)) if len(values) == len(self.runs) else None
 
     def to_json(self) -> str:
-        """Return the text of the file; means and spreads are in it for readers without our code."""
+        """Return the text of the file; it includes means and spreads for other readers."""
         body = asdict(self)
         body["summary"] = {
             name: {"mean": self.mean(name), "spread": self.spread(name)}
@@ -174,7 +174,7 @@ def latest(folder: Path) -> dict[str, Result]:
     """Return the newest result of each row in a folder.
 
     Raises:
-        DataError: naming the file that is not one.
+        DataError: naming the invalid file.
     """
     found: dict[str, Result] = {}
     for path in sorted(folder.glob("*.json")):
@@ -220,7 +220,7 @@ def _commit() -> str | None:
         return done.stdout.strip()
 
     try:
-        # What this very suite writes is no change that a figure could hang on.
+        # Files written by this suite do not influence figures.
         ours = (f":!{FOLDER}", f":!{FOLDER.parents[2] / 'docs' / 'results.md'}")
         changed = git("status", "--porcelain", "--", str(FOLDER.parents[2]), *ours)
         return git("rev-parse", "HEAD") + ("+" if changed else "")
@@ -235,7 +235,7 @@ def _same_fields(kind: type[Run | Result], body: Mapping[str, object]) -> None:
 
 
 def _rounded(value: object) -> object:
-    """Return the same with floats of seven digits: more would be noise in a diff."""
+    """Return the same with floats rounded to seven digits, for readable diffs."""
     if isinstance(value, float):
         return float(f"{value:.7g}")
     if isinstance(value, dict):

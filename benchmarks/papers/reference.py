@@ -1,4 +1,4 @@
-"""Models without privacy, on the records of all parties pooled: what privacy is measured against."""
+"""Non-private reference models, trained on the pooled records of all parties."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pate.features.contract import FeatureSpace
     from student.trainers.base import Progress, Student
 
-#: One record in so many says how strongly the ridge is regularised.
+#: One record in this many is held out to choose the regularisation of the ridge.
 _HELD: Final = 10
 _STRENGTHS: Final = tuple(10.0**power for power in range(-7, 0))
-#: Records that are described at once, which bounds memory.
+#: Records whose features are computed at a time, which bounds memory.
 _AT_ONCE: Final = 2048
 
 
@@ -33,7 +33,7 @@ def measures(probabilities: NDArray[np.floating], test: Dataset) -> dict[str, fl
     """Return accuracy, balanced accuracy, and with two classes the area under the ROC curve.
 
     Args:
-        probabilities: (n, classes), or scores that order as they do.
+        probabilities: (n, classes), or scores in the same order.
         test: n labelled records, classes in the order of the columns.
     """
     from sklearn.metrics import roc_auc_score
@@ -68,11 +68,10 @@ def pooled(row: Row, split: Split, *, seed: int, progress: Progress) -> dict[str
 
 
 def _ridge(split: Split) -> dict[str, float]:
-    """Return what one linear model on the fixed features knows.
+    """Return the scores of one linear model on the fixed features.
 
-    Least squares on targets of +1 and -1 by the normal equations, which a tenth of the records
-    regularises: that much, and no more memory than a few of the width's squares, will do for any
-    number of records.
+    Least squares on targets of +1 and -1 by the normal equations; a tenth of the records chooses the
+    regularisation. Memory is a few times the squared width, for any number of records.
     """
     from scipy.linalg import cho_factor, cho_solve
 
@@ -83,7 +82,7 @@ def _ridge(split: Split) -> dict[str, float]:
     held_gram, held_target = _moments(space, told)
     known = _with_one(space, told.inputs)
     best = (-1.0, 1.0)
-    # In units of the mean squared feature: the same for any space and number of records.
+    # In units of the mean squared feature: independent of the space and number of records.
     unit = float(np.trace(gram)) / len(gram)
     for strength in _STRENGTHS:
         factor = cho_factor(gram + strength * unit * np.eye(len(gram)))
@@ -95,7 +94,7 @@ def _ridge(split: Split) -> dict[str, float]:
 
 
 def _moments(space: FeatureSpace, data: Dataset) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return X'X and X'Y of the features X, a one beside them, and targets Y of +1 and -1."""
+    """Return X'X and X'Y of the features X, with a constant column, and targets Y of +1 and -1."""
     width = space.width + 1
     gram = np.zeros((width, width))
     target = np.zeros((width, len(data.classes)))
@@ -109,13 +108,13 @@ def _moments(space: FeatureSpace, data: Dataset) -> tuple[NDArray[np.float64], N
 
 
 def _with_one(space: FeatureSpace, inputs: Inputs) -> NDArray[np.float32]:
-    """Return the features with a one beside them, for the constant of a linear model."""
+    """Return the features with a constant column of ones."""
     features = space.embed(inputs)
     return np.hstack([features, np.ones((len(features), 1), dtype=np.float32)])
 
 
 def _boosting(split: Split, seed: int) -> dict[str, float]:
-    """Return what boosted trees know; a tenth of the people says when to stop."""
+    """Return the scores of boosted trees; early stopping uses a tenth of the people."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.model_selection import GroupShuffleSplit
 

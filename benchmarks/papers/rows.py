@@ -1,8 +1,8 @@
-"""The rows: what each is run on, with which settings, and which figures stand beside ours.
+"""The rows: data, settings and published figures of each.
 
-All settings are here and are plain data: edit them and run the row again. The figures of the papers
-are from Papernot et al. 2017 (Table 2, appendix C), Papernot, Song et al. 2018 (Table 1) and Li et
-al. 2022, "Fine-grained Private Knowledge Distillation" (arXiv 2207.13253).
+All settings are plain data: edit them and run the row again. The figures of the papers are from
+Papernot et al. 2017 (Table 2, appendix C), Papernot, Song et al. 2018 (Table 1) and Li et al. 2022,
+"Fine-grained Private Knowledge Distillation" (arXiv 2207.13253).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pate.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: How much may be told of an epsilon, and where it comes from.
+#: Bases of an epsilon: the campaign's cap, or a data-dependent bound.
 Basis = Literal["cap", "paper-2017", "paper-2018", "sharp"]
 #: The model that is trained on all private records pooled: the student's network with every label,
 #: ridge regression on scattering features (quicker, and weaker), or boosted trees.
@@ -32,8 +32,8 @@ class Paper:
         epsilon: at ``delta``.
         delta: failure probability.
         nonprivate: accuracy without privacy, percent, or None.
-        basis: by which bound its epsilon is, of those that we compute.
-        where: the paper, and how its setting differs from ours.
+        basis: the bound of its epsilon, one of those that we compute.
+        where: the paper, and differences from our setting.
     """
 
     accuracy: float
@@ -46,13 +46,13 @@ class Paper:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What was asked for before the row was run.
+    """The goal, set before the row was run.
 
     Attributes:
         figure: the measure, a name in :meth:`benchmarks.papers.record.Run.figures`.
         least: of it, as a share; None if it is relative to the non-private model.
         within: how far below the non-private model it may be, as a share; None if it is absolute.
-        epsilon: largest allowed, by each basis.
+        epsilon: largest allowed one, by basis.
     """
 
     figure: str = "student.accuracy"
@@ -75,17 +75,16 @@ class Row:
         data: module of :mod:`benchmarks.papers.data` whose ``load()`` returns the split.
         files: that it needs, below the folder of the data sets.
         options: of the campaign.
-        parties: how many; with ``sites`` as many as the data has.
+        parties: their number; with ``sites`` that of the data's sites.
         sites: whether the parties are those of the data's ``sites()``.
         student: trainer, as ``pate-student train --model`` names it.
         steps: of the student's training, None for its default.
         reference: the non-private model.
         paper: or None if no paper has this row.
         wanted: goals.
-        hurdle: why it was not run, in a sentence; empty where it was, or will be.
+        hurdle: why it was not run, in a sentence; empty otherwise.
         picked: how the settings were chosen, in one sentence.
-        votes: published votes of :mod:`benchmarks.papers.published`, which a campaign is run over
-            if the files are not here.
+        votes: published votes of :mod:`benchmarks.papers.published`, for a campaign if the files are missing.
     """
 
     name: str
@@ -300,7 +299,7 @@ _ROWS: Final = (
             colluders=0,
         ),
         wanted=(Wanted(within=0.02, epsilon={"cap": 1.0}),),
-        # As many as the network with every label takes.
+        # The same number as for the network with every label.
         steps=1_640,
         picked="number of representatives on labels of the public part; the choice of space also saw "
         "labels of the private part; that the student learns smoothed counts, of all images alike and "
@@ -325,7 +324,7 @@ _ROWS: Final = (
             teachers=1_000,
             model="nearest",
         ),
-        # Two students each time: shorter than usual for the time that the row takes.
+        # Two students per seed: fewer steps limit the row's run time.
         steps=1_500,
         picked="kind of teachers, noise, thresholds and number of queries of a few dozen tried, on "
         "votes of private records and labels of the public part, so that the paper's formula stays "

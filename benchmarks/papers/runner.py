@@ -1,4 +1,4 @@
-"""A row from its data to its result: campaign, student, judgement, once per seed."""
+"""Runs a row from its data to its result: campaign, student, evaluation, once per seed."""
 
 from __future__ import annotations
 
@@ -37,16 +37,14 @@ def run_row(row: Row, *, seeds: int, work: Path, screen: Screen, deal_anew: bool
     """Run a row, once per seed from 0.
 
     Args:
-        row: which.
-        seeds: how many.
-        work: folder for what seeds and rows share: the parties' homes with their teachers and
-            votes.
+        row: to run.
+        seeds: number of seeds.
+        work: folder shared by seeds and rows: the parties' homes with their teachers and votes.
         screen: for lines and progress.
-        deal_anew: whether every seed deals the records to the parties anew, and so has other
-            teachers.
+        deal_anew: whether every seed splits the records anew, and so has other teachers.
 
     Raises:
-        PateError: if the data are not there, or do not allow the campaign.
+        PateError: if the data are missing, or do not allow the campaign.
     """
     if missing := [name for name in row.files if not (data_folder() / name).is_file()]:
         lacking = f"{', '.join(missing)} of PATE_TEST_DATA would make this row run"
@@ -66,13 +64,13 @@ def run_row(row: Row, *, seeds: int, work: Path, screen: Screen, deal_anew: bool
         _run(row, split, module, seed, seed if deal_anew else 0, work, screen)
         for seed in range(seeds)
     )
-    # Where parties agree on few columns, the model that is not private still sees all of them.
+    # Where parties agree on few columns, the non-private model still uses all of them.
     beside: Split = module.every_column() if hasattr(module, "every_column") else split
     return _result(row, runs, work, screen, beside, "")
 
 
 def module_of(row: Row) -> ModuleType:
-    """Return the module that has the row's data."""
+    """Return the module of the row's data."""
     return importlib.import_module(f"benchmarks.papers.data.{row.data}")
 
 
@@ -118,7 +116,7 @@ def _run(
 
 def _of_votes(row: Row, seed: int, work: Path, screen: Screen) -> Run:
     """Run one seed on published votes, without a student."""
-    assert row.votes is not None  # the caller has looked
+    assert row.votes is not None  # checked by the caller
     ensembles, public = published(row.votes, row.parties)
     place = work / f"published-{row.votes}"
     reused = place.exists()

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Split:
-    """One data set in three parts that share no record, and no person where persons are known.
+    """One data set in three parts with disjoint records, and disjoint persons where known.
 
     Attributes:
-        private: the records of all parties together; :func:`deal` hands them out.
-        public: what everybody sees, less its labels: those are here for reports alone.
-        test: what the finished student is measured on, and nothing else is.
+        private: the records of all parties together, divided by :func:`deal`.
+        public: the public set; its labels are only for reports.
+        test: only for measuring the finished student.
         note: one line on the label, the unit and the split, for the results.
     """
 
@@ -45,14 +45,14 @@ class Split:
 
 
 def deal(private: Dataset, parties: int, seed: int) -> tuple[Dataset, ...]:
-    """Return disjoint parts of nearly equal size, one per party, dealt at random.
+    """Return random disjoint parts of nearly equal size, one per party.
 
     Records of one group go to one party together, so that a patient has one data holder.
 
     Args:
-        private: what to deal out.
-        parties: how many parts.
-        seed: of the dealing.
+        private: the records to divide.
+        parties: number of parts.
+        seed: of the split.
 
     Raises:
         UsageError: if there are fewer records, or groups, than parties.

@@ -1,7 +1,6 @@
 """``docs/results.md``, generated from the newest result of each row.
 
-Nothing in it is typed by hand but the rows themselves: run a row again, and then
-``python -m benchmarks.papers table``.
+Do not edit it: run a row again, and then ``python -m benchmarks.papers table``.
 """
 
 from __future__ import annotations
@@ -78,10 +77,10 @@ def render(results: Mapping[str, Result]) -> str:
     """Return the text of the document.
 
     Args:
-        results: by row; rows that are not in it are listed as not run.
+        results: by row; missing rows are listed as not run.
 
     Raises:
-        DataError: for a result of a row that is not known.
+        DataError: for a result of an unknown row.
     """
     if odd := sorted(set(results) - set(ROWS)):
         raise DataError(f"there is no row {odd[0]}: remove its result")
@@ -104,8 +103,7 @@ def render(results: Mapping[str, Result]) -> str:
 def epsilon_of(result: Result, basis: Basis) -> float | None:
     """Return the mean epsilon by a basis; those of the papers by their conversion.
 
-    Where no bound looks at votes, since nobody held exact ones, the cap stands for all: it promises
-    no less.
+    Where exact votes never existed, there is no data-dependent bound, and the cap is used for all.
     """
     if basis == "cap" or not result.runs[0].bounds:
         return result.mean("epsilon")
@@ -113,7 +111,7 @@ def epsilon_of(result: Result, basis: Basis) -> float | None:
 
 
 def shortfalls(result: Result, wanted: Wanted) -> list[str] | None:
-    """Return what is missing to a goal, in words; empty if it is reached, None if it was not run."""
+    """Return the gap to a goal, in words; empty if it is reached, None if it was not run."""
     reached = result.mean(wanted.figure)
     if reached is None:
         return None
@@ -133,14 +131,14 @@ def shortfalls(result: Result, wanted: Wanted) -> list[str] | None:
 
 
 def rounded(epsilon: float) -> str:
-    """Return epsilon with at most three decimals, rounded up: less would promise too much.
+    """Return epsilon with at most three decimals, rounded up: a smaller value would overstate the guarantee.
 
     >>> rounded(0.99911)
     '1'
     >>> rounded(0.1)
     '0.1'
     """
-    # The last digits of a float are no reason to go up: 0.1 is 0.1000...0056.
+    # Binary rounding errors do not count: 0.1 is 0.1000...0056.
     return f"{math.ceil(epsilon * 1e3 - 1e-6) / 1e3:g}"
 
 
@@ -238,7 +236,7 @@ def _section(row: Row, result: Result) -> list[str]:
 
 
 def _missing(run: Sequence[tuple[Row, Result]]) -> list[str]:
-    """Return a line for each row that was not run, or not whole."""
+    """Return a line for each row that was not run, or only in part."""
     held = {row.name: result for row, result in run}
     lines = []
     for row in ROWS.values():
@@ -250,7 +248,7 @@ def _missing(run: Sequence[tuple[Row, Result]]) -> list[str]:
 
 
 def _needs() -> list[str]:
-    """Return which files each row needs."""
+    """Return the files that each row needs."""
     needed: dict[tuple[str, ...], list[str]] = {}
     for row in ROWS.values():
         needed.setdefault(row.files, []).append(row.name)
@@ -328,7 +326,7 @@ def _non_private(result: Result) -> str:
 
 
 def _times(result: Result) -> str:
-    """Return the seconds of the first seed that found nothing made before."""
+    """Return the seconds of the first seed that reused nothing."""
     stages = (
         "teachers", "representatives", "join", "votes", "labels", "predictions", "student", "total",
     )  # fmt: skip
@@ -371,7 +369,7 @@ def _bounds(result: Result) -> list[str]:
         epsilon, classical = result.mean(f"bounds.{name}"), result.mean(f"classical.{name}")
         if epsilon is None or classical is None:
             continue
-        # Before `expected` had a name of its own, results with a check have it as `independent`.
+        # Earlier results with a threshold test have `expected` under the name `independent`.
         shown = (
             "expected" if name == "independent" and checks and "expected" not in bounds else name
         )

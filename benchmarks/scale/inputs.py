@@ -1,4 +1,4 @@
-"""Inputs that cost nothing to vote on: 8 x 8 pixels, one of which is the class, in a mapped file."""
+"""Synthetic inputs without voting cost: 8 x 8 pixels, one of which is the class, memory-mapped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SIDE: Final = 8
 _AT_A_TIME: Final = 10_000
-#: Of a teacher's answers: how many are the pixel's class; the others are any class.
+#: Share of a teacher's answers with the pixel's class; the others are random.
 _RIGHT: Final = 0.9
 
 
@@ -43,12 +43,12 @@ def open_public(path: Path) -> Images:
 
 
 class PixelTeachers:
-    """Teachers that look at one pixel, and are wrong now and then, always at the same queries.
+    """Teachers that read one pixel and err on fixed queries.
 
     Args:
         number: of the party.
         teachers: k.
-        classes: how many.
+        classes: their number.
     """
 
     unit = "record"
@@ -79,12 +79,12 @@ class PixelTeachers:
 
 
 def class_names(classes: int) -> tuple[str, ...]:
-    """Return names of so many classes."""
+    """Return names for a number of classes."""
     return tuple(f"class {at:03d}" for at in range(classes))
 
 
 def _mixed(seeds: NDArray[np.uint64], number: int) -> NDArray[np.uint64]:
-    """Return 64 bits that look random, by seed and number (the finalizer of SplitMix64)."""
+    """Return 64 pseudorandom bits, by seed and number (the finalizer of SplitMix64)."""
     made = seeds + np.uint64((number + 1) * 0x9E3779B97F4A7C15 % 2**64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         made = (made ^ (made >> np.uint64(shift))) * np.uint64(factor)

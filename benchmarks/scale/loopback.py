@@ -1,4 +1,4 @@
-"""The physical bound: how long it takes to push the same bytes through the loopback interface."""
+"""The physical bound: time to send the same number of bytes over the loopback interface."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RUNS: Final = 7
 
 
 def push_seconds(size: int) -> float:
-    """Return the least seconds of seven in which ``size`` bytes went through one TCP connection."""
+    """Return the least of seven times, in seconds, to send ``size`` bytes over one TCP connection."""
     return min(_once(size) for _ in range(_RUNS))
 
 

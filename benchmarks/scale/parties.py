@@ -1,4 +1,4 @@
-"""``python -m benchmarks.scale.parties PLACE TEACHERS CLASSES FIRST STEP COUNT``: some parties."""
+"""``python -m benchmarks.scale.parties PLACE TEACHERS CLASSES FIRST STEP COUNT``: runs several parties."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Answer for the parties that the command line names."""
+    """Run the parties given on the command line."""
     (place, teachers, classes), numbers = arguments_of(sys.argv[1:])
 
     def open_party(number: int) -> Callable[[bytes], bytes]:

@@ -1,4 +1,4 @@
-"""One picture for each axis: processor, memory and bytes of the server, with the physical bound."""
+"""One picture per axis: CPU, memory and bytes of the server, with the physical bound."""
 
 from __future__ import annotations
 

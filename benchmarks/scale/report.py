@@ -1,4 +1,4 @@
-"""All sizes, each in a process of its own, and how the figures grow along each axis."""
+"""Runs all sizes, each in its own process, and computes the growth along each axis."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from benchmarks.scale.server import Size
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: Where the other axes stand while one grows.
+#: Fixed values of the other axes while one grows.
 MIDDLE: Final = Size(parties=10, queries=10_000, classes=10)
-#: What parties are counted with: a thousand of them take minutes, whatever the queries are.
+#: Queries of the axis of parties: a thousand parties take minutes with any number of queries.
 FEW_QUERIES: Final = 1_000
 FIGURES: Final = (
     "server_cpu_seconds", "server_memory_peak", "bytes_up", "bytes_down", "seconds",
@@ -57,7 +57,7 @@ class Axes:
 def run(
     axes: Axes, *, processes: int = 0, say: Callable[[str], None] = lambda _: None
 ) -> dict[str, object]:
-    """Run all campaigns, each size once, and return their figures and how these grow."""
+    """Run all campaigns, each size once, and return their figures and growth."""
     done: dict[Size, Case] = {}
     grown = {}
     for axis, sizes in axes.sizes().items():
@@ -79,7 +79,7 @@ def run(
             "load": round(os.getloadavg()[0], 1),
         },
         "cases": list(done.values()),
-        #: By axis: which of the cases are on it.
+        #: By axis: its cases.
         "axes": {
             axis: [list(done).index(s) for s in sizes] for axis, sizes in axes.sizes().items()
         },
@@ -89,10 +89,10 @@ def run(
 
 
 def measure(size: Size, processes: int) -> Case:
-    """Return what one campaign took, and beside it the physical bound of this moment.
+    """Return the costs of one campaign, with the physical bound measured right after.
 
     Raises:
-        RuntimeError: if it did not end well.
+        RuntimeError: if it failed.
     """
     with tempfile.TemporaryDirectory(prefix="pate-scale-") as place:
         asked = Path(place) / "size.json"
@@ -112,7 +112,7 @@ def measure(size: Size, processes: int) -> Case:
 
 
 def slopes(points: Sequence[tuple[float, float]]) -> list[float]:
-    """Return the log-log slope between each two neighbours: 1 is linear, 2 quadratic.
+    """Return the log-log slope between consecutive points: 1 is linear, 2 quadratic.
 
     >>> slopes([(1, 5.0), (10, 50.0), (100, 5000.0)])
     [1.0, 2.0]

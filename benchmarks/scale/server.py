@@ -1,8 +1,7 @@
-"""``python -m benchmarks.scale.server FILE``: one campaign; prints what the server took, as JSON.
+"""``python -m benchmarks.scale.server FILE``: one campaign; prints the server's costs as JSON.
 
-This process is the server and nothing else: ledger, campaign, exchange. The parties are in processes
-of their own, so its memory and processor are the server's. Flower's transport is not in it, nor in
-any figure: what it adds, a SuperLink process takes.
+This process is only the server: ledger, campaign, exchange. The parties have their own processes, so memory
+and CPU are the server's. Flower's transport is not included: it runs in a SuperLink process.
 """
 
 from __future__ import annotations
@@ -54,13 +53,13 @@ class Size:
 
     @property
     def packed_bytes(self) -> int:
-        """What all votes take, packed, in the width in which they travel."""
+        """Bytes of all packed votes, in the width of transport."""
         bits = exact_bits(self.parties) if self.aggregation == "masked" else 8
         return self.parties * self.queries * self.classes * bits // 8
 
 
 class CountedWire:
-    """Passes messages on and counts their bytes."""
+    """Forwards messages and counts their bytes."""
 
     def __init__(self, link: Wire) -> None:
         self._link = link
@@ -88,7 +87,7 @@ class CountedWire:
 
 
 class Quiet(Screen):
-    """A screen that says what happens to the log alone, without bars."""
+    """A screen that writes only to the log, without progress bars."""
 
     @contextmanager
     def bar(self, name: str, **_: object) -> Iterator[object]:  # type: ignore[override]
@@ -98,10 +97,10 @@ class Quiet(Screen):
 
 
 def run(size: Size, place: Path, processes: int) -> dict[str, object]:
-    """Run a campaign in ``place``, which is empty, and return what it took.
+    """Run a campaign in the empty folder ``place``, and return its costs.
 
     Raises:
-        AssertionError: if not every query has its label.
+        AssertionError: if a query has no label.
     """
     write_public(place / "public.npy", size.queries, size.classes)
     inputs = open_public(place / "public.npy")
@@ -145,14 +144,14 @@ def run(size: Size, place: Path, processes: int) -> dict[str, object]:
 
 
 def memory() -> dict[str, int]:
-    """Return what the kernel says of this process's memory, in bytes; its peak is ``VmHWM``."""
+    """Return the kernel's figures of this process's memory, in bytes; the peak is ``VmHWM``."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     pairs = (line.partition(":") for line in lines if line.startswith(("VmHWM", "VmRSS")))
     return {name: int(value.split()[0]) * 1024 for name, _, value in pairs}
 
 
 def main() -> None:
-    """Run the campaign that a JSON file describes, in the folder where it lies."""
+    """Run the campaign of a JSON file, in its folder."""
     path = Path(sys.argv[1])
     asked = json.loads(path.read_text(encoding="utf-8"))
     processes = asked.pop("processes") or default_processes(asked["parties"])

@@ -1,4 +1,4 @@
-"""The data sets of the rows, as the papers divide them."""
+"""The data sets of the rows, with the splits of the papers."""
 
 from __future__ import annotations
 

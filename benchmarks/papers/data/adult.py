@@ -1,8 +1,8 @@
-"""Adult (UCI Census Income, Becker and Kohavi 1996): does a person earn more than 50,000 a year.
+"""Adult (UCI Census Income, Becker and Kohavi 1996): whether a person earns more than 50,000 a year.
 
-The parties' records are the file ``adult.data``; the public set is the beginning of ``adult.test``,
-the rest of which is the test set. Two columns are left out: ``fnlwgt`` says how many people a row
-stands for, nothing about the person, and ``education`` says in words what ``education-num`` says.
+The parties' records are the file ``adult.data``; the public set is the beginning of ``adult.test``, the rest
+of which is the test set. Two columns are left out: ``fnlwgt`` is a sampling weight, unrelated to the person,
+and ``education`` repeats ``education-num`` in words.
 """
 
 from __future__ import annotations

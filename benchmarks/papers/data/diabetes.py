@@ -1,19 +1,18 @@
-"""Diabetes 130 (Strack et al. 2014): is a patient readmitted within 30 days of the discharge.
+"""Diabetes 130 (Strack et al. 2014): whether a patient is readmitted within 30 days of discharge.
 
-A row is a stay in one of 130 US hospitals; a patient may have several, and what is protected is
-the patient: the patients, not the stays, are split. The rows are prepared as Strack et al. do it
-where they say so: the diagnoses become their groups of ICD-9 codes (their table 2), the weight,
-which nobody noted, goes, and so do stays that ended in death or a hospice, after which there is no
-readmission. Columns that never vary go too.
+A row is a stay in one of 130 US hospitals; a patient may have several, and the protected unit is the
+patient: patients, not stays, are split. The preparation follows Strack et al. where they describe it:
+    diagnoses become groups of ICD-9 codes (their table 2); the weight, which is mostly missing, is dropped,
+    and so are stays that ended in death or a hospice, after which there is no readmission. Constant columns
+    are dropped, too.
 
-A patient votes once, near patients who are alike, and in 44 columns nobody is alike. So the parties
-agree on few columns beforehand. They are taken from what is published, those of the readmission scores
-LACE (length of stay, acuity of the admission, comorbidity, visits to the emergency department; van
-Walraven et al., CMAJ 182:551, 2010) and HOSPITAL (procedures, type and number of admissions, length of
-stay; Donze et al., JAMA Internal Medicine 173:632, 2013) that this data has, and where the patient was
-discharged to, which Strack et al. adjust for. Some seven sets of columns were compared on the private
-file before it came to that, so the choice has seen these patients, and no epsilon covers it. The model
-that is not private, with which the figures are compared, sees every column.
+A patient votes once, for similar patients, and in 44 columns no two are similar. So the parties agree on few
+columns beforehand. They are taken from publications: those of the readmission scores LACE (length of stay,
+acuity of the admission, comorbidity, visits to the emergency department; van Walraven et al., CMAJ 182:551,
+2010) and HOSPITAL (procedures, type and number of admissions, length of stay; Donze et al., JAMA Internal
+Medicine 173:632, 2013) that this data has, and where the patient was discharged to, which Strack et al.
+adjust for. About seven sets of columns were compared on the private file first, so the choice depends on
+these patients, and no epsilon covers it. The non-private reference model uses every column.
 
 Source: J. Clore, K. Cios, J. DeShazo, B. Strack, UCI Machine Learning Repository, 2014; B. Strack
 et al., BioMed Research International, 2014, 781670.
@@ -48,7 +47,7 @@ DIAGNOSES: Final = ("diag_1", "diag_2", "diag_3")
 LEFT_OUT: Final = ("encounter_id", "patient_nbr", "weight", "examide", "citoglipton", "readmitted")
 #: Discharge dispositions, as in IDs_mapping.csv: expired, or to a hospice.
 NO_RETURN: Final = frozenset({"11", "13", "14", "19", "20", "21"})
-#: What the LACE and HOSPITAL scores are made of, as far as it is here, and the discharge.
+#: Columns of the LACE and HOSPITAL scores, as far as available, and the discharge.
 SCORED: Final = (
     "time_in_hospital", "admission_type_id", "number_diagnoses", "number_emergency",
     "num_procedures", "number_inpatient", "discharge_disposition_id",
@@ -74,7 +73,7 @@ def load(*, every_column: bool = False) -> Split:
     Needs PATE_TEST_DATA.
 
     Args:
-        every_column: for the model that is not private; same rows, in the same order.
+        every_column: for the non-private model; same rows, in the same order.
 
     Raises:
         SystemExit: if the data are not there.
@@ -97,7 +96,7 @@ def load(*, every_column: bool = False) -> Split:
 
 
 def every_column() -> Split:
-    """Return the split for the model that is not private."""
+    """Return the split for the non-private model."""
     return load(every_column=True)
 
 
@@ -132,7 +131,7 @@ def _column(name: str, cells: Sequence[str]) -> Column:
 
 
 def _ages(cells: Sequence[str]) -> NDArray[np.float64]:
-    """Return the middle of each decade, which is written as in ``[70-80)``."""
+    """Return the midpoint of each decade, written as in ``[70-80)``."""
     return np.array([float(cell[1:].partition("-")[0]) + 5.0 for cell in cells])
 
 

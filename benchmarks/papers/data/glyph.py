@@ -1,14 +1,14 @@
-"""Glyph-like: 150 characters drawn from the fonts at hand, skewed, and partly mislabelled.
+"""Glyph-like: 150 characters drawn from installed fonts, class-imbalanced and partly mislabelled.
 
-The Glyph data of the 2018 paper (characters of many fonts, 150 classes, 28 x 28 grey, private labels
-that are partly wrong) were never published. This makes a set of that kind: every class is drawn from
-every font face that holds all 150 characters, then bent, thickened, moved and dirtied, so hard that
-a model without privacy gets between 80 and 90 % right, as in the paper.
+The Glyph data of the 2018 paper (characters of many fonts, 150 classes, 28 x 28 grey, private labels that are
+partly wrong) were never published. This module generates a similar set: every class is drawn from every font
+face with all 150 characters, then warped, thickened, shifted and noised, until a non-private model reaches 80
+to 90 % accuracy, as in the paper.
 
 ``python -m benchmarks.papers.data.glyph --out FILE.npz`` writes it; ``--fonts DIR`` adds a folder.
-Faces are looked for among those that come with matplotlib and below ``/usr/share/fonts`` (Debian:
-fonts-dejavu-extra, fonts-liberation2, fonts-freefont-ttf). The set is a function of the seed and of
-the faces found, which the note of the split counts and names by a hash.
+Faces are those of matplotlib and below ``/usr/share/fonts`` (Debian: fonts-dejavu-extra,
+fonts-liberation2, fonts-freefont-ttf). The set is a function of the seed and of the faces found,
+whose number and hash are in the note of the split.
 
 Source: Papernot, Song et al., "Scalable Private Learning with PATE", ICLR 2018, section 5.
 """
@@ -36,14 +36,14 @@ _LATIN: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyzßæøå"
 _SIGNS: Final = "0123456789!#$%&()*+/<=>?@[]{}§©±÷×€£¥†"
 _GREEK: Final = "ΓΔΘΛΞΠΣΦΨΩαβγδεζηθλμξπρστφχψω"
 _CYRILLIC: Final = "БДЖЗИЙЛЦЧШЩЪЫЬЭЮЯ"
-#: Letters of other scripts with the very outlines of Latin ones: of each pair a model can only
-#: know which is the commoner.
+#: Letters of other scripts with the outlines of Latin ones: of each pair a model can learn only which is more
+#: frequent.
 _TWINS: Final = "АВЕНРСТХΚΜ"
 #: The characters, in the order of the classes.
 CHARACTERS: Final = "".join(sorted(_LATIN + _SIGNS + _GREEK + _CYRILLIC + _TWINS))
 #: Class names; they sort as the characters do.
 CLASSES: Final = tuple(f"U+{ord(character):04X}" for character in CHARACTERS)
-#: Characters that are taken for one another; half of the wrong labels stay within a group.
+#: Groups of similar characters; half of the wrong labels stay within a group.
 _ALIKE: Final = (
     "AА", "BВ8ßβ", "EЕΣ", "HН", "PРpρ", "CСc", "TТ", "XХxχ×", "KΚk", "MΜ", "0Ooσ", "1Il!", "sS5§",
     "vV", "wWωψ", "zZ2ζ", "uUμ", "yYγ", "gq9", "6bδ", "ΔΛДЛ", "ΘθΦφ", "ΠπЦ", "hη", "nr", "ij", "t†+",
@@ -89,10 +89,10 @@ class Face:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many records each part has.
+    """Number of records of each part.
 
     The paper's 5,000 teachers had thousands of records each. With 48 each, half of the classes are
-    unknown to most of them; with the 16 that 80,000 records give, votes drown in the noise.
+    unknown to most of them; with 16, as 80,000 records would give, the noise dominates the votes.
     """
 
     private: int = 240_000
@@ -101,10 +101,10 @@ class Sizes:
 
 
 def find_faces(folders: Sequence[Path] = ()) -> tuple[Face, ...]:
-    """Return the faces that hold every character, each name once, sorted by name.
+    """Return the faces with every character, each name once, sorted by name.
 
     Args:
-        folders: where to look besides the usual places.
+        folders: searched in addition to the default ones.
 
     Raises:
         UsageError: if a folder is missing.
@@ -122,7 +122,7 @@ def find_faces(folders: Sequence[Path] = ()) -> tuple[Face, ...]:
         for file in sorted(folder.rglob("*.ttf")):
             font = FT2Font(str(file))
             name = f"{font.family_name} {font.style_name}"
-            # The last resort holds everything, and draws a box for it.
+            # The LastResort font maps every character to a box.
             if name not in found and "Last" not in name and wanted <= font.get_charmap().keys():
                 found[name] = Face(name, file)
     return tuple(found[name] for name in sorted(found))
@@ -205,7 +205,7 @@ def _warped(
     turn, slant = spread(_TURN), spread(_SLANT)
     size, longer = spread(_SIZE), spread(_LONGER)
     tall, wide = np.exp(size + longer), np.exp(size - longer)
-    # Smooth bending: a 5 x 5 net of random shifts, drawn out to all pixels.
+    # Smooth bending: a 5 x 5 net of random shifts, interpolated to all pixels.
     knots = np.clip(1 - np.abs(np.linspace(0, 4, _SIDE)[:, None] - np.arange(5)), 0, None)
     bend = random.normal(0, _BEND, size=(2, count, 5, 5))
     bent_y, bent_x = knots @ bend[0] @ knots.T, knots @ bend[1] @ knots.T
@@ -220,7 +220,7 @@ def _warped(
 
 
 def frequencies(seed: int) -> NDArray[np.float64]:
-    """Return (150,) the share of each class, the ranks dealt at random."""
+    """Return (150,) the share of each class, with random ranks."""
     ranks = np.random.default_rng([seed, 0]).permutation(len(CLASSES)) + 1.0
     weights = np.power(ranks, -_SKEW, dtype=np.float64)
     shares: NDArray[np.float64] = weights / weights.sum()
@@ -230,9 +230,9 @@ def frequencies(seed: int) -> NDArray[np.float64]:
 def mislabel(
     labels: NDArray[np.int64], share: float, random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Return the labels with ``share`` of them wrong: half by look, half by chance.
+    """Return the labels with ``share`` of them wrong: half by similarity, half at random.
 
-    A character without a look-alike is always wrong by chance.
+    A wrong label of a character without a similar one is always random.
     """
     wrong = np.flatnonzero(random.random(len(labels)) < share)
     given = labels.copy()
@@ -257,7 +257,7 @@ def _look_alikes() -> dict[int, list[int]]:
 
 
 def make(faces: Sequence[Face], seed: int = 0, sizes: Sizes | None = None) -> Split:
-    """Draw the three parts; faces are shared by all, and only private labels are ever wrong."""
+    """Draw the three parts; faces are shared by all, and only private labels may be wrong."""
     sizes = sizes or Sizes()
     masters = outlines(faces)
     shares = frequencies(seed)

@@ -1,8 +1,7 @@
-"""Heart disease (Janosi et al. 1988): four hospitals, each of which is one party.
+"""Heart disease (Janosi et al. 1988): four hospitals, one party each.
 
-There is no public set in this data: a fifth of every site's patients, without their diagnosis,
-stand in for one, and a fifth is the test set. With some 550 private patients the figures are for
-the report only.
+The data has no public set: a fifth of every site's patients, without diagnosis, replaces it, and a fifth is
+the test set. With about 550 private patients the figures are only indicative.
 
 Investigators: A. Janosi (Hungarian Institute of Cardiology, Budapest), W. Steinbrunn (University
 Hospital, Zurich), M. Pfisterer (University Hospital, Basel), R. Detrano (V.A. Medical Center, Long
@@ -28,7 +27,7 @@ COLUMNS: Final = (
     "age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak",
     "slope", "ca", "thal",
 )  # fmt: skip
-#: Numbers that name a kind, not an amount.
+#: Categorical columns with numeric codes.
 KINDS: Final = ("cp", "restecg", "slope", "thal")
 CLASSES: Final = ("healthy", "disease")
 PUBLIC, TEST = 0.2, 0.2
@@ -56,7 +55,7 @@ def load() -> Split:
 
 
 def sites() -> dict[str, Dataset]:
-    """Return each site's private records: the parties, in place of a random dealing."""
+    """Return each site's private records as the parties, instead of a random split."""
     return {site: _parts(site)[0] for site in SITES}
 
 
@@ -81,7 +80,7 @@ def read(site: str) -> Dataset:
 
 
 def _column(name: str, cells: tuple[str, ...]) -> Column:
-    # A cholesterol of 0 says that none was measured.
+    # A cholesterol of 0 means that it was not measured.
     numbers = np.array(
         [
             np.nan if cell == "?" or (name == "chol" and float(cell) == 0) else float(cell)
@@ -90,12 +89,12 @@ def _column(name: str, cells: tuple[str, ...]) -> Column:
     )
     if name not in KINDS:
         return numbers
-    # The sites write 3, 3.0 and 3.00 for one kind.
+    # Sites write the same code as 3, 3.0 or 3.00.
     return np.array(["" if np.isnan(v) else f"{v:.0f}" for v in numbers.tolist()], dtype=np.str_)
 
 
 def together(parts: list[Dataset]) -> Dataset:
-    """Return the records of all parts, one part after the other."""
+    """Return the concatenated records of all parts."""
     tables = [part.inputs for part in parts]
     columns = zip(*(table.columns for table in tables if isinstance(table, Table)), strict=True)
     table = Table(COLUMNS, tuple(np.concatenate(pieces) for pieces in columns))

@@ -1,4 +1,4 @@
-"""MNIST (LeCun et al. 1998) as both PATE papers deal it: teachers on the training images.
+"""MNIST (LeCun et al. 1998) as split in both PATE papers: teachers on the training images.
 
 The public set is the first 9,000 test images, the student is measured on the last 1,000.
 """

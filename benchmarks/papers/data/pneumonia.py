@@ -1,9 +1,9 @@
 """PneumoniaMNIST: chest X-rays of children, 28 x 28 grey, normal or pneumonia.
 
 The official training and validation images come from one pool. The official test images come from
-another: 62 % of them show pneumonia against 74 %, and every model drops there by several points,
-so figures on them tell of the shift as much as of privacy. The comparison to make is with the same
-student and all private labels.
+another: 62 % of them show pneumonia against 74 %, and every model loses several points there, so figures on
+    them reflect the shift as much as privacy. The meaningful comparison is with the same student and all
+    private labels.
 
 Source: Yang et al., "MedMNIST v2", Scientific Data 10:41, 2023; images of Kermany et al., Cell
 172(5), 2018.
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 #: Class names, as the labels 0 and 1 are numbered.
 CLASSES: Final = ("normal", "pneumonia")
-#: How many training images the parties hold together; the rest is public.
+#: Number of training images of all parties together; the rest is public.
 PRIVATE: Final = 3500
-_SHUFFLE: Final = 20180222  # of the deal, any fixed number
+_SHUFFLE: Final = 20180222  # of the split, any fixed number
 
 
 def load(folder: Path | None = None) -> Split:
     """Return 3,500 private images, the rest of train with val as public, the official test.
 
     Args:
-        folder: what holds ``medmnist/pneumoniamnist.npz``; PATE_TEST_DATA where it is None.
+        folder: with ``medmnist/pneumoniamnist.npz``; None: PATE_TEST_DATA.
 
     Raises:
-        UsageError: if the folder is not known or the file is not there.
-        DataError: if the file holds something else.
+        UsageError: if the folder is unknown or the file is missing.
+        DataError: if the file has other content.
     """
     if folder is None:
         named = os.environ.get("PATE_TEST_DATA")

@@ -1,4 +1,4 @@
-"""SVHN (Netzer et al. 2011), read by torchvision's loader, where the two image files are.
+"""SVHN (Netzer et al. 2011), read by torchvision's loader.
 
 Teachers on the 73,257 training images; the public set is the first 10,000 test images, as in the
 papers, and the student is measured on the other 16,032.
@@ -27,7 +27,7 @@ def load() -> Split:
 
     Raises:
         DataError: if a file is not the original one.
-        SystemExit: if there are no data at all.
+        SystemExit: if the data are missing.
     """
     folder = data_folder() / "svhn"
     test = _read(folder, "test")
