@@ -1,23 +1,22 @@
 """The effect of skewed parties on teachers' ensembles and on neighbour votes, on MNIST.
 
-20,000 training images are dealt to 5 or 20 parties, evenly or with Dirichlet label skew (alpha 1 and
-0.1); 3,000 test images are the public set, and their truth measures the labels. Both ways to vote cost
-epsilon 1 at delta 1e-5 for one record, by accounting that looks at no vote:
+20,000 training images are dealt to 5 or 20 parties, evenly or with Dirichlet label skew (alpha 1 and 0.1);
+3,000 test images are the public set, whose true labels are the reference. Both ways to vote cost epsilon 1 at
+delta 1e-5 for one record, by data-independent accounting:
 
-* **teachers**: ridge regression on scattering features of each of 240 shards, k of each party alike.
-  Epsilon 1 buys 50 labels of GNMax at sigma 37.3; how right such labels are is measured over all 3,000
-  queries. Beside it what Confident-GNMax with the default shares of M answers, and how many queries
-  epsilon 1 buys of it, also by the sharp bound, which does look at votes.
+* **teachers**: ridge regression on scattering features of each of 240 shards, k of each party alike. Epsilon
+  1 buys 50 labels of GNMax at sigma 37.3; their accuracy is measured over all 3,000 queries. For comparison:
+  the answers of Confident-GNMax with the default shares of M, and its number of queries for epsilon 1, also
+  by the sharp data-dependent bound.
 * **teachers who may abstain**: one whose shard lacks classes votes only where the query is as near to
   a record of its shard as nine in ten of these are to one another. Elsewhere its vote goes to the
   class (number of the teacher + a public hash of the query) mod m. Such votes spread evenly, a row
   still sums to k, and a vote still depends on one shard alone. With 240 and with 1,200 teachers.
-* **neighbour votes**: 300 representatives in the default feature space, one matrix; at epsilon 0.2
-  too. The sum over parties does not depend on how records lie among them, which is checked: the exact
-  matrices are compared.
+* **neighbour votes**: 300 representatives in the default feature space, one matrix; at epsilon 0.2 too. The
+  sum over parties does not depend on the split of records, which is checked by comparing the exact matrices.
 
-``python -m benchmarks.skew [--out DIR]``. Needs PATE_TEST_DATA; five minutes or so
-on one core. Noise is seeded: nothing here protects anybody.
+``python -m benchmarks.skew [--out DIR]``. Needs PATE_TEST_DATA; about five minutes on one core. Noise is
+seeded and gives no protection.
 """
 
 from __future__ import annotations
@@ -78,8 +77,8 @@ class Rows:
         labels: (n,) of the records.
         public: (q, d) float32, the same features of the public set.
         truth: (q,) labels of the public set.
-        near_records: (n, e) float32, the records in the space in which neighbours are looked for.
-        near_public: (q, e) float32, the public set in it.
+        near_records: (n, e) float32, the records in the feature space of the neighbour search.
+        near_public: (q, e) float32, the public set in that space.
     """
 
     records: Floats
@@ -91,7 +90,7 @@ class Rows:
 
 
 def load(private: int = PRIVATE, public: int = PUBLIC) -> Rows:
-    """Return the first test images as the public set, and as many training images as asked for."""
+    """Return the first test images as the public set, and the requested number of training images."""
     drawn = np.random.default_rng(1).permutation(60_000)[:private]
     records, asked = mnist.read("train").take(drawn), mnist.read("t10k").take(np.arange(public))
     images, queries = records.inputs, asked.inputs
@@ -110,7 +109,7 @@ def ensemble(
     plain = np.zeros((len(rows.public), CLASSES), dtype=np.int64)
     careful = plain.copy()
     at = np.arange(len(rows.public))
-    spread = generator.integers(0, CLASSES, len(at))  # stands for the hash of the query
+    spread = generator.integers(0, CLASSES, len(at))  # in place of the hash of the query
     for number in range(parties):
         mine = np.flatnonzero(party == number)
         shard = generator.integers(0, each, len(mine))  # as a keyed hash deals them
@@ -124,7 +123,7 @@ def ensemble(
 
 
 def teach(records: Floats, labels: Whole, queries: Floats) -> tuple[Whole, NDArray[np.bool_]]:
-    """Return a teacher's answers, and where it would give them if it may abstain."""
+    """Return a teacher's answers, and a mask of those that it would give if it may abstain."""
     seen, known = np.unique(labels, return_inverse=True)
     if len(seen) == 0:
         return np.zeros(len(queries), dtype=np.int64), np.zeros(len(queries), dtype=np.bool_)
@@ -190,7 +189,7 @@ def of_teachers(votes: Whole, truth: Whole, seed: int) -> dict[str, object]:
 
 
 def _sigma(labels: int) -> Fraction:
-    """Return the least noise, in 64ths of a vote, with which so many labels cost epsilon 1."""
+    """Return the least sigma, in 64ths of a vote, with which this many labels cost epsilon 1."""
     budget, cells = Gdp().budget(EPSILON, DELTA), 256  # GDP is proved from sigma 2 on
     while labels * total_cost(Gdp(), GNMax(Fraction(cells, 64), 1).worst) > budget:
         cells += 1
@@ -198,7 +197,7 @@ def _sigma(labels: int) -> Fraction:
 
 
 def _asked(votes: Whole, mechanism: ConfidentGNMax) -> int:
-    """Return how many queries may be asked for epsilon 1 by the sharp bound, which looks at votes."""
+    """Return how many queries fit epsilon 1 by the sharp data-dependent bound."""
     setting = GaussianSetting(
         label=DiscreteGaussian(float(mechanism.sigma2)),
         check=DiscreteGaussian(float(mechanism.sigma1)),
@@ -234,7 +233,7 @@ def of_neighbours(votes: Whole, truth: Whole, epsilon: float, seed: int) -> dict
 def one_case(
     rows: Rows, chosen: Whole, seed: int, parties: int, alpha: float | None
 ) -> dict[str, object]:
-    """Return the figures of one deal of the records; ``chosen`` are the representatives."""
+    """Return the figures of one split of the records; ``chosen`` are the representatives."""
     generator = np.random.default_rng(seed)
     party = deal(rows.labels, parties, alpha, generator)
     queries, truth, near = rows.near_public[chosen], rows.truth[chosen], rows.near_records

@@ -1,4 +1,4 @@
-"""What a proof of valid votes costs: each row of a hidden vote matrix is >= 0 and sums to k.
+"""Costs of proofs of valid votes: each row of a hidden vote matrix is >= 0 and sums to k.
 
 Three sorts of figures, for the sizes of real campaigns (see docs/decisions/0008-vote-proofs.md):
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def random_votes(shape: Shape) -> NDArray[np.int64]:
-    rng = np.random.default_rng(7)  # what is proved costs the same for all votes
+    rng = np.random.default_rng(7)  # the cost does not depend on the votes
     found = rng.multinomial(
         shape.teachers, rng.dirichlet(np.full(shape.classes, 0.3)), shape.queries
     )
@@ -42,7 +42,7 @@ def random_votes(shape: Shape) -> NDArray[np.int64]:
 
 
 def seconds(run: Callable[[], object], least: float = 0.2) -> float:
-    """CPU seconds of one call, a mean over calls of ``least`` seconds together."""
+    """Mean CPU seconds of a call, over calls of at least ``least`` seconds in total."""
     run()
     began, calls = time.process_time(), 0
     while (took := time.process_time() - began) < least:
@@ -52,7 +52,7 @@ def seconds(run: Callable[[], object], least: float = 0.2) -> float:
 
 
 def measure(queries: int, teachers: int, classes: int = 10) -> dict[str, float | int]:
-    """Prove and check one party's votes, and the sum that they alone are."""
+    """Prove and check one party's votes, and a sum of only these."""
     shape = Shape(queries, classes, teachers, code_for(queries, classes, teachers))
     context, seed = secrets.token_bytes(32), secrets.token_bytes(32)
     statement, votes = Statement(shape, context, "party"), random_votes(shape)
@@ -85,7 +85,7 @@ def measure(queries: int, teachers: int, classes: int = 10) -> dict[str, float |
 
 
 def group_operations() -> dict[str, float]:
-    """Seconds of one multiplication by a 256-bit scalar, in each group at hand."""
+    """Seconds of one multiplication by a 256-bit scalar, in each available group."""
     modulus = secrets.randbits(3072) | 1 << 3071 | 1
     base, scalar = secrets.randbits(3070), secrets.randbits(256) | 1 << 255
     found = {"integers mod 3072 bits (pow)": seconds(lambda: pow(base, scalar, modulus))}

@@ -1,9 +1,9 @@
-"""Where the time of a campaign goes: the real commands, by phase, from what they log.
+"""Wall-clock and CPU time of a campaign by phase, from the logs of the real commands.
 
-A server and enrolled parties run on this machine, over TLS on loopback, with trained teachers. All
-phases but the labelling are processes that start, and messages that wait for one another; so beside
-the seconds stands the processor time, which a busy machine inflates less. ``--at`` runs the commands
-of another checkout, for a comparison in the same hour; the parties are enrolled by this one's::
+A server and enrolled parties run on this machine, over TLS on loopback, with trained teachers. All phases but
+the labelling consist of starting processes and waiting for messages, so CPU time is also reported: other load
+affects it less. ``--at`` runs the commands of another checkout, for a comparison in the same hour; the
+parties are enrolled by this one's::
 
     python -m benchmarks.waiting [--parties 4] [--runs 3] [--at CHECKOUT]
 """
@@ -26,7 +26,7 @@ from simulation.commands import Commands, Sites, lenient
 from simulation.datasets import digits_like, write_inputs
 from simulation.programs import Program, Surroundings, python, until
 
-#: Each phase ends with the first line of the server that begins so.
+#: Each phase ends with the first line of the server with this beginning.
 _PHASES: Final = (
     ("server imports and opens", "campaign "),
     ("SuperLink starts", "parties: "),
@@ -48,9 +48,9 @@ class Run:
     Attributes:
         seconds: of each phase.
         total: from the first process to the last one's end, in seconds.
-        server: processor seconds of the server and its SuperLink.
+        server: CPU seconds of the server and its SuperLink.
         party: the same of a party and its SuperNode, on average.
-        load: processes that wanted a processor, on average over the last minute, at the end.
+        load: load average of the last minute, at the end.
     """
 
     seconds: dict[str, float]
@@ -61,7 +61,7 @@ class Run:
 
 
 class Timed(Program):
-    """A program of which it is known when it ended, and what it took with its children."""
+    """A program with its end time, and CPU seconds including its children."""
 
     ended: float
     processor: float
@@ -100,7 +100,7 @@ class Stage(Commands):
 
     def _program(self, name: str, module: str, *arguments: object, failpoint: str | None) -> Timed:
         variables = {"PYTHONPATH": str(self.at), "PATE_LOG": "json"}
-        # Bytecode is stored, as an installation stores it: else each process compiles all of ours.
+        # Bytecode is stored, as in an installation: otherwise each process would compile our modules.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         return Timed(
             self.folder, name, python(module, *arguments), failpoint=failpoint,
@@ -121,7 +121,7 @@ class Stage(Commands):
                 "--home", self.home,
             )  # fmt: skip
             programs = [server, *(self.party(name) for name in names)]
-            # The server ends first or last, and the end of each is noted: so all are looked at in turn.
+            # The order of ends is unknown, and each is recorded, so all are polled in turn.
             until(lambda: None not in [each.code for each in programs], "all have ended")
         for each in programs:
             each.ends(0)

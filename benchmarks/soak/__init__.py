@@ -1,1 +1,1 @@
-"""Many campaigns one after the other with random faults: nothing may leak, no ledger may break."""
+"""Soak test: many campaigns with random faults, checked for leaks and damaged ledgers."""

@@ -1,15 +1,15 @@
 """``python -m benchmarks.soak --campaigns 200``: campaigns with random faults.
 
-Each campaign is of a random kind; in most of them processes are killed or stopped, at the server or
-at a party, and started again. After each the server's ledger and those of the parties are verified,
-and labels that were durable before a kill must be there after it, unchanged.
+Each campaign is of a random kind; in most of them processes of the server or a party are killed or stopped,
+and started again. After each the ledgers of server and parties are verified, and labels that were durable
+before a kill must be unchanged.
 
-``--link direct`` plays them one after the other, without Flower, a few seconds each, and faults come
-at random failpoints too. Two processes live all the time (:mod:`benchmarks.soak.hosts`); what they
-hold is written down after each campaign, and a growth that is surely above the bound ends the soak
-with 1, as a ledger that does not verify does.
+``--link direct`` runs them one after the other without Flower, a few seconds each, with faults also at random
+failpoints. Two processes persist throughout (:mod:`benchmarks.soak.hosts`); their resources are recorded
+after each campaign; growth significantly above the bound, or a ledger that does not verify, makes the exit
+code 1.
 
-``--link flower`` plays them with all the processes that an operator starts, over TLS, with enrolled
+``--link flower`` runs them with all the processes that an operator starts, over TLS, with enrolled
 parties and a student, and most faults come after the first charge: :mod:`benchmarks.soak.flower`.
 """
 
@@ -34,7 +34,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("soak-output"))
     parser.add_argument("--at-once", type=int, default=3, help="over Flower: beside each other")
     asked = parser.parse_args()
-    # As Ctrl-C: what was started is ended first.
+    # As Ctrl-C: started processes are ended first.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     soak: FlowerSoak | Soak
     if asked.link == "flower":

@@ -1,4 +1,4 @@
-"""What must hold of a campaign over Flower once it is over, whatever was killed or stopped."""
+"""Checks of a finished campaign over Flower, for any sequence of faults."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ CHECKS: Final = (
     "no port left",
     "no draft left",
 )
-#: A party that was killed as it heard of the end finds nobody; it is stopped after so long.
+#: A party killed at the campaign's end finds no server; it is stopped after this many seconds.
 _ALONE_S: Final = 15.0
 _ENDS_S: Final = 240.0
 
 
 @dataclass
 class Left:
-    """What a campaign left behind.
+    """The final state of a campaign.
 
     Attributes:
         stage: the campaign; its server has ended with 0.
-        havoc: what was done to it.
+        havoc: its faults.
         passed: names of the checks that passed.
-        wrong: what did not.
+        wrong: failures.
         labels: released.
         vain: charges without a release.
     """
@@ -61,7 +61,7 @@ class Left:
     vain: int = 0
 
     def look(self) -> None:
-        """Make all checks; one that fails does not keep the others from being made."""
+        """Run all checks, also after one has failed."""
         rules: dict[str, Callable[[], None]] = dict(
             zip(
                 CHECKS,
@@ -98,7 +98,7 @@ class Left:
             else:
                 _ends_or_is_alone(party)
         if (student := self.stage.student) is not None:
-            # Its last training begins when the server may be gone already.
+            # Its last training may begin after the server has ended.
             until(lambda: student.code is not None, "the student ends", _ENDS_S)
             may = (0, UnreachableError.exit_code)
             assert student.code in may, f"it ended with {student.code}:\n{student.text}"
@@ -116,14 +116,14 @@ class Left:
         end = self._end()
         self.labels, self.vain = len(end.labels), end.vain
         assert told["labels_released"] == len(end.labels), told
-        # A kill comes between a charge and its release or it does not.
+        # A kill wastes at most the charge that it interrupts.
         assert end.vain <= self.havoc.kills, f"{end.vain} charges in vain"
         # Votes of records may label nothing, and a gate may stay closed.
         if end.vain == 0 and self.stage.mode not in ("neighbour", "gated"):
             assert end.labels, "nothing was lost, and there is no label"
 
     def _labelled_once(self) -> None:
-        """No query has two labels, in all that was released, in whichever round."""
+        """Check that no query has two labels, over all rounds."""
         seen = set[int]()
         for query, label in self._end().answers:
             if label is None:
@@ -143,7 +143,7 @@ class Left:
 
     def _steps(self) -> list[tuple[Stand, Stand]]:
         stands = [*self.havoc.stands, self._end()]
-        # Each against the next, and against the end itself.
+        # Compare each with the next, and with the final one.
         return [*itertools.pairwise(stands), *((each, stands[-1]) for each in stands)]
 
     # --- the others --------------------------------------------------------------------------
@@ -172,14 +172,14 @@ class Left:
         assert not left, ", ".join(left)
 
     def _tells(self, module: str, *arguments: object) -> dict[str, object]:
-        """Return what a command prints as JSON; it ends with 0."""
+        """Return the JSON output of a command that must exit with 0."""
         program = self.stage.run(f"{module}-{arguments[0]}", module, *arguments, "--json")
         program.ends(0, deadline_s=_ENDS_S)
         return program.result()
 
 
 def _ends_or_is_alone(program: Program) -> None:
-    """Check that a party that was disturbed ends with 0, or that nobody is there for it any more."""
+    """Check that a disturbed party exits with 0, or that its server has ended."""
     deadline = time.monotonic() + _ALONE_S
     while program.code is None and time.monotonic() < deadline:
         time.sleep(0.1)

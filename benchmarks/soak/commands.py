@@ -1,4 +1,4 @@
-"""The commands as forked processes: what takes seconds to import is imported once."""
+"""Runs the commands as forked processes, which share slow imports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext
     from multiprocessing.process import BaseProcess
 
-#: What the commands import sooner or later.
+#: Modules that the commands import.
 _PRELOADED: Final = (
     "__main__",
     "benchmarks.soak.direct",
@@ -33,7 +33,7 @@ _PRELOADED: Final = (
 
 
 def context() -> ForkServerContext:
-    """Return how processes are made here: forked of one that has imported all and done nothing."""
+    """Return the process context: forks of a process that has imported everything and done nothing else."""
     made = multiprocessing.get_context("forkserver")
     made.set_forkserver_preload(list(_PRELOADED))
     return made
@@ -43,11 +43,11 @@ class Command(Program):
     """One command that runs in a forked process.
 
     Args:
-        folder: gets what it prints, in files named after it.
+        folder: for files with its output.
         name: in messages, and of those files.
         module: ``aggregator_server``, ``party``, ``student`` or ``ledgers``, see :func:`main`.
         arguments: its command line.
-        failpoint: at which it dies; None: at none.
+        failpoint: at which it is killed; None: none.
     """
 
     _process: BaseProcess  # type: ignore[assignment]
@@ -85,7 +85,7 @@ class Command(Program):
 def main(
     module: str, arguments: list[str], environment: Mapping[str, str], out: Path, err: Path
 ) -> None:
-    """Be one command: the main function of the forked process."""
+    """Run one command: the main function of the forked process."""
     for fd, path in ((1, out), (2, err)):
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(handle, fd)

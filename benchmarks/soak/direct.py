@@ -1,9 +1,8 @@
 """A link between the real commands without Flower: one TCP connection of loopback for each party.
 
-A campaign over Flower spends nearly all of its time in starting Flower's processes. What is tried
-here with hundreds of crashes is the rest: commands, state machines, ledgers, homes. So
-:class:`DirectDeployment` and :class:`DirectConnection` stand in for the two classes that hold
-Flower; all else in the processes is what is shipped.
+A campaign over Flower spends nearly all of its time on starting Flower's processes. This link tests the rest
+with hundreds of crashes: commands, state machines, ledgers, homes. :class:`DirectDeployment` and
+:class:`DirectConnection` replace the two classes that use Flower; all other code is the shipped one.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _BACKLOG: Final = 64
 
 
 class DirectDeployment:
-    """Stands in for :class:`aggregator_server.flower.deployment.Deployment`; it is its own wire."""
+    """Replaces :class:`aggregator_server.flower.deployment.Deployment`; it is its own wire."""
 
     def __init__(self, home: Path, *, host: str, port: int, **_: object) -> None:
         del home
@@ -47,7 +46,7 @@ class DirectDeployment:
         self._closing = threading.Event()
         self._door = threading.Thread(target=self._welcome, daemon=True)
 
-    #: There is no SuperLink; whoever asks whether all runs is told that it does.
+    #: There is no SuperLink; its health is reported as good.
     superlink_pid: Final = 0
 
     @property
@@ -94,7 +93,7 @@ class DirectDeployment:
     def close(self) -> None:
         self._closing.set()
         if self._door.is_alive():
-            # A thread that waits for somebody does not notice that its door is closed.
+            # A thread blocked in accept does not notice that its socket was closed.
             with contextlib.suppress(OSError):
                 socket.create_connection(self._where, timeout=1).close()
             self._door.join(10)
@@ -109,7 +108,7 @@ class DirectDeployment:
             try:
                 party = self._listener.accept()
             except (OSError, EOFError, AuthenticationError):
-                continue  # it broke off, or is somebody else's
+                continue  # it broke off, or belongs to another campaign
             with self._turn:
                 self._parties[uuid.uuid4().int >> 65] = party  # as long as Flower's
 
@@ -137,7 +136,7 @@ class DirectDeployment:
 
 
 class DirectConnection:
-    """Stands in for :class:`party.flower.connection.Connection`; the app is a function of bytes."""
+    """Replaces :class:`party.flower.connection.Connection`; the app is a function of bytes."""
 
     def __init__(
         self,
@@ -184,7 +183,7 @@ class DirectConnection:
 
 
 def install() -> None:
-    """Let the commands of this process speak over the direct link, and wait no longer than it needs."""
+    """Make the commands of this process use the direct link, with shorter waiting times."""
     import aggregator_server.exchange.exchange as exchange
     import aggregator_server.session as server
     import party.session as party
@@ -192,6 +191,6 @@ def install() -> None:
     vars(server)["Deployment"] = DirectDeployment
     vars(party)["Connection"] = DirectConnection
     vars(party)["make_client_app"] = lambda handle: handle
-    # Waits that are made for Flower's pace.
+    # Waiting times chosen for Flower.
     vars(exchange)["_POLL_S"] = 0.02
     vars(exchange)["_RETURN_S"] = 2.0

@@ -19,19 +19,19 @@ from simulation.programs import Program, Surroundings, python, until
 #: Of a campaign the first three or all four.
 NAMES: Final = ("east", "north", "south", "west")
 _PATIENT_S: Final = 300.0
-#: Ports below those that connections are given, so that nobody has one while its server is down.
+#: Ports below the ephemeral range, so that none is taken while its server is down.
 _DOORS: Final = range(20_000, 32_000)
 
 
 @dataclass(frozen=True)
 class Mode:
-    """What a campaign over Flower is like.
+    """A kind of campaign over Flower.
 
     Attributes:
-        weight: how often it is drawn, beside the others.
+        weight: its relative frequency.
         queries: of its public set.
         charges: that it makes at least, if nothing is lost.
-        options: of the server, beside those of the kind of the same name.
+        options: of the server, in addition to those of the kind of the same name.
     """
 
     weight: int
@@ -52,7 +52,7 @@ MODES: Final = {
 
 
 def free_parties_port() -> int:
-    """Return a port of loopback that nobody listens on."""
+    """Return a free port of loopback."""
     while True:
         port = random.SystemRandom().choice(_DOORS)
         with socket.socket() as client:
@@ -65,7 +65,7 @@ def free_parties_port() -> int:
 
 @dataclass(frozen=True)
 class Base:
-    """Parties that are enrolled with a server, from which every campaign starts anew.
+    """Parties enrolled with a server, copied for every campaign.
 
     Attributes:
         sites: of the parties, whose teachers are trained.
@@ -77,7 +77,7 @@ class Base:
 
     @classmethod
     def make(cls, folder: Path) -> Self:
-        """Deal the data, enrol the parties and train their teachers, by the real commands.
+        """Split the data, enrol the parties and train their teachers, by the real commands.
 
         Raises:
             PateError: if one of them fails.
@@ -125,7 +125,7 @@ class Stage(Commands):
         patience: float,
         chance: random.Random,
     ) -> Self:
-        """Return a campaign of some of the parties that is still to be started."""
+        """Return a campaign of some of the parties, not started yet."""
         sites = base.sites.copy(folder, names)
         shutil.copytree(base.server, folder / "server")
         for part in ("log", "tmp", "elsewhere"):
@@ -139,13 +139,13 @@ class Stage(Commands):
 
     @property
     def temporary(self) -> Path:
-        """What the processes of this campaign, and no others, have as their TMPDIR."""
+        """The TMPDIR of only this campaign's processes."""
         return self.folder / "tmp"
 
     # --- starting ----------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Start everybody."""
+        """Start all processes."""
         self.serve()
         for name in self.names:
             self.start(name)
@@ -154,14 +154,14 @@ class Stage(Commands):
             self.study()
 
     def serve(self) -> None:
-        """Start the server, or go on with the campaign: by ``resume``, or by the same command."""
+        """Start the server, or continue the campaign: by ``resume``, or by the same command."""
         doors = (
             "--port", self.port, "--student-port", self.student_port, "--home", self.home,
             "--patience", self.patience, "--no-page", "--json",
             *(("--linger", 60) if self.mode == "interactive" else ("--linger", 0)),
         )  # fmt: skip
         stand = self.stand()
-        # The same command begins a campaign or goes on with it; one that has ended is for ``resume``.
+        # The same command starts or continues a campaign; a finished one needs ``resume``.
         if stand and (stand.phase == "finished" or self.chance.random() < 0.5):
             command = ["resume", *doors]
         else:
@@ -172,7 +172,7 @@ class Stage(Commands):
         self.server = self.run("server", "aggregator_server", *command)
 
     def start(self, name: str) -> None:
-        """Start a party; the same command goes on with one that was killed."""
+        """Start a party; the same command continues a killed one."""
         self.parties[name] = self.party(name)
 
     def study(self) -> None:
@@ -187,7 +187,7 @@ class Stage(Commands):
     def _program(
         self, name: str, module: str, *arguments: object, failpoint: str | None
     ) -> Program:
-        """Return a program whose hash seed, folder and umask are others each time."""
+        """Return a program with a different hash seed, folder and umask each time."""
         return Program(
             self.folder / "log",
             name,
@@ -206,7 +206,7 @@ class Stage(Commands):
     # --- looking -----------------------------------------------------------------------------
 
     def progress(self) -> tuple[bool, int]:
-        """Return whether a sum is being opened or was, and how many charges are durable.
+        """Return whether the unmasking of a sum has begun, and the number of durable charges.
 
         It looks at the ledger's file only, which takes about a millisecond; nothing is verified.
         """
@@ -224,11 +224,11 @@ class Stage(Commands):
         return openings > 0, int(charges)
 
     def stand(self) -> Stand | None:
-        """Return what the server's ledger says; None if there is none yet."""
+        """Return the state of the server's ledger; None if there is none yet."""
         return Stand.at(self.place)
 
     def processes(self) -> list[int]:
-        """Return the processes that belong to this campaign, whoever started them."""
+        """Return all processes of this campaign."""
         mark, found = f"TMPDIR={self.temporary}\0".encode(), list[int]()
         for entry in Path("/proc").iterdir():
             if entry.name.isdecimal():
@@ -236,7 +236,7 @@ class Stage(Commands):
                     if mark in (entry / "environ").read_bytes() + b"\0":
                         found.append(int(entry.name))
                 except OSError:
-                    continue  # it has ended, or is somebody else's
+                    continue  # it has ended, or belongs to another user
         return found
 
     def all_gone(self) -> None:
@@ -248,17 +248,16 @@ class Stage(Commands):
         until(lambda: not self.processes(), f"processes of {self.folder.name} have ended", 60)
 
     def doors_closed(self) -> None:
-        """Check that nobody listens on the campaign's ports.
+        """Check that no process listens on the campaign's ports.
 
-        Raises:
-            AssertionError: if somebody does.
+        Raises: AssertionError: if one does.
         """
         for port in (self.port, self.student_port):
             with socket.socket() as client:
                 assert client.connect_ex(("127.0.0.1", port)) != 0, f"port {port} is open still"
 
     def drafts(self) -> list[str]:
-        """Return what a process that was killed left half-made."""
+        """Return the temporary files of killed processes."""
         left = [*self.home.rglob(".*"), *(self.folder / "homes").rglob(".*")]
         left += [each for each in self.temporary.iterdir() if "torchinductor" not in each.name]
         left += list((self.folder / "elsewhere").iterdir())

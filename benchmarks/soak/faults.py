@@ -1,4 +1,4 @@
-"""Which faults a campaign meets and when, and how they are done to its processes."""
+"""Random faults of a campaign, and their injection into its processes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from benchmarks.soak.enrolled import Stage
     from benchmarks.soak.play import Stand
 
-#: Share of the faults that come before the first charge.
+#: Share of faults before the first charge.
 _EARLY: Final = 0.2
-#: Share of the stops that outlast the time after which Flower takes a node for gone.
+#: Share of stops longer than the time after which Flower considers a node disconnected.
 _LONG: Final = 0.06
 _ACTS: Final = {
     ("server", "kill"): 8,
@@ -32,9 +32,9 @@ _ACTS: Final = {
     ("SuperNode", "stop"): 1,
 }
 _OF_STUDENT: Final = {("student", "kill"): 5, ("student", "stop"): 3}
-#: What may happen to others while the server is down or stopped: more than half of the time, nothing.
+#: Faults of others while the server is down or stopped: in more than half of the cases none.
 _BESIDE: Final = (None, None, None, "party", "party", "SuperNode")
-#: How often a campaign that lost too many parties is resumed.
+#: Most times that a campaign with too few parties left is resumed.
 _RESUMED: Final = 3
 _POLL_S: Final = 0.002
 _IDLE_S: Final = 0.05
@@ -46,12 +46,12 @@ class Fault:
 
     Attributes:
         target: server, SuperLink, party, SuperNode or student.
-        what: kill, as ``kill -9`` does, or stop, to go on later.
-        party: whose process, where it is a party's.
-        charges: durable ones that are waited for first; 0: none.
-        after: seconds that are waited then.
-        pause: seconds until it is started again, or goes on.
-        beside: killed meanwhile and started again afterwards, or None.
+        what: kill (``kill -9``), or stop, to continue later.
+        party: of the process, if it is a party's.
+        charges: number of durable charges to wait for first.
+        after: seconds to wait then.
+        pause: seconds until it is started again, or continues.
+        beside: another target killed meanwhile and restarted afterwards, or None.
     """
 
     target: str
@@ -66,13 +66,13 @@ class Fault:
     def draw(
         cls, chance: random.Random, mode: str, names: tuple[str, ...], charges: int
     ) -> list[Fault]:
-        """Draw the faults of one campaign, in the order in which they come.
+        """Draw the faults of one campaign, in order.
 
         Args:
-            chance: decides.
+            chance: source of randomness.
             mode: of the campaign.
             names: of its parties.
-            charges: that it makes, at least.
+            charges: least number that it makes.
         """
         acts = _ACTS | (_OF_STUDENT if mode == "interactive" else {})
         besides = _BESIDE + (("student",) if mode == "interactive" else ())
@@ -105,14 +105,14 @@ class Fault:
 
 @dataclass
 class Havoc:
-    """Does the faults of one campaign, and keeps count.
+    """Injects the faults of one campaign, and counts them.
 
     Attributes:
         stage: the campaign.
         deadline: of the whole campaign, by the monotonic clock.
-        stands: what the ledger said after each fault, in order.
+        stands: state of the ledger after each fault, in order.
         disturbed: parties that were killed or stopped, or whose SuperNode was.
-        done: what was done, as text.
+        done: the injected faults, as text.
         kills: processes killed.
         late_kills: of these, after the first charge.
         stops: processes stopped for a while.
@@ -133,11 +133,11 @@ class Havoc:
     _student_killed: bool = False
 
     def wreak(self, faults: list[Fault]) -> None:
-        """Do them all, as far as the campaign has not ended before.
+        """Inject all faults, until the campaign ends.
 
         Raises:
-            AssertionError: if the server ended otherwise than it may.
-            TimeoutError: if the campaign does not come to where a fault is to be done.
+            AssertionError: if the server ended in a way that it may not. TimeoutError: if the campaign does
+                not reach the moment of a fault.
         """
         began = time.monotonic()
         for fault in faults:
@@ -148,11 +148,10 @@ class Havoc:
                 self.stands.append(stand)
 
     def finish(self) -> None:
-        """Wait until the campaign has ended, resumed where it must be.
+        """Wait until the campaign has ended, resuming it where needed.
 
         Raises:
-            AssertionError: if the server ended otherwise than it may.
-            TimeoutError: if it does not end.
+            AssertionError: if the server ended in a way that it may not. TimeoutError: if it does not end.
         """
         while self._runs():
             self._in_time("the server ends")
@@ -170,7 +169,7 @@ class Havoc:
             if fault.charges and charges >= fault.charges:
                 time.sleep(fault.after)
                 return True
-            # From an opening to the first charge it is a second, from charge to charge 10 ms.
+            # From an unmasking to the first charge it is a second, from charge to charge 10 ms.
             time.sleep(_POLL_S if is_opened else _IDLE_S)
         return False
 
@@ -245,7 +244,7 @@ class Havoc:
             _send(pids, signal.SIGKILL)
 
     def _again(self, target: str, party: str) -> None:
-        """Start what was killed; the SuperLink and a SuperNode are their owners' to start."""
+        """Restart killed processes; SuperLink and SuperNode are restarted by their owners."""
         if target == "party" and self.stage.parties[party].code not in (None, 0):
             self.stage.start(party)
         elif target == "student" and self._student_killed:
@@ -253,7 +252,7 @@ class Havoc:
             self.stage.study()
 
     def _of(self, target: str, party: str) -> list[int]:
-        """Return the processes that a fault is done to; none if they have ended."""
+        """Return the target processes of a fault; none if they have ended."""
         if target == "server":
             return [self.stage.server.pid] if self.stage.server.code is None else []
         if target == "student":

@@ -1,8 +1,8 @@
 """The soak over Flower: real processes, TLS, enrolled parties, and faults at random times.
 
-Most faults come once the first charge is durable. Each restart has another hash seed, another
-working directory and another umask, and is by ``pate-server resume`` or by the same command. After
-each campaign :mod:`benchmarks.soak.checks` looks at all that is left.
+Most faults come after the first durable charge. Each restart has another hash seed, working directory and
+umask, and uses ``pate-server resume`` or the same command. After each campaign :mod:`benchmarks.soak.checks`
+checks its final state.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Played:
     Attributes:
         number: from 1.
         mode: of the campaign.
-        parties: how many.
-        faults: what was done, in order.
-        seconds: that it took, checks included.
+        parties: their number.
+        faults: the injected ones, in order.
+        seconds: its duration, including checks.
         labels: released.
         vain: charges without a release.
         passed: names of the checks that it passed.
-        wrong: what was wrong, each as text.
+        wrong: failures, each as text.
     """
 
     number: int
@@ -60,7 +60,7 @@ class Played:
     wrong: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        """Return a line for the screen, and one more for each thing that was wrong."""
+        """Return a line for the screen, and one more for each failure."""
         line = (
             f"{self.number:4} {self.mode:11} {self.late_kills} of {self.kills} kills, "
             f"{self.late_stops} of {self.stops} stops after a charge; {self.seconds:5.1f} s, "
@@ -72,12 +72,12 @@ class Played:
 
 @dataclass
 class FlowerSoak:
-    """Plays campaigns over Flower, a few at a time.
+    """Runs campaigns over Flower, a few concurrently.
 
     Attributes:
-        out: where all of it lies; what is there is removed.
-        seed: of every choice but the times at which processes get where they are.
-        at_once: campaigns that run beside each other.
+        out: output folder; its content is removed.
+        seed: of every choice except the timing of processes.
+        at_once: number of concurrent campaigns.
         results: in the order of their end, later of their numbers.
     """
 
@@ -97,7 +97,7 @@ class FlowerSoak:
         ]
 
     def run(self, campaigns: int) -> None:
-        """Play them all; one that fails keeps its folder, and the others go on."""
+        """Run all campaigns; a failed one keeps its folder, and the others continue."""
         shutil.rmtree(self.out, ignore_errors=True)
         base = Base.make((self.out / "base").resolve())
         began = time.monotonic()
@@ -107,7 +107,7 @@ class FlowerSoak:
                 for each in as_completed(playing):
                     self.results.append(each.result())
                     print(self.results[-1], flush=True)
-            except BaseException:  # Ctrl-C: nothing that was started may stay
+            except BaseException:  # Ctrl-C: no started process may remain
                 pool.shutdown(wait=False, cancel_futures=True)
                 for havoc in self._under_way:
                     havoc.deadline = 0.0

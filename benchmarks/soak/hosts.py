@@ -1,8 +1,8 @@
-"""Processes that live as long as the soak, so that what they leak can be seen to grow.
+"""Processes that live as long as the soak, in which leaks accumulate.
 
-The commands end with their campaign. A host is a process that runs the same code again and again:
-one is a party in every campaign, with one voter and one ledger all the time; the other is the
-server of those campaigns in which no server is killed.
+The commands end with their campaign. A host is a process that runs the same code again and again: one is a
+party in every campaign, with one voter and one ledger; the other is the server of the campaigns in which no
+server is killed.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Host:
         return self._process.pid
 
     def begin(self, arguments: list[str]) -> None:
-        """Give it its next task."""
+        """Start its next task."""
         self._link.send_bytes("\0".join(arguments).encode())
 
     def done(self, within: float) -> str:
-        """Wait until the task has ended; return an empty text, or what was wrong.
+        """Wait until the task has ended; return an empty text, or the failure.
 
         Raises:
             TimeoutError: if it has not.
@@ -79,7 +79,7 @@ def _live(kind: str, link: Connection, log: Path) -> None:
         except Exception as error:  # noqa: BLE001 - the harness is told, and goes on
             wrong = f"{type(error).__name__}: {error}"
         gc.collect()
-        # Each log starts anew: a thousand lines a campaign are not what is measured.
+        # Logs are truncated: their thousand lines per campaign are not to be measured.
         os.ftruncate(handle, 0)
         os.lseek(handle, 0, os.SEEK_SET)
         link.send_bytes(wrong.encode())

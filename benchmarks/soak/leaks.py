@@ -1,4 +1,4 @@
-"""What long-lived processes hold, campaign after campaign, and whether it grows."""
+"""Resources of long-lived processes over campaigns, and tests for growth."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ from scipy import stats
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Of each process: growth a campaign that is called a leak if the confidence interval is above it.
+#: Growth per campaign and process that counts as a leak if the confidence interval is above it.
 BOUNDS: Final = {"rss_kib": 20.0, "handles": 0.02, "threads": 0.02, "children": 0.01}
 #: Two-sided.
 CONFIDENCE: Final = 0.99
-#: Part of a series at its beginning in which caches fill; not looked at.
+#: Initial part of a series, in which caches fill; ignored.
 _WARM_UP: Final = 0.25
-#: With fewer nothing is said: what is touched for the first time looks like growth.
+#: Least number of points for a verdict: first use of memory looks like growth.
 _LEAST_POINTS: Final = 40
 _PAGE_KIB: Final = os.sysconf("SC_PAGE_SIZE") // 1024
 
 
 @dataclass(frozen=True)
 class Held:
-    """What a process holds now.
+    """Current resources of a process.
 
     Attributes:
         rss_kib: resident memory, KiB.
         handles: open files and sockets.
-        threads: of it.
-        children: processes that it started and that are there, ended or not.
+        threads: their number. children: its child processes, including ended ones that were not reaped.
     """
 
     rss_kib: int
@@ -42,10 +41,10 @@ class Held:
 
     @classmethod
     def by(cls, pid: int) -> Held:
-        """Look at a process.
+        """Measure a process.
 
         Raises:
-            OSError: if it is not there.
+            OSError: if it does not exist.
         """
         place = Path(f"/proc/{pid}")
         tasks = list((place / "task").iterdir())
@@ -56,14 +55,14 @@ class Held:
 
 @dataclass(frozen=True)
 class Slope:
-    """How a series grows.
+    """Growth of a series.
 
     Attributes:
-        each: growth a campaign, by Theil and Sen: the median of all slopes between two points, so
+        each: growth per campaign, by Theil and Sen: the median of all slopes between two points, so
             that single outliers do not move it.
         low: lower end of its confidence interval.
         high: upper end.
-        points: that were looked at.
+        points: number of points used.
     """
 
     each: float
@@ -73,7 +72,7 @@ class Slope:
 
     @classmethod
     def of(cls, campaigns: Sequence[int], values: Sequence[float]) -> Slope | None:
-        """Return the slope of a series after its warm-up; None if it is too short to say."""
+        """Return the slope of a series after its warm-up; None if it is too short."""
         skip = int(len(values) * _WARM_UP)
         x, y = np.array(campaigns[skip:], dtype=float), np.array(values[skip:], dtype=float)
         if len(x) < _LEAST_POINTS:
@@ -82,11 +81,11 @@ class Slope:
         return cls(float(each), float(low), float(high), len(x))
 
     def leaks(self, bound: float) -> bool:
-        """Say whether the growth is surely above ``bound``."""
+        """Return whether the growth is significantly above ``bound``."""
         return self.low > bound
 
     def verdict(self, bound: float) -> str:
-        """Return one word or two: surely above the bound, surely growing below it, or flat."""
+        """Return the verdict in words: significantly above the bound, growing below it, or flat."""
         if self.leaks(bound):
             return "LEAKS"
         return "grows, within the bound" if self.low > 0 else "flat"

@@ -1,4 +1,4 @@
-"""One campaign of the real commands, its homes, and what must hold of it whatever was killed."""
+"""One campaign of the real commands, its homes, and its invariants under any kill."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from simulation.programs import Program
 
 NAMES: Final = ("north", "south", "west")
-#: Options of the server by what a campaign is like.
+#: Options of the server by kind of campaign.
 KINDS: Final[dict[str, tuple[str, ...]]] = {
     "masked": ("--aggregator", "confident-gnmax", "--threshold", "5", "--sigma1", "2", "--sigma2", "1"),
     "plain": ("--aggregator", "gnmax", "--sigma2", "1", "--aggregation", "plain"),
@@ -39,17 +39,17 @@ KINDS: Final[dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Stand:
-    """What a server's ledger says, after it was verified.
+    """The state of a verified server's ledger.
 
     Attributes:
         phase: of the campaign.
         kinds: of its entries, in order.
         digests: of its entries, in order.
         labels: by query.
-        answers: queries and their labels in the order of release; None: it was given none.
+        answers: queries and their labels in the order of release; None: no answer.
         vain: charges without a release.
         spent: of the budget.
-        wasted: of that, for answers that never came.
+        wasted: part of it for answers that were lost.
     """
 
     phase: str
@@ -67,7 +67,7 @@ class Stand:
 
         Raises:
             AssertionError: if a charge was released twice, or a label was changed.
-            PateError: if it does not hold.
+            PateError: if it does not verify.
         """
         told = verify(place, None)
         state, held = read_campaign(place / LEDGER_FILE)
@@ -106,10 +106,10 @@ class Stand:
             return None
 
     def follows(self, earlier: Stand) -> None:
-        """Check that this ledger is the earlier one and maybe more.
+        """Check that this ledger extends the earlier one.
 
         Raises:
-            AssertionError: if anything that was durable is not there, or is another.
+            AssertionError: if a durable entry is missing or changed.
         """
         assert self.digests[: len(earlier.digests)] == earlier.digests, "entries were lost"
         assert earlier.labels.items() <= self.labels.items(), "a label was lost or changed"
@@ -134,7 +134,7 @@ class Play(Commands):
         return Command(self.folder, name, module, *map(str, arguments), failpoint=failpoint)
 
     def serve(self, *options: object, failpoint: str | None = None) -> Program:
-        """Start the campaign, or go on with it if there is a ledger."""
+        """Start the campaign, or continue it if there is a ledger."""
         return self.run(
             "server", "aggregator_server", *self.arguments(), *options, failpoint=failpoint
         )
@@ -167,11 +167,10 @@ class Play(Commands):
     def check_parties(self) -> None:
         """Check the ledgers of all parties.
 
-        In a process of its own: a party's ledger grows with every campaign, and whoever reads it
-        grows with it.
+        In a separate process: a party's ledger grows with every campaign, and so does a reader's memory.
 
         Raises:
-            ProcessError: if one does not hold.
+            ProcessError: if one does not verify.
         """
         ledgers = [self.sites.home(name) / "ledger.db" for name in NAMES]
         self.run("ledgers", "ledgers", *(path for path in ledgers if path.exists())).ends(0)

@@ -1,4 +1,4 @@
-"""A student that learns nothing: it follows the labels, claims what it must, and keeps what it got."""
+"""A student without training: it follows the labels, submits constant predictions, and stores the labels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Guess:
-    """Says of every input that all classes are as likely, but for a little by its place."""
+    """Predicts nearly uniform classes, varied slightly by the query's index."""
 
     classes: int
 
@@ -45,7 +45,7 @@ def study(address: str, public: str, out: str, token: str) -> None:
         address: of the student's service.
         public: path of the public set.
         out: path of the labels.
-        token: path of the student's token, which is there once the server answers.
+        token: path of the student's token, which exists once the server answers.
     """
     inputs = read_inputs(Path(public))
     trainer: Trainer = _train

@@ -1,4 +1,4 @@
-"""What the soak found: a table, a JSON file and a picture."""
+"""Report of a soak: a table, a JSON file and a picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the soak keeps of each campaign, and how that grows from one to the next."""
+"""Results of each campaign of a soak, and their growth."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def as_json(results: list[Result]) -> list[dict[str, object]]:
 
 
 def slopes(results: list[Result]) -> dict[str, dict[str, Slope | None]]:
-    """Return the growth of all that each long-lived process holds."""
+    """Return the growth of each resource of the long-lived processes."""
     found: dict[str, dict[str, Slope | None]] = {}
     for process in ("party", "server", "harness"):
         held = [(r.number, h) for r in results if (h := getattr(r, process)) is not None]

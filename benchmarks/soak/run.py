@@ -1,4 +1,4 @@
-"""The soak itself: picks a campaign and a fault, plays it, checks what is left, and goes on."""
+"""The soak without Flower: draws a campaign and a fault, runs it, checks the result, and repeats."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 #: Queries of a campaign: more than one charge.
 _QUERIES: Final = 80
-#: The party that lives all the time.
+#: The party that runs throughout.
 _HOST: Final = NAMES[0]
-#: How long a party that was killed and started again waits for a server that may be gone.
+#: Seconds for which a restarted party waits for a server that may have ended.
 _ALONE_S: Final = 60
-#: For one campaign, on a machine that is busy.
+#: Seconds for one campaign, on a busy machine.
 _WITHIN_S: Final = 600.0
 _FAULTS: Final = (
     "none",
@@ -60,13 +60,13 @@ _KINDS: Final = tuple(kind for kind in KINDS if kind != "neighbour")
 
 @dataclass
 class Soak:
-    """Plays campaigns one after the other.
+    """Runs campaigns one after the other.
 
     Attributes:
-        out: where all of it lies; what is there is removed.
+        out: output folder; its content is removed.
         seed: of every choice.
         results: so far.
-        wrong: what was wrong, a line each.
+        wrong: failures, one line each.
     """
 
     out: Path
@@ -91,13 +91,13 @@ class Soak:
                 )
                 if result.wrong:
                     self.wrong.append(f"campaign {number} (seed {self.seed}): {result.wrong}")
-                    break  # what comes after it would tell of its debris
+                    break  # later failures would be consequences of this one
         finally:
             party.end()
             server.end()
 
     def report(self) -> None:
-        """Print the table, write JSON and picture, and add every leak to what is wrong."""
+        """Print the table, write JSON and picture, and count every leak as a failure."""
         self.wrong += tell(self.out, self.seed, self.results)
 
     # --- one campaign ------------------------------------------------------------------------
@@ -198,14 +198,14 @@ class Soak:
             victim.send(signal.SIGKILL)
             result.fault += f" {name} at {after:.2f} s"
         if victim.ends(0, -signal.SIGKILL) == 0:
-            return victim  # it was through before the fault came
+            return victim  # it finished before the fault
         result.kills += 1
-        # It may have been killed as it heard the end: then nobody is there any more to say it again.
+        # It may have been killed at the end, which is not repeated.
         return play.party(name, "--max-wait", str(_ALONE_S))
 
     @staticmethod
     def _check_alone(play: Play, result: Result) -> None:
-        """Check that a party which found nobody was killed, and that all was over by then."""
+        """Check that a party without a server was killed, and that the campaign had ended by then."""
         stand = play.stand()
         assert result.kills > 0, "a party that nobody killed gave up"
         assert stand is not None
@@ -234,7 +234,7 @@ class Soak:
         self._sites = Sites(self.out, NAMES, self.seed).deal()
 
     def _public(self, number: int) -> Path:
-        """Write a public set that no other campaign has: digits with some noise on each pixel."""
+        """Write a new public set: digits with some noise on each pixel."""
         rng = np.random.default_rng([self.seed, number])
         left = self._sites.left()
         inputs = left.take(rng.choice(len(left), _QUERIES, replace=False).tolist()).inputs

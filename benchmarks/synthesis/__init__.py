@@ -1,1 +1,1 @@
-"""Synthetic queries: the speed of the privacy test, and what a student learns from such queries."""
+"""Synthetic queries: the speed of the privacy test, and the accuracy of students trained on such queries."""

@@ -1,16 +1,15 @@
 """Adult without a public set: one of four parties releases 1,000 synthetic queries at epsilon 1.
 
-Four parties deal adult.data among them and train 250 teachers. A campaign of GNMax, sigma 40, asks
-them 1,000 queries: real rows of adult.test, rows that the first party synthesised (``l1``, epsilon
-1), or uniform ones, which cost nothing. A student learns from the labels and is measured on the
-8,281 rows of adult.test that are no queries: our own, and a plain random forest beside it. The
-party's ledger then states both costs as one.
+Four parties divide adult.data and train 250 teachers. A campaign of GNMax, sigma 40, asks them 1,000 queries:
+real rows of adult.test, rows synthesised by the first party (``l1``, epsilon 1), or uniform ones, which cost
+nothing. Two students, our own and a plain random forest, are trained on the labels and measured on the 8,281
+rows of adult.test that are not queries. The party's ledger composes both costs.
 
     PATE_TEST_DATA=DATA python -m benchmarks.synthesis.adult [--seeds 5] [--work WORK] [--out DIR]
 
-Votes, masks, ledgers and noise are the real ones, as in ``benchmarks.papers``; so is what
-``pate-party synthesize`` does. Noise is fresh in every run: a seed chooses the real rows and the
-student's own randomness. Teachers are trained once and kept in WORK.
+Votes, masks, ledgers and noise are the real ones, as in ``benchmarks.papers``, and so is the synthesis. Noise
+is fresh in every run: a seed chooses the real rows and the student's own randomness. Teachers are trained
+once and stored in WORK.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ def _spread(values: list[float]) -> dict[str, float | None]:
 
 
 def _forest(labels: LabelSet, queries: Inputs, test: Dataset, seed: int) -> float:
-    """Return the accuracy of a random forest as it comes, trained on the labels."""
+    """Return the accuracy of a random forest with default settings, trained on the labels."""
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.preprocessing import OneHotEncoder
 

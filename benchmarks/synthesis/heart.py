@@ -1,10 +1,9 @@
-"""Heart Disease: four hospitals are asked for synthetic queries, and each answers by its own rules.
+"""Heart Disease: four hospitals with different policies are asked for synthetic queries.
 
-The consortium's schema says that every party has at least 100 rows. Each hospital has its own
-policy, its own ledger and 60 % of its patients; every request that it refuses is printed as it
-refuses it, and what it then grants. The rows of those who release are merged into one public set, a
-campaign asks all four, and a student is measured on a fifth of every hospital's patients. Beside it
-stand the same campaigns over real patients without their diagnosis, and over uniform rows.
+The consortium's schema states at least 100 rows per party. Each hospital has its own policy, its own ledger
+and 60 % of its patients; every refusal is printed, and the request that is granted. The released rows are
+merged into one public set, a campaign asks all four, and a student is measured on a fifth of every hospital's
+patients. For comparison the campaign is repeated with real patients without diagnosis, and with uniform rows.
 
     PATE_TEST_DATA=DATA python -m benchmarks.synthesis.heart [--work WORK] [--out DIR]
 """
@@ -68,7 +67,7 @@ class Hospital:
     Attributes:
         name: of the site.
         policy: its policy.toml.
-        asked: what it is asked for, in turn, until it grants something.
+        asked: requests, made in order until one is granted.
     """
 
     name: str
@@ -79,21 +78,21 @@ class Hospital:
 HOSPITALS: Final = (
     # Enough budget: served.
     Hospital("cleveland", "largest_epsilon = 6.0\n", (_SEEDLESS,)),
-    # Little budget: refused, with what fits; served with that.
+    # Little budget: refused with a suggestion that fits; served with that.
     Hospital(
         "hungarian",
         "largest_epsilon = 0.5\n",
         (_SEEDLESS, partial(_SEEDLESS, epsilon="0.5")),
     ),
-    # Fewer rows than the schema promises: refused, whatever it would pay.
+    # Fewer rows than the schema states: refused at any budget.
     Hospital("switzerland", "largest_epsilon = 6.0\n", (_SEEDLESS,)),
-    # Asked for rows made from single patients first: refused, with the price of the others.
+    # Asked for seed-based rows first: refused, with the price of the other methods.
     Hospital("va", "largest_epsilon = 6.0\n", (_SEEDED, _SEEDLESS)),
 )
 
 
 def run(work: Path, screen: Screen) -> dict[str, object]:
-    """Ask every hospital, run both campaigns, and return what was said and measured."""
+    """Ask every hospital, run the campaigns, and return answers and measurements."""
     split = heart.load()
     schema = work / "schema.json"
     schema.write_bytes(to_json(replace(read(SCHEMA), min_rows=MIN_ROWS)))
@@ -154,7 +153,7 @@ def _answer(
 
 
 def _uniform(schema: Path, rows: int, work: Path, screen: Screen) -> Inputs:
-    """Return the control: as many rows as were released, of no data at all."""
+    """Return the control: the same number of rows, independent of data."""
     out = work / "uniform.parquet"
     asked = partial(_SEEDLESS, method="uniform", rows=rows)
     home = private_directory(work / "nobody")
@@ -180,7 +179,7 @@ def _campaign(
 
 
 def _reread(records: Dataset, path: Path) -> Dataset:
-    """Return records as a reader of their CSV has them: kinds that are numbers are numbers."""
+    """Return records as read back from CSV: numeric codes become numbers."""
     write_labelled(path, records, LABEL)
     return read_dataset(path, label=LABEL)
 

@@ -1,4 +1,4 @@
-"""The privacy test as it is defined: one probability for each candidate and each seed."""
+"""Reference implementation of the privacy test: one probability per candidate and seed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def plausible_seeds(
     seed: NDArray[np.intp],
     candidate: NDArray[np.intp],
 ) -> int:
-    """Return k' by Test 1: the seeds whose probability lies in the bucket of the seed's."""
+    """Return k' by Test 1: the seeds whose probability is in the bucket of the seed's."""
     width = bucket_width(gamma)
     of_seeds = probabilities(network, resampled, seeds, candidate)
     own = probabilities(network, resampled, seed[None], candidate)[0]

@@ -1,6 +1,6 @@
-"""Candidates per second of the privacy test, beside the test as it is defined.
+"""Candidates per second of the privacy test, compared with its reference implementation.
 
-A made-up domain of 11 attributes (the shape of census data), 40,000 seeds, and omega drawn from
+A synthetic domain of 11 attributes (the shape of census data), 40,000 seeds, and omega drawn from
 5..11 for every candidate: a whole release is timed, from the seeds to the rows.
 """
 
@@ -27,7 +27,7 @@ GAMMA = Fraction(4)
 
 
 def made_up_network(sizes: tuple[int, ...] = SIZES, *, seed: int = 1) -> Network:
-    """Return a network in which each attribute leans on the two before it."""
+    """Return a network in which each attribute depends on the two before it."""
     attributes = tuple(
         Attribute(f"a{i}", tuple(f"c{c}" for c in range(size)), tuple(c // 2 for c in range(size)))
         for i, size in enumerate(sizes)
@@ -45,7 +45,7 @@ def made_up_network(sizes: tuple[int, ...] = SIZES, *, seed: int = 1) -> Network
 def measure(
     *, seeds: int = 40_000, attempts: int = 200_000, sample: int = 480
 ) -> dict[str, object]:
-    """Return the rates, and how many of a sample of candidates the two ways agree on."""
+    """Return the rates, and on how many sampled candidates both implementations agree."""
     network, randomness = made_up_network(), SimulatedRandomness(1)
     rows = network.sample(seeds, randomness)
     test = RandomizedTest(50, GAMMA, Fraction(1))
