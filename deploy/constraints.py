@@ -1,10 +1,10 @@
-"""Print the versions that this environment has of all that a release needs, as constraints for pip.
+"""Print pip constraints for a release: the versions of its dependencies in this environment.
 
     python deploy/constraints.py > deploy/constraints.txt
 
-Run it in the environment in which the tests passed, at every release. What it prints is the closure of
-the project's dependencies with the extras below, and nothing of the development tools. Where packages
-come from, and how they are reached, is the business of whoever installs.
+Run it in the environment in which the tests passed, at every release. The output is the closure of the
+project's dependencies with the extras below, without development tools. It names no package index: that is
+the installer's configuration.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _HEADER = """\
 
 
 def wanted(extras: tuple[str, ...] = EXTRAS) -> list[Requirement]:
-    """Return what the project itself asks for, with some of its extras."""
+    """Return the project's own requirements, with some of its extras."""
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     optional = [text for extra in extras for text in project["optional-dependencies"][extra]]
     return [Requirement(text) for text in (*project["dependencies"], *optional)]
 
 
 def closure(asked: list[Requirement]) -> dict[str, str]:
-    """Return the versions here of all packages that are asked for or needed by these, by name.
+    """Return the installed versions of the required packages and their dependencies, by name.
 
     Raises:
-        PackageNotFoundError: if one that is asked for is not installed.
+        PackageNotFoundError: if a required one is not installed.
     """
     found = {canonicalize_name(each.name): metadata.version(each.name) for each in asked}
     seen: set[tuple[str, str]] = set()
@@ -50,8 +50,8 @@ def closure(asked: list[Requirement]) -> dict[str, str]:
         try:
             package = metadata.distribution(name)
         except metadata.PackageNotFoundError:
-            continue  # an optional part of another package that is not here
-        # A local part, as in 2.11.0+cpu, says how it was built: another build is as good.
+            continue  # an optional dependency that is not installed
+        # The local part, as in 2.11.0+cpu, names the build: another build is equivalent.
         found[canonicalize_name(name)] = Version(package.version).public
         for text in package.requires or ():
             each = Requirement(text)

@@ -1,4 +1,4 @@
-"""What the site needs besides docs/: the pages that live in the root, and links to and from them."""
+"""MkDocs hooks: add the pages of the repository's root, and adapt links to and from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LINK: Final = re.compile(r"\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Take the pages of the root in; on the site they lie beside those of docs/."""
+    """Add the pages of the root; on the site they are next to those of docs/."""
     for name in _PAGES:
         text = (_ROOT / name).read_text(encoding="utf-8")
         files.append(File.generated(config, name, content=_LINK.sub(_from_root, text)))
@@ -26,7 +26,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Point links out of docs/ at the same pages on the site, or at nothing but their name."""
+    """Rewrite links out of docs/ to the same pages on the site, or to their name only."""
     return _LINK.sub(_from_docs, markdown)
 
 

@@ -1,4 +1,4 @@
-"""How large anything from the network may be, and the checks that all messages share."""
+"""Size limits of messages from the network, and checks shared by all messages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def length(field: bytes, wanted: int, what: str) -> None:
 
 
 def line(text: str, longest: int, what: str) -> None:
-    """Check that a text can stand on a screen: one line, no control characters."""
+    """Check that a text can be displayed: one line, no control characters."""
     check(
         0 < len(text) <= longest and text.isprintable(),
         f"a {what} that is empty, too long, or not one line of text",
@@ -50,10 +50,10 @@ def line(text: str, longest: int, what: str) -> None:
 
 
 def check_name(name: str) -> None:
-    """Check a party's name: what may stand in a file name and on a screen.
+    """Check a party's name: only characters that are safe in a file name and on a screen.
 
     Raises:
-        ProtocolError: if it is empty, too long, or holds other characters.
+        ProtocolError: if it is empty, too long, or has other characters.
     """
     plain = name.isascii() and all(c.isalnum() or c in "-_." for c in name)
     check(
@@ -63,10 +63,10 @@ def check_name(name: str) -> None:
 
 
 def check_names(names: Sequence[str], what: str) -> None:
-    """Check a list of parties: sorted, so that one list has one form, and nobody twice.
+    """Check a list of parties: sorted, so that its form is unique, without repetition.
 
     Raises:
-        ProtocolError: otherwise, also if it is too long or a name cannot be one.
+        ProtocolError: otherwise, also if it is too long or a name is invalid.
     """
     check(len(names) <= MAX_PARTIES, f"{len(names)} parties in {what}")
     check(list(names) == sorted(set(names)), f"the parties in {what} are not sorted, or one twice")
@@ -92,7 +92,7 @@ def parse(message: Message, body: bytes, what: str, *, limit: int = MAX_MESSAGE)
     """Fill ``message`` from bytes of the network.
 
     Raises:
-        ProtocolError: if they are too many, or no such message.
+        ProtocolError: if they are too many, or not such a message.
     """
     check(len(body) <= limit, f"a {what} of {len(body)} bytes, the limit is {limit}")
     try:

@@ -1,7 +1,7 @@
-"""Make the generated code from the .proto files: ``make protos``.
+"""Generate code from the .proto files: ``make protos``.
 
-The generated files are committed, so that installing needs no compiler; a test makes them anew
-and fails if they differ.
+The generated files are committed, so that installing needs no compiler; a test regenerates them and fails if
+they differ.
 """
 
 from __future__ import annotations

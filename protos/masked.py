@@ -1,4 +1,4 @@
-"""The steps of a masked sum on the wire: checked on arrival, and as the masking takes them.
+"""The steps of a masked sum on the wire: validation on arrival, and conversion for the masking.
 
 Only sizes and names are checked here. :mod:`pate.masking` checks signatures, boxes and lists.
 """
@@ -28,7 +28,7 @@ from protos.terms import bits_of, digest_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-#: Of the seed of proofs, and of its hash.
+#: Bytes of the seed of proofs, and of its hash.
 SEED_BYTES: Final = 32
 #: A box contains two shares of 66 bytes and its seal.
 MAX_BOX: Final = 512
@@ -36,11 +36,10 @@ MAX_SHARE: Final = 128
 
 
 def check_batch(batch: vote_pb2.Batch, campaign: vote_pb2.Campaign) -> None:
-    """Check which queries votes are asked for.
+    """Check the queries that votes are requested for.
 
-    Raises:
-        ProtocolError: for none, for one twice, for one that is not in the public set, or for too
-            many of neighbour votes.
+    Raises: ProtocolError: for none, for a repeated one, for one that is not in the public set, or
+            for too many of neighbour votes.
     """
     length(batch.digest, HASH_BYTES, "batch hash")
     check(campaign.HasField("terms"), "votes are asked for before the roster is complete")

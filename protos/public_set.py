@@ -32,8 +32,8 @@ def pack_public_set(inputs: Inputs) -> bytes:
 class PackedPublicSet(Sequence[bytes]):
     """The output of :func:`pack_public_set`, in slices of :data:`PIECE_BYTES` made on demand.
 
-    Together they are no copy of the set: images are read where they lie, which may be a mapped
-    file, and a table is laid out once in a temporary file without a name.
+    The set is not copied in memory: images are read in place, possibly from a mapped file, and a table is
+    written once to an unnamed temporary file.
 
     Args:
         inputs: the public set; unchanged as long as this is used.
@@ -98,12 +98,12 @@ class PackedPublicSet(Sequence[bytes]):
 
 
 def _tag(kind: type[Message], field: str) -> bytes:
-    """Return what stands before a field of bytes, or a message, and its length."""
+    """Return the tag and length of a field of bytes, or of a message."""
     return _varint(kind.DESCRIPTOR.fields_by_name[field].number << 3 | 2)
 
 
 def _varint(value: int) -> bytes:
-    """Return a number as the Protocol Buffers write it: seven bits at a time, the least first."""
+    """Return a number as a varint of Protocol Buffers: seven bits per byte, the least significant first."""
     made = bytearray()
     while value > 0x7F:
         made.append(value & 0x7F | 0x80)
@@ -164,7 +164,7 @@ def _inputs(message: vote_pb2.PublicSet) -> Inputs:
 def _texts(values: list[str]) -> Column:
     # numpy drops trailing NULs, which would let two texts share one value.
     check(not any("\0" in text for text in values), "a category with a NUL")
-    # It also gives each text the room of the longest: one long text must not cost a machine.
+    # It also pads each text to the longest one: a single long text must not exhaust memory.
     room = 4 * len(values) * max(map(len, values), default=0)
     check(room <= MAX_PUBLIC_SET, f"a column of categories that would take {room} bytes")
     return np.array(values, dtype=np.str_)

@@ -1,8 +1,8 @@
-"""How a student shows that it is the one of the server's home: a proof by their common token.
+"""Authentication of the student: a MAC by the token that it shares with the server.
 
-The connection is in clear, and whoever has the port while the server is away is taken for it. So
-the token itself never travels: what does is a MAC over what is asked (HMAC-SHA256, RFC 2104), which
-is good for nothing else. A replay hands in the same predictions once more, and the first ones count.
+The connection is clear text, and a process that takes the port while the server is down can pose as it. So
+the token itself is never sent, only a MAC over the request (HMAC-SHA256, RFC 2104), which is valid for
+nothing else. A replay repeats the same predictions, of which the first ones count.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def reading_proof(token: str, campaign: bytes) -> str:
 
 
 def predictions_proof(token: str, message: wire.Predictions) -> str:
-    """Return the proof for predictions: over all of them and their purpose."""
+    """Return the proof for predictions, over all of them and their purpose."""
     said = message.HasField("accuracy")
     numbers = (message.round, message.rows, message.classes, said, message.accuracy)
     return _mac(

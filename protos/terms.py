@@ -1,8 +1,7 @@
 """The description of a campaign in messages to parties: construction, validation, derived terms.
 
-Both sides work out the same things from the same message, so nothing of it has to be believed: how
-wide the integers of a masked sum are, which noise share a party adds, and one digest of all terms
-that every key and mask is bound to.
+Both sides derive the same values from the same message, so none has to be trusted: the width of the integers
+of a masked sum, the noise share of a party, and a digest of all terms that every key and mask is bound to.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ def public_terms(
 
     Args:
         roster: all parties.
-        mechanisms: of the first round, and of all later ones if that is another.
+        mechanisms: of the first round, and of all later ones if it differs.
         composition: how costs add up.
         cap: largest total cost of all answers, in that composition.
     """
@@ -146,7 +145,7 @@ def sums_of(campaign: vote_pb2.Campaign) -> SumTerms:
     """Return how the votes of a campaign are summed.
 
     Raises:
-        ProtocolError: for values that no campaign has.
+        ProtocolError: for invalid values.
     """
     said = {
         "aggregation": campaign.aggregation,
@@ -188,7 +187,7 @@ def cap_of(terms: vote_pb2.Terms) -> Fraction:
     """Return the cap of a campaign, in its composition.
 
     Raises:
-        ProtocolError: if it is no fraction above 0.
+        ProtocolError: if it is not a fraction above 0.
     """
     try:
         cap = fraction_from_text(terms.cap)
@@ -202,7 +201,7 @@ def mechanisms_of(terms: vote_pb2.Terms) -> tuple[Mechanism, ...]:
     """Return the mechanisms of a campaign: of the first round, and of all later ones.
 
     Raises:
-        ProtocolError: if there is none, or one cannot be read.
+        ProtocolError: if there is none, or one is invalid.
     """
     check(1 <= len(terms.mechanisms) <= 2, f"{len(terms.mechanisms)} mechanisms")
     kinds = tuple(MECHANISMS.values())
@@ -215,9 +214,9 @@ def _read(kinds: tuple[type[_T], ...], text: str, what: str) -> _T:
 
 
 def gate_of(terms: vote_pb2.Terms) -> GatedBatch | None:
-    """Return the gated batch of a campaign, None if it is not gated, or its server says nothing of it.
+    """Return the gated batch of a campaign, None if it is not gated, or the server omits it.
 
-    Servers of before there was this field leave it out; a party's policy then refuses.
+    Servers of earlier versions omit this field; a party's policy then refuses.
 
     Raises:
         ProtocolError: if it is invalid, or in the terms of a campaign that is not gated.
@@ -244,19 +243,19 @@ def share_of(campaign: vote_pb2.Campaign) -> Fraction | None:
 
 
 def votes_per_unit(campaign: vote_pb2.Campaign) -> int:
-    """Return how many votes of one unit every mechanism of a campaign is charged for, at least."""
+    """Return the least number of votes of one unit that any mechanism of a campaign is charged for."""
     mechanisms = mechanisms_of(campaign.terms)
     return min(event.votes_per_unit for each in mechanisms for event in each.worst)
 
 
 def bits_of(campaign: vote_pb2.Campaign, rows: int) -> int:
-    """Return how wide the integers of a masked sum over ``rows`` queries are: 8, 16 or 32 bits.
+    """Return the width of the integers of a masked sum over ``rows`` queries: 8, 16 or 32 bits.
 
-    With noise the sum is beyond the bound with a chance of 2^-60; a sum that wrapped would be
-    wrong, and as private.
+    With noise the sum exceeds the bound with probability 2^-60; a sum that wrapped would be wrong, but
+    equally private.
 
     Raises:
-        ProtocolError: if no width holds it.
+        ProtocolError: if no width is sufficient.
     """
     teachers = sum(member.teachers for member in campaign.terms.roster)
     share = share_of(campaign)
@@ -270,7 +269,7 @@ def bits_of(campaign: vote_pb2.Campaign, rows: int) -> int:
 
 
 def exact_bits(teachers: int) -> int:
-    """Return how wide the integers of a sum without noise are: 8, 16 or 32 bits.
+    """Return the width of the integers of a sum without noise: 8, 16 or 32 bits.
 
     The sum is in [0, M], which takes as many residues as [-M/2, M/2].
 
@@ -281,7 +280,7 @@ def exact_bits(teachers: int) -> int:
         teachers: M.
 
     Raises:
-        UsageError: if no width holds it.
+        UsageError: if no width is sufficient.
     """
     return ring_bits((teachers + 1) // 2)
 
@@ -293,7 +292,7 @@ def digest_of(campaign: vote_pb2.Campaign) -> bytes:
 
 @lru_cache(maxsize=8)
 def _digest_of(serialized: bytes) -> bytes:
-    # Kept, since every step asks for it, and with a thousand parties it takes longest of all checks.
+    # Cached: every step needs it, and with a thousand parties it is the slowest check.
     campaign = vote_pb2.Campaign.FromString(serialized)
     fields = MessageToDict(campaign, preserving_proto_field_name=True)
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

@@ -1,8 +1,7 @@
-"""From bytes of the network to checked values, and back.
+"""Parsing and validation of messages from the network, and serialisation.
 
-Everything that arrives is hostile until it has passed through here: sizes are bounded before
-anything is allocated from them, shapes and sums are checked, and whatever does not fit raises
-:class:`pate.errors.ProtocolError`. Nothing here touches the network.
+All input is treated as hostile: sizes are bounded before any allocation, shapes and sums are checked,
+and invalid input raises :class:`pate.errors.ProtocolError`. This module does no network access.
 """
 
 from __future__ import annotations
@@ -128,7 +127,7 @@ def read_reply(body: bytes, *, campaign: bytes, nonce: bytes) -> tuple[bytes, vo
         nonce: of the request that it must answer; another one is a replay.
 
     Raises:
-        ProtocolError: for anything malformed, badly signed, replayed or meant for another campaign.
+        ProtocolError: if it is malformed, badly signed, replayed or meant for another campaign.
     """
     signed = vote_pb2.SignedReply()
     parse(signed, body, "reply")
@@ -164,13 +163,13 @@ def check_description(said: vote_pb2.Description) -> None:
 def pack_votes(
     votes: Counts, *, teachers: int, batch: bytes, loose: bool = False
 ) -> vote_pb2.VoteMatrix:
-    """Return a vote matrix for the wire, in the least width that holds ``teachers``.
+    """Return a vote matrix for the wire, in the least width that can represent ``teachers``.
 
     Args:
         votes: (queries, classes) int64; every row sums to ``teachers``.
         teachers: k; if ``loose``, the most that a count may be.
         batch: hash of the queries.
-        loose: whether rows sum to no known number.
+        loose: whether the sum of rows is unknown.
     """
     rows, classes = votes.shape
     if loose:
@@ -197,7 +196,7 @@ def read_votes(
     batch: bytes,
     loose: bool = False,
 ) -> Counts:
-    """Return (queries, classes) int64 counts, checked against what was asked and declared.
+    """Return (queries, classes) int64 counts, checked against the request and the party's declaration.
 
     Raises:
         ProtocolError: for another batch, shape, number of teachers or length, or a bad row.

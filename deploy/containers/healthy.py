@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Whether a role says that it is well: `pate-healthy URL`, for health checks of containers.
+"""`pate-healthy URL`: health check of a role in a container.
 
-Exit code 0 if the URL answers with 200, else 1 and one line. Only loopback is asked. It needs the standard
-library alone, and is quick to start: it is run often.
+Exit code 0 if the URL answers with 200, else 1 and one line. Only loopback URLs are allowed. It uses only the
+standard library and starts quickly: it runs often.
 """
 
 import http.client
@@ -14,7 +14,7 @@ _PATIENCE_S = 4
 
 
 def main(arguments: list[str]) -> int:
-    """Ask once, and say what came of it."""
+    """Send one request, and report the result."""
     url = urlsplit(arguments[0] if len(arguments) == 1 else "")
     if url.scheme not in ("http", "https") or url.hostname not in ("127.0.0.1", "::1"):
         return _said("usage: pate-healthy http[s]://127.0.0.1:PORT/PATH", 2)
@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
         if url.scheme == "http":
             link = http.client.HTTPConnection(url.hostname, url.port, timeout=_PATIENCE_S)
         else:
-            # Our own process on loopback: whom its certificate names does not matter here.
+            # Our own process on loopback: the name in its certificate does not matter.
             trust = ssl.create_default_context()
             trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
             link = http.client.HTTPSConnection(

@@ -1,1 +1,1 @@
-"""How our messages ride in Flower's, and what the two ends of a connection tell each other."""
+"""Encoding of our messages in Flower's, session headers, and the Runtime API."""

@@ -1,15 +1,15 @@
-"""How our bytes ride inside a Flower message, and how they are taken out again.
+"""Encoding of our messages as the content of a Flower message, and decoding.
 
-Flower carries records; ours holds one value of raw bytes and nothing else. Flower stores a message as
-a tree of objects, and each object is a request of its own at every place that it passes:
+Flower messages contain records; ours has one value of raw bytes and nothing else. Flower stores a message as
+a tree of objects, and transfers each object in a separate request on every hop:
 
 * A small body is the one entry of a ConfigRecord: three objects.
-* A large one is the one array of an ArrayRecord, which Flower cuts into pieces: four objects and as
-  many as there are pieces. The array is never decoded by numpy or anything else that reads structure:
-  its own serialisation type says that it is not Flower's.
+* A large one is the one array of an ArrayRecord, which Flower cuts into pieces: four objects and as many as
+  there are pieces. The array is never decoded by numpy or another structured parser: its serialisation type
+  marks it as ours.
 
-Peers of protocol version 2 know arrays only. So the first request to a node is an array, and its reply
-as well: these are what says to either side which version the other speaks.
+Peers of protocol version 2 read only arrays. So the first request to a node and its reply are arrays: they
+tell each side the version of the other.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
         def content(self) -> RecordDict: ...
 
 
-#: The kind of Flower message that carries us, in both directions.
+#: The type of the Flower messages that carry ours, in both directions.
 MESSAGE_TYPE: Final = "query"
 #: Serialisation type of the one array; anything else is not ours.
 STYPE: Final = "pate.bytes"
 _DTYPE: Final = "uint8"
 _KEY: Final = "pate"
-#: Largest body that travels in one object, in bytes.
+#: Largest body sent as one object, in bytes.
 SMALL: Final = 2**18
 
 
@@ -45,7 +45,7 @@ def pack(body: bytes, *, as_array: bool = False) -> RecordDict:
 
     Args:
         body: what to wrap.
-        as_array: for whoever may know nothing else.
+        as_array: for peers that may read only arrays.
     """
     if len(body) <= SMALL and not as_array:
         return RecordDict({_KEY: ConfigRecord({_KEY: body})})
@@ -54,7 +54,7 @@ def pack(body: bytes, *, as_array: bool = False) -> RecordDict:
 
 
 def is_array(record: RecordDict) -> bool:
-    """Say whether a record holds an array, and an answer to it must be one."""
+    """Return whether a record has an array, so that its answer must be one, too."""
     return bool(record.array_records)
 
 
@@ -119,6 +119,6 @@ def _check_size(body: bytes, limit: int) -> None:
 
 
 def _some(keys: object) -> str:
-    """Show a few keys of a record from the network, however many and long they are."""
+    """Return a few keys of a record from the network, of bounded number and length."""
     names = [str(key)[:40] for key in list(keys)[:3]]  # type: ignore[call-overload]
     return str(names)

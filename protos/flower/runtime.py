@@ -1,13 +1,12 @@
-"""Flower's Runtime API for a process that stays: take tasks, keep them alive, hand them back.
+"""Flower's Runtime API for a long-lived process: acquire tasks, send heartbeats, finish them.
 
-Flower starts a new process for each message. Ours stays, with its teachers loaded, and takes the
-tasks itself. Both roles do so, from a SuperLink or a SuperNode that they started themselves on
-loopback; what they share is here. This module, ``flower.internals`` of each role and the server's
-``flower.grid`` import internals of Flower that may change.
+Flower starts a new process for each message. Ours is long-lived, with its teachers loaded, and acquires the
+tasks itself. Both roles do so, from a SuperLink or a SuperNode that they started on loopback; their common
+part is here. This module, ``flower.internals`` of each role and the server's ``flower.grid`` import internals
+of Flower that may change.
 
-Flower's own clients and retry helpers are not used as they are: on a refused request they send
-SIGINT to the whole process, and they send even loopback traffic through a proxy that the
-environment names.
+Flower's own clients and retry helpers are not used as they are: on a refused request they send SIGINT
+to the whole process, and they send even loopback traffic through a proxy set in the environment.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
 
 #: Timeout of a request on loopback; an upload of 5 MB on a busy machine takes far less.
 TIMEOUT_S: Final = 120.0
-#: Smallest piece that Flower cuts a full array into, in bytes; bounds how many pieces there are.
+#: Smallest piece that Flower cuts a full array into, in bytes; bounds the number of pieces.
 _PIECE_BYTES: Final = 2**20
 _MAX_OBJECTS: Final = MAX_MESSAGE // _PIECE_BYTES + 16
 #: The only files of a Flower app bundle (FAB) that carries no code.
@@ -74,7 +73,7 @@ NOBODY: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 class DirectClient(ProtobufClient):
-    """A Flower client that goes straight to its server: no proxy, no retries, no signals."""
+    """A Flower client with a direct connection: no proxy, no retries, no signals."""
 
     def __init__(
         self,
@@ -100,7 +99,7 @@ class DirectClient(ProtobufClient):
 
 
 class RuntimeClient(DirectClient, RuntimeHttpClient):
-    """The Runtime API, spoken directly."""
+    """A direct client of the Runtime API."""
 
     @classmethod
     def at(cls, address: str, *interceptors: ProtobufClientInterceptor) -> Self:
@@ -117,7 +116,7 @@ class RuntimeClient(DirectClient, RuntimeHttpClient):
 
     @classmethod
     def of_task(cls, address: str, token: str) -> Self:
-        """Return a client that speaks for one acquired task."""
+        """Return a client authorised for one acquired task."""
         return cls.at(address, RuntimeTokenHttpInterceptor(token))
 
 
@@ -153,7 +152,7 @@ class Heartbeat:
 
 
 def finish(client: RuntimeClient, sub_status: str, details: str = "") -> None:
-    """Hand a task back. A Flower that is gone needs no telling."""
+    """Finish a task. An unreachable Flower is ignored."""
     with contextlib.suppress(httpx.HTTPError):
         client.PushTaskOutput(PushTaskOutputRequest(sub_status=sub_status, details=details))
 
@@ -161,8 +160,7 @@ def finish(client: RuntimeClient, sub_status: str, details: str = "") -> None:
 def carries_code(fab: bytes) -> bool:
     """Return whether a Flower app bundle contains anything but its own description.
 
-    Nothing is unpacked: only the names in the archive are read. What is no archive at all counts
-    as code.
+    Nothing is unpacked: only the names in the archive are read. Anything but an archive counts as code.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(fab)) as archive:
@@ -172,7 +170,7 @@ def carries_code(fab: bytes) -> bool:
 
 
 def fab_hash(fab: bytes) -> str:
-    """Return the name under which Flower keeps a bundle."""
+    """Return the name under which Flower stores a bundle."""
     return hashlib.sha256(fab).hexdigest()
 
 

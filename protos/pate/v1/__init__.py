@@ -1,1 +1,1 @@
-"""Version 1 of the messages: vote.proto and student.proto, and the code made from them."""
+"""Version 1 of the messages: vote.proto and student.proto, and the code generated from them."""
