@@ -1,4 +1,4 @@
-"""The glyph-like data set: 150 classes, skewed, partly mislabelled, the same from the same seed."""
+"""The glyph-like data set: 150 classes, skewed, partly mislabelled, reproducible from the seed."""
 
 from __future__ import annotations
 

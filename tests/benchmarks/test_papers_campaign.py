@@ -1,4 +1,4 @@
-"""A campaign of a row, whole but small: real voters, masked sums, a ledger, and what it all cost."""
+"""A small campaign of a row: real voters, masked sums, a ledger, and its costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.papers``: what it says, and where it stops."""
+"""``python -m benchmarks.papers``: its output and its refusals."""
 
 from __future__ import annotations
 

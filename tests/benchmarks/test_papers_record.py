@@ -1,4 +1,4 @@
-"""Results of rows: what a file may say, and which file counts."""
+"""Result files of rows: their validation, and the choice of the newest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models without privacy: they learn, and are judged by the right measures."""
+"""Non-private reference models: their training and their measures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/results.md: what it says of a result, and when a goal counts as reached."""
+"""docs/results.md: the rendering of a result, and the criterion of a goal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server holds a batch of votes at a time, and no more, however many there are."""
+"""The server has only one batch of votes in memory at a time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PARTIES = 2
 
 @pytest.mark.e2e
 def test_twenty_thousand_queries_never_lie_in_memory_together(tmp_path: Path) -> None:
-    """Parties are in another process, so what is traced here is the server's alone."""
+    """Parties are in another process, so only the server's memory is traced."""
     write_public(tmp_path / "public.npy", QUERIES, CLASSES)
     inputs = open_public(tmp_path / "public.npy")
     asked = CampaignOptions(

@@ -1,4 +1,4 @@
-"""The soak, a short one: whatever it breaks, all ledgers verify; and what is wrong, it finds."""
+"""A short soak: all ledgers verify after its faults, and its checks detect planted errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Helm charts, rendered by Helm itself and held against the schemas of Kubernetes."""
+"""The Helm charts, rendered by Helm and validated against the schemas of Kubernetes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.deploy_places import DEPLOY, documents
 from tests.support.needs import require
 
 CHARTS = DEPLOY / "helm"
-#: Oldest and newest release of Kubernetes whose schemas the manifests are held against.
+#: Oldest and newest release of Kubernetes whose schemas validate the manifests.
 RELEASES = ("1.29.0", "1.35.0")
 SERVER: dict[str, Any] = {
     "publicSet": {"claim": "public"},

@@ -1,4 +1,4 @@
-"""Container files and the compose trial: linted, and true to the commands that they call."""
+"""Container files and the compose trial: linted, and consistent with the commands they call."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_linters_have_nothing_to_say() -> None:
 
 
 def test_the_builder_sees_the_packages_and_nothing_else() -> None:
-    """What is not named in the ignore file may be a key, a ledger or somebody's data."""
+    """Files not allowed by the ignore file may be keys, ledgers or data."""
     lines = (DEPLOY / "containers" / "Dockerfile.dockerignore").read_text().splitlines()
     rules = [line for line in lines if line and not line.startswith("#")]
     assert rules[0] == "*"

@@ -1,4 +1,4 @@
-"""A campaign's backup: consistent while it runs, and never put back in the place of a newer one."""
+"""A campaign's backup: consistent while it runs, and never restored over a newer ledger."""
 
 from __future__ import annotations
 

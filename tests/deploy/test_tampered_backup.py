@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ATTACKER = Ed25519PrivateKey.from_private_bytes(bytes([7]) * 32)
-#: What a party makes in its home when a backup is put back, beside the files of the backup.
+#: Files that a party creates in its home on a restore, in addition to the backup's.
 MADE_BESIDE = {"lock", "ledger.head"}
 
 
@@ -64,7 +64,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Scene:
-    """A copy of a backup, homes that it may be put back into, and other people's files beside them."""
+    """A copy of a backup, homes to restore it to, and other users' files next to them."""
 
     def __init__(self, root: Path, kept: Path, role: str) -> None:
         self.root, self.role = root, role
@@ -82,7 +82,7 @@ class Scene:
         self.fields["name"] = "hospital_b" if role == "party" else "spring"
 
     def add(self, name: str, content: bytes) -> None:
-        """Have the backup name a file, and hold it if a file can have that name."""
+        """Make the backup name a file, and contain it if the name is possible."""
         self.fields["files"][name] = hashlib.sha256(content).hexdigest()
         if "\0" in name or name in ("", ".", ".."):
             return
@@ -96,7 +96,7 @@ class Scene:
             return  # it is elsewhere, or no name of a file
 
     def write(self, *, signed: bool) -> None:
-        """Write the manifest like an attacker who knows its form, and has only his own key."""
+        """Write the manifest as an attacker who knows the format, and has only another key."""
         fields = {key: value for key, value in self.fields.items() if key != "signature"}
         signature = ""
         if signed:
@@ -151,7 +151,7 @@ def tree(root: Path) -> dict[Path, tuple[int, str]]:
 
 
 def changed(before: dict[Path, tuple[int, str]], after: dict[Path, tuple[int, str]]) -> set[Path]:
-    """Return what is new, other or gone."""
+    """Return the new, changed and missing files."""
     return {path for path in before | after if before.get(path) != after.get(path)}
 
 
@@ -253,7 +253,7 @@ def test_a_manifest_that_was_altered_writes_nothing(
 
 
 def test_without_a_change_it_is_put_back(scene: Scene) -> None:
-    """So what the variants show is not that nothing is ever put back."""
+    """The control: without a change the restore succeeds."""
     for signed in (True, False):
         scene.write(signed=signed)
         before = tree(scene.root)
@@ -460,7 +460,7 @@ def test_the_commands_say_who_signed(
 def test_something_that_came_into_the_home_meanwhile_is_not_replaced(
     tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look and the writing: a name is given only if nobody has it."""
+    """Between check and write: a file is created only if its name is free."""
     scene = Scene(tmp_path / "scene", kept, "party")
     scene.write(signed=False)
     late = scene.homes / "hospital_b" / "ledger.db"

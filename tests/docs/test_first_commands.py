@@ -1,4 +1,4 @@
-"""The commands that a newcomer types first, typed as they are written, on a machine of their own."""
+"""The documented first commands, run literally on a fresh machine."""
 
 from __future__ import annotations
 

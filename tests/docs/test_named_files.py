@@ -1,4 +1,4 @@
-"""Every file of ours that a page names is there: tests, modules, other pages."""
+"""Every file of ours that a page names exists: tests, modules, other pages."""
 
 from __future__ import annotations
 

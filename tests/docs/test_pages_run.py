@@ -1,4 +1,4 @@
-"""What the quickstart and the page of plugins tell a reader to type, typed."""
+"""The commands of the quickstart and of the plugin page, run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of a screen that a page quotes, so that its reader finds them, are lines that a program prints."""
+"""Screen lines quoted in the documentation are lines that a program prints."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from tests.support.pages import DOCS
 
-#: What a program fills in, or the page leaves out.
+#: Values that a program fills in, or the page omits.
 _FILLED_IN = re.compile(r"…|hospital_\w|-?\d[\d.]*|[()]")
-#: Shorter pieces say nothing.
+#: Shorter pieces are not significant.
 _LEAST = 8
 
 
@@ -35,7 +35,7 @@ def _printed() -> tuple[str, ...]:
 
 
 def _quoted(page: str, column: str) -> list[str]:
-    """What stands in backticks in one column of a page's tables."""
+    """The text in backticks in one column of a page's tables."""
     quotes: list[str] = []
     at: int | None = None
     for line in (DOCS / page).read_text(encoding="utf-8").splitlines():

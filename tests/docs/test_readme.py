@@ -1,4 +1,4 @@
-"""What the README shows a stranger: it is short, its commands are there, and its code prints what it says."""
+"""The README: its length, its commands, and the output of its code."""
 
 from __future__ import annotations
 

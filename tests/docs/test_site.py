@@ -1,4 +1,4 @@
-"""The site is built without a warning: no link to nowhere, no page that nobody finds."""
+"""The site builds without warnings: no broken links, no orphan pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Votes that are had in several batches: cut by public numbers, of the same parties, resumable.
+"""Votes in several batches: cut by public numbers, with the same parties, resumable.
 
 With the parties, the server and the wire of :mod:`tests.aggregator_server.campaign.test_opening_again`, and
 parties whose votes are not all alike.
@@ -65,7 +65,7 @@ class Parity:
 
 
 def run(play: Play, batch: int = TWO, patience: float = 0.2) -> None:
-    """One process of the server, from where the ledger stands."""
+    """Run one server process from the state of the ledger."""
     with Ledger.open(play.path) as ledger:
         Campaign(
             ledger, PUBLIC, play.sites, noise=SystemNoise(), screen=play.lines,  # type: ignore[arg-type]

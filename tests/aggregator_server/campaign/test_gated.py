@@ -101,7 +101,7 @@ def test_teachers_that_agree_get_all_labels_out_for_less_than_a_cap_would_take(p
         )
         mechanisms = resolve(capped, TEACHERS, 1)
         way = composition_of(capped, mechanisms)
-        # The same answers under a cap that looks at no vote would be worth more.
+        # A data-independent cap for the same answers would convert to a larger epsilon.
         assert way.epsilon(QUERIES * way.cost(mechanisms[0].worst[0]), DELTA) > 1.5 * EPSILON
         ledger.end_round(wants_predictions=False)
         ledger.finish()

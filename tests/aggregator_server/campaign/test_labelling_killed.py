@@ -1,4 +1,4 @@
-"""The power goes while labels are being made: nothing is lost, and nothing is had twice."""
+"""Kills during labelling: nothing is lost, and nothing is released twice."""
 
 from __future__ import annotations
 

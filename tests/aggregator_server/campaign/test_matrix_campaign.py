@@ -499,7 +499,7 @@ def test_loose_votes_come_back_from_the_wire(most: int, width: int) -> None:
 
 @pytest.mark.parametrize("value", [-1, -(2**15), 4 * MOST + 1, 2**15 - 1])
 def test_a_masked_sum_that_no_parties_can_have_is_found(value: int) -> None:
-    """Masks hide who sent it; the sum is beyond what all may send together, so no label leaves."""
+    """Masks hide the sender; the sum exceeds the bound of all parties together, so no label is released."""
     with pytest.raises(ProtocolError, match="at most 2000 votes a count"):
         opened({}, _with(value))
     np.testing.assert_array_equal(opened({}, exact_counts()), exact_counts())
@@ -516,7 +516,7 @@ def test_a_noisy_masked_sum_may_be_negative_but_not_anything() -> None:
 
 @dataclass
 class Unmasked:
-    """What is left of a masked sum when the masks are off."""
+    """An unmasked sum."""
 
     residues: Counts
     survivors: tuple[str, ...] = NAMES
@@ -526,7 +526,7 @@ class Unmasked:
 
 
 def opened(changes: dict[str, Any], counts: Counts) -> Counts:
-    """What the server makes of a sum over the ring that four parties sent."""
+    """Return the server's result of a sum over the ring from four parties."""
     spec = matrix_spec(**({"aggregation": "masked", "colluders": 1} | changes))
     campaign = campaign_of(**({"aggregation": "masked", "colluders": 1} | changes))
     campaign.terms.mechanisms.extend(mechanism_texts(resolve(spec, 4 * MOST, 1)))
@@ -711,7 +711,7 @@ def test_a_noisy_count_changed_in_the_file_is_found(finished: Path, tmp_path: Pa
 
 
 def test_noisy_counts_of_parties_are_those_of_the_votes(path: Path) -> None:
-    """A server that released another matrix than the parties' sum: the chain alone would hold."""
+    """A server releases another matrix than the parties' sum: the chain by itself would verify."""
     with start(path, **SHARES) as ledger:
         other = ledger.counts()
         other[ROWS[0], 2] += 1

@@ -1,9 +1,9 @@
 """Two neighbouring worlds: given the same answers, no observer can distinguish them.
 
-The noise of both worlds is the same sequence of draws, all multiples of ten, and counts and
-thresholds are such that one vote more or less changes no comparison then. So the answers are the
-same, and whatever else follows from votes, an order, a stop, a charge, a line on the screen, a size
-of a file, would show as a difference. How alike the answers themselves are is for the audits.
+The noise of both worlds is the same sequence of draws, all multiples of ten, and counts and thresholds are
+such that one vote more or less changes no comparison then. So the answers are the same, and any other
+dependence on votes, in an order, a stop, a charge, a line on the screen or the size of a file, would be a
+difference. The answers themselves are tested by the audits.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def inputs() -> Images:
 
 
 def worlds() -> tuple[Counts, Counts]:
-    """Votes of 100 teachers, and the same where one teacher votes otherwise on every query.
+    """Votes of 100 teachers, and the same with one teacher voting differently on every query.
 
-    Counts end in 0, 3 and 7: they are at least 3 apart whatever tens are added, at least 2 from a
+    Counts end in 0, 3 and 7: they are at least 3 apart for any added tens, at least 2 from a
     threshold of 75, and at least 2 from exceeding (98, 1, 1) expected votes by 50.
     """
     votes = np.empty((QUERIES, 3), np.int64)
@@ -147,7 +147,7 @@ def open_body(kind: str, body: str) -> dict[str, Any]:
     return fields
 
 
-#: Worth epsilon 8 at order 3.5; 15 queries fit it whatever their votes are, 200 do not.
+#: Converts to epsilon 8 at order 3.5; 15 queries fit for any votes, 200 do not.
 GATE = {
     "publish": "gated",
     "gate_order": Fraction(7, 2),

@@ -1,7 +1,7 @@
-"""A masked sum that was interrupted while it was opened is had with the same parties, or never.
+"""A sum whose unmasking was interrupted is completed with the same survivors, or never.
 
-Real voters with real ledgers of their own, a real ledger of the server, and a wire on which a party
-may be started anew, or say nothing, at a step that the test chooses.
+Real voters with real ledgers, a real ledger of the server, and a wire on which a party may be restarted, or
+not answer, at a chosen step.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class Sites:
         self.root = root
         self.voters: dict[int, Voter] = {}
         self.node: dict[str, int] = {}
-        #: (party, step) of all that was asked, and what happens just before a party gets it.
+        #: (party, step) of all requests, and actions just before a party receives one.
         self.asked: list[tuple[str, str]] = []
         self.before: Callable[[str, str], None] = lambda _name, _step: None
-        #: (party, step, for which time) of what is refused, and as what.
+        #: (party, step, number of the attempt) of refused requests, and the error.
         self.refusing: set[tuple[str, str, int]] = set()
         self.kind: type[PateError] = RefusedError
         self.each_look: Callable[[], None] = lambda: None
@@ -83,7 +83,7 @@ class Sites:
             self.start(name)
 
     def start(self, name: str) -> None:
-        """Start a party, or start it anew: what is in its memory is gone."""
+        """Start or restart a party; its memory is lost."""
         home = self.root / name
         home.mkdir(exist_ok=True)
         self.leave(name)
@@ -138,7 +138,7 @@ class Sites:
 
 
 class Lines:
-    """What the server's screen says."""
+    """The lines of the server's screen."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -172,7 +172,7 @@ class Play:
         Ledger.create(self.path, spec).close()
 
     def serve(self, patience: float = 0.2) -> None:
-        """Run one process of the server, from where the ledger stands."""
+        """Run one server process from the state of the ledger."""
         with Ledger.open(self.path) as ledger:
             Campaign(
                 ledger, PUBLIC, self.sites, noise=SystemNoise(), screen=cast("Screen", self.lines),
@@ -318,7 +318,7 @@ def test_a_party_of_the_list_that_refuses_ends_it_with_the_reason(play: Play) ->
     # Not asked in vain: neither again, nor for another list.
     assert sites.asked.count(("a", "ask_keys")) == 2
     assert sites.asked.count(("d", "ask_keys")) == 1
-    # Mended there, it goes on.
+    # Once repaired, it continues.
     sites.refusing = set()
     play.serve()
     assert play.responders() == REST

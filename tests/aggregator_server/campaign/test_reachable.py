@@ -1,4 +1,4 @@
-"""A threshold beyond all votes: refused when the roster is known, before anything is asked or spent."""
+"""A threshold above all possible votes is refused once the roster is known, before any request or charge."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aggregator_server.exchange.wire import Wire
     from aggregator_server.ledger.state import CampaignState
 
-#: The roster of these campaigns has so many teachers.
+#: Number of teachers of the roster of these campaigns.
 TEACHERS = 100
 SMALL = {"sigma1": Fraction(5), "sigma2": Fraction(5)}
 

@@ -1,4 +1,4 @@
-"""What a campaign is written as never changes: recorded texts of each kind are read, and written again.
+"""The text form of a campaign never changes: recorded texts of each kind are read and rewritten.
 
 The texts were recorded before a campaign's parameters were nested values. Ledgers, parties of other
 releases and students depend on every byte of them.

@@ -1,4 +1,4 @@
-"""The coordinator's commands, from making the server to seeing a party out."""
+"""The coordinator's identity commands, from `init` to `revoke`."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_from_the_bundle_to_the_roll_without_a_network(home: Path, tmp_path: Pat
     said = server("admit", reply, "--home", home)
     assert "is enrolled;" in said
     assert "already" in server("admit", reply, "--home", home)
-    # The whole key, wherever somebody compares it or puts it into a policy.
+    # The unabridged key, for comparison and for policies.
     identities = Identities.open(home)
     assert identities is not None
     key = identities.enrolled()["a"].identity.hex()

@@ -69,7 +69,7 @@ def _pause(_: float) -> None:
 
 
 class House:
-    """Parties in threads, an exchange with them, and what it said."""
+    """Parties in threads, an exchange with them, and its lines."""
 
     def __init__(
         self, root: Path, ensembles: Sequence[Constant], public: Images | None = None
@@ -209,7 +209,7 @@ def test_after_a_restart_a_party_may_still_lack_a_class(
     houses.append(house)
     exchange = house.exchange(("x", "y", "z"))
     key = house.voters[0]._identity.public_key().public_bytes_raw()
-    # As the ledger has it: what classes a party's own data has is not written there.
+    # As in the ledger, which does not contain the classes of a party's own data.
     fix(exchange, [RosterParty("p0", key.hex(), 1, "record")], ("x", "y", "z"))
     assert house.collect(exchange, least=1).responders == ("p0",)
 

@@ -1,7 +1,7 @@
-"""Parties that go and come back, over a wire on which a dead node is listed for a while.
+"""Parties that disconnect and reconnect, over a wire that lists a dead node for a while.
 
-So Flower shows them: a party that was killed stays on its list for up to a minute, and one that
-was started again has another node at once.
+Flower behaves like this: a killed party is listed for up to a minute, and a restarted one has another node at
+once.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Teacher:
 
 
 class Wire:
-    """Nodes that answer at once, or never, as the test says; and a clock that moves when waited on."""
+    """Nodes that answer at once or never, and a clock that advances when waited on."""
 
     def __init__(self) -> None:
         self.now = 0.0

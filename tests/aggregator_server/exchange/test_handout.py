@@ -1,4 +1,4 @@
-"""Pieces of a public set, and answers of many parties: a few at a time, and all in the end."""
+"""Pieces of a public set, and answers of many parties: a few at a time, until all are transferred."""
 
 from __future__ import annotations
 

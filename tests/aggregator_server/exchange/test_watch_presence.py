@@ -1,4 +1,4 @@
-"""Who is here and what is asked, as the exchange tells it; what the student says of itself."""
+"""Presence and open requests as reported by the exchange; the student's stated accuracy."""
 
 from __future__ import annotations
 

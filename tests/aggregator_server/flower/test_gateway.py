@@ -63,14 +63,14 @@ def every_route_of_flower() -> set[tuple[str, str]]:
 
 
 class Upstream(http.server.ThreadingHTTPServer):
-    """Stands where a SuperLink would be, and notes what gets through to it."""
+    """Replaces a SuperLink, and records the requests that reach it."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Noting)
         self.seen: list[tuple[str, str, dict[str, str], bytes]] = []
-        #: What each node is handed.
+        #: What is delivered to each node.
         self.asked = PullMessagesResponse()
         metadata = self.asked.messages_list.add().metadata
         metadata.message_id, metadata.run_id = some_id(), RUN
@@ -304,7 +304,7 @@ def test_a_piece_of_the_limit_passes_and_a_larger_one_does_not(
             yield bytes(2**20)
 
     for body in (bytes(MAX_BODY + 1), unannounced()):
-        # Who goes on sending after the answer may find the connection closed instead of reading it.
+        # A client that continues sending after the answer may find the connection closed before reading it.
         with contextlib.suppress(httpx.TransportError):
             reply = node.client.post("push-object", content=body, headers=signed(node.key))
             assert reply.status_code == 413
@@ -323,7 +323,7 @@ def test_what_carries_no_piece_is_small(node: Attacker, upstream: Upstream, rout
     "request_line", ["GET /health", "GET /", "POST /v1/control/start-run", "PUT /health"]
 )
 def test_a_body_that_nobody_wants_is_not_read(gateway: Gateway, request_line: str) -> None:
-    """The answer comes before the body, and the connection is closed under it."""
+    """The answer is sent before the body arrives, and the connection is closed."""
     with socket.create_connection(("127.0.0.1", gateway.port), timeout=10) as stranger:
         stranger.sendall(
             f"{request_line} HTTP/1.1\r\nhost: x\r\ncontent-length: 9999\r\n\r\n".encode()

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 EMPTY: Answer = (200, [], b"")
 HELD: Answer = (200, [(b"pate-held", b"1")], b"")
 FULL: Answer = (200, [], b"a message")
-#: Longer than any test: what is released by it shows as a test that hangs.
+#: Longer than any test: a release only by this timeout would make a test hang.
 LONG_S = 3600.0
 
 
 class Superlink:
-    """Stands where a SuperLink would be: it has what is put into it, once."""
+    """Replaces a SuperLink: delivers what is put into it, once."""
 
     def __init__(self) -> None:
         self.waiting: list[Answer] = []
@@ -73,7 +73,7 @@ def test_a_pull_waits_for_the_message_and_leaves_it_to_the_next() -> None:
         assert not pull.done()
         link.waiting.append(FULL)
         threading.Thread(target=pulls.wake, args=(7,)).start()
-        # Its connection may be dead: what is handed out there would be lost.
+        # Its connection may be dead: a message delivered there would be lost.
         assert await pull == HELD
         assert not pulls._held
         assert await pulls.pull(7, link.ask, Caller().receive) == FULL

@@ -1,4 +1,4 @@
-"""Answers over the network: one reply for every fault, and the reason only for the operator."""
+"""The enrolment service: one reply for every fault, and the reason only for the operator."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_it_is_open_while_a_code_is_and_a_while_longer(
     assert not enrolment.open()
     clock.now = NOW
     assert enrolment.answer(answer(bundle).to_json(), "192.0.2.1")
-    # Its sender may not have heard, and send it again.
+    # Its sender may have missed the confirmation, and repeat it.
     assert enrolment.open()
     clock.now = NOW + 14 * DAY
     assert not enrolment.open()

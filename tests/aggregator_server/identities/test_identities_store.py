@@ -1,4 +1,4 @@
-"""A server's identity on disk: made whole, read by its owner, said to expire, renewed."""
+"""A server's identity on disk: atomic creation, permissions, expiry warnings, renewal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is enrolled: codes that work once, keys that belong to one party, and many processes."""
+"""The registry: one-time codes, keys of one party each, and concurrent processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any history of charges, releases, deaths and rounds keeps the ledger's promises."""
+"""Random histories of charges, releases, crashes and rounds preserve the ledger's invariants."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORST = Fraction(1, 256) * (1 + Fraction(1, 3 * 256)) + Fraction(1, 5000) * (1 +
 
 
 class Histories(RuleBasedStateMachine):
-    """A model of what the ledger should say, next to the ledger."""
+    """A model of the expected ledger, next to the real one."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the ledger says of masked sums: whose votes are in one is written before it is opened."""
+"""Unmaskings in the ledger: the survivors of a sum are recorded before it is unmasked."""
 
 from __future__ import annotations
 

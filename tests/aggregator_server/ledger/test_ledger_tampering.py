@@ -1,4 +1,4 @@
-"""A ledger that was altered does not verify: whatever was altered, and however well."""
+"""An altered ledger does not verify, even if the chain was recomputed."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_a_tampered_ledger_is_not_taken_up(path: Path) -> None:
         Ledger.open(path)
 
 
-# Forgers who know the format: the chain is made anew after the change, so every digest holds.
+# Forgers who know the format: the chain is recomputed after the change, so every digest matches.
 
 # 1 open, 2 roster, 3 and 4 votes, 5 charge, 6 release, 7 round-end, 8 predictions, 9 charge,
 # 10 release, 11 round-end, 12 close
@@ -227,7 +227,7 @@ def test_a_step_done_twice_breaks_a_rule(finished: Path, again: int) -> None:
 
 
 def test_an_untouched_copy_of_the_chain_holds(finished: Path) -> None:
-    """The control: what the forgeries are refused for is the change."""
+    """The control: forgeries are refused only for their change."""
     state, entries = read_campaign(finished)
     assert replay(forged(CHAIN, entries, 1, lambda _: None)) == state
 

@@ -1,4 +1,4 @@
-"""What a stranger can make the server hold: connections are counted, and none is held for long."""
+"""Resources of unauthenticated clients: connections are bounded in number and duration."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.usefixtures("hurried")
 def test_a_request_that_takes_longer_is_not_disturbed(gateway: Gateway) -> None:
-    """The head is there at once; what comes after it has another deadline."""
+    """The head arrives at once; the rest has another deadline."""
     key = new_key()
     gateway.let_in([pem_of(key)])
     proof = "".join(f"{name}: {value}\r\n" for name, value in signed(key).items())
@@ -167,7 +167,7 @@ def test_a_request_that_takes_longer_is_not_disturbed(gateway: Gateway) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("filler", [b"flwr-x: %s\r\n", b"%s: x\r\n"])
 def test_a_head_is_bounded_to_the_byte_however_it_comes(gateway: Gateway, filler: bytes) -> None:
-    """In one piece, which a parser may take whole, and in two, of which it must hold the first."""
+    """In one piece, which a parser may accept whole, and in two, of which it must buffer the first."""
     frame = b"GET /health HTTP/1.1\r\nhost: x\r\n%sconnection: close\r\n\r\n"
     room = MAX_HEAD - len(frame % (filler % b""))
     for extra, pieces in ((0, 1), (0, 2), (1, 1), (1, 2), (8000, 1), (8000, 2), (250_000, 1)):

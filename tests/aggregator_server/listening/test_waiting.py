@@ -186,7 +186,7 @@ def address(tmp_path: Path) -> Iterator[tuple[int, ssl.SSLContext, dict[str, str
 
 @contextlib.contextmanager
 def crowded(port: int, number: int, kind: str) -> Iterator[None]:
-    """Let ``number`` strangers of our own address hold connections."""
+    """Open ``number`` unauthenticated connections from our own address."""
     with subprocess.Popen(
         [sys.executable, crowd.__file__, str(port), str(number), kind], stdout=subprocess.PIPE
     ) as process:

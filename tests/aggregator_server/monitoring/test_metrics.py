@@ -1,4 +1,4 @@
-"""A campaign's metrics, and that board, alerts and documentation name those that there are."""
+"""A campaign's metrics; dashboard, alerts and documentation name only existing ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BUDGET = Budget(
 
 
 def overview(**changes: Any) -> Overview:
-    """A campaign in the middle of its work; what it has no metric for is easy to find in them."""
+    """A running campaign; values that no metric may contain are easy to find."""
     made = Overview(
         campaign="hearts", id="ab12", mechanism="gnmax", mechanism_words="", aggregation="masked",
         noise="distributed", publish="capped", gate=None, phase="voting", phases=PHASES, round=1,
@@ -67,7 +67,7 @@ def samples(text: bytes) -> dict[tuple[str, str], float]:
 
 
 def everything(tmp_path: Path) -> bytes:
-    """What a server and a party tell at most, in one text."""
+    """All metrics of a server and a party, in one text."""
     ledger = PartyLedger(tmp_path / "ledger.db")
     answer(ledger, settled(), queries(0, 2))
     status = Status()
@@ -183,7 +183,7 @@ def labels_in(expression: str) -> set[str]:
 
 @pytest.fixture
 def told(tmp_path: Path) -> dict[str, set[str]]:
-    """Every metric that there is, with its labels."""
+    """Every existing metric, with its labels."""
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(everything(tmp_path).decode()):
         for sample in family.samples:

@@ -60,7 +60,7 @@ POOR_CONTRAST = """() => {
   return [seen, poor];
 }"""
 
-#: Controls and regions that somebody without a pointer must come to.
+#: Controls and regions that must be reachable by keyboard.
 FOCUSABLE = """() => [...document.querySelectorAll("a[href], button, summary, [tabindex='0']")]
   .filter((e) => e.getClientRects().length).length"""
 FOCUSED = """() => {
@@ -151,11 +151,11 @@ def test_it_reads_well(browser: Browser, tmp_path: Path, scheme: str) -> None:
 
 
 def _audit(tab: Tab) -> None:
-    """Let axe-core look as well, where ``PATE_AXE`` names its script; it is not ours to ship."""
+    """Run axe-core, too, if ``PATE_AXE`` names its script, which we do not distribute."""
     script = os.environ.get("PATE_AXE")
     if not script:
         return
-    # The page's own policy lets no script of somebody else in: this one comes by the debugger.
+    # The page's policy blocks foreign scripts: this one is injected by the debugger.
     tab.evaluate(Path(script).read_text(encoding="utf-8") + "; undefined")
     found = tab.evaluate("axe.run().then((r) => r.violations.map((v) => [v.id, v.nodes[0].html]))")
     assert found == []

@@ -1,4 +1,4 @@
-"""Who gets an answer from the page, which one, and what it never says."""
+"""Access control and answers of the page, and data that it never contains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an overview says is what the ledger says, and no more."""
+"""An overview agrees with the ledger, and contains nothing else."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_labels_budget_and_curve_are_the_ledgers(tmp_path: Path) -> None:
         early = status.overview()
         assert early.budget is not None
         assert (early.budget.spent, early.budget.left) == (0, 1)
-        # One look before and one after: what is taken in piece by piece is not counted twice.
+        # Incremental updates do not count an entry twice.
         label(ledger)
         seen, state = status.overview(), ledger.state()
     by_class = [sum(held.label == at for held in state.labels.values()) for at in range(3)]
@@ -92,7 +92,7 @@ def test_entries_that_say_the_same_again_and_again_are_one_row(tmp_path: Path) -
         last, *others = status.overview().ledger
         assert (last.first, last.number) == (before + 1, before + 2 * TAIL)
         assert [line.kind for line in others] == ["votes", "roster", "open"]
-        # A charge without its answers stands by itself, and what follows does not swallow it.
+        # A charge without answers has its own row, which later pairs do not absorb.
         ledger.charge([199])
         assert [line.kind for line in status.overview().ledger[:2]] == ["charge", "release"]
         answer(ledger, 1)
@@ -209,7 +209,7 @@ def test_the_students_rounds(tmp_path: Path) -> None:
         assert 0 < right < len(labels)
         assert there.agreement == pytest.approx(right / len(labels))
         assert (there.received, there.accuracy) == (True, 0.5)
-        # What the second round releases is not what the student had been given.
+        # The second round's labels were not known to the student before.
         label(ledger)
         assert len(ledger.state().labels) > len(labels)
         assert status.overview().student == (there,)

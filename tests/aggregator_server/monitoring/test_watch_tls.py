@@ -1,4 +1,4 @@
-"""The page from elsewhere: over TLS, with the server's own certificate and under its names."""
+"""The page from another machine: over TLS, with the server's certificate and host names."""
 
 from __future__ import annotations
 

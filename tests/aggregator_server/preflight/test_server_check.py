@@ -1,4 +1,4 @@
-"""``pate-server check``: each check finds what is wrong, and is content with what is not."""
+"""``pate-server check``: each check reports its fault, and passes without it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def public(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def checked(*options: str | Path, code: int = 0, before: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What the command says of each check, by name."""
+    """The command's result of each check, by name."""
     free = ("--port", str(free_port()), "--student-port", str(free_port()))
     command = [*before, "check", "--json", *free, *map(str, options)]
     done = CliRunner().invoke(app, command)
@@ -161,7 +161,7 @@ def test_a_port_that_is_taken(home: Path) -> None:
 
 @pytest.mark.e2e
 def test_few_open_files() -> None:
-    """In a process of its own, which is allowed few."""
+    """In a separate process with a low limit."""
     few = (
         "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))\n"
         "from aggregator_server.preflight.checks import check_open_files\n"

@@ -1,4 +1,4 @@
-"""Each screen of a server, and of what it hands on, says what neighbouring worlds differ by: all the same.
+"""Every screen and file of a server states the same neighbouring relation.
 
 The party's screens: tests/party/test_adjacency.py; the student's last line: tests/student/test_telling.py.
 """

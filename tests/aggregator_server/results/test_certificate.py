@@ -1,4 +1,4 @@
-"""Certificates: sound and tight against everything that one party could have voted."""
+"""Certificates: sound and tight against all possible votes of one party."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def ballots(teachers: int, classes: int) -> Iterator[Row]:
 
 
 def alternatives(row: Row, teachers: int, *, exact: bool) -> Iterator[Row]:
-    """Every row that a party of so many teachers could have made of this one.
+    """Every row that a party with this many teachers could have produced.
 
-    What it did cast is hidden: anything that leaves the others, if sums are exact, no negative votes.
+    Its actual votes are hidden: any that leave the others, if sums are exact, no negative votes.
     """
     every = list(ballots(teachers, len(row)))
     for cast in every:
@@ -75,7 +75,7 @@ def tiny_worlds() -> Iterator[tuple[Row, int]]:
 
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_label_is_safe_just_if_no_votes_of_the_party_could_change_it(exact: bool) -> None:
-    """Sound and tight, ties included; with noise in the counts just so, the noise held fixed."""
+    """Sound and tight, including ties; also with noise in the counts, for fixed noise."""
     seen = {True: 0, False: 0}
     for row, teachers in tiny_worlds():
         if row.sum() > 9:
@@ -165,7 +165,7 @@ def mixed_votes(queries: int, teachers: int) -> NDArray[np.int64]:
 
 
 def check_against_counts(ledger: Ledger, largest: int) -> Certificate:
-    """Every figure anew from the counts, in the plainest way there is."""
+    """Recompute every figure from the counts by brute force."""
     state, counts = ledger.state(), ledger.counts()
     found = certificate_of(state, counts)
     assert [each.query for each in found.labels] == list(state.labels)

@@ -1,4 +1,4 @@
-"""What ``pate-server status`` shows fits on a terminal, and says of each figure what it is."""
+"""The output of ``pate-server status`` fits a terminal, and names each figure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_screen_of_a_campaign(
     assert rows["charged"] == "99.65 % of the privacy budget"
     assert "[red]avon" in rows["parties"]
     assert all(len(line) <= width for line in said.splitlines())
-    # Long things stand below the table; the head is one piece that can be copied.
+    # Long values are below the table; the head can be copied in one piece.
     *_, head = said.splitlines()
     assert head.endswith(f" {state.head}")
     assert "…" not in said

@@ -1,7 +1,7 @@
-"""A real SuperLink behind the gateway, and those who would fill it, or speak in another's name.
+"""A real SuperLink behind the gateway, with attackers that flood it or impersonate others.
 
-Three parties are enrolled. The campaign asks two of them; the third is not on its roster and is
-asked nothing. None of them is more than its key: what it sends is written by hand.
+Three parties are enrolled. The campaign asks two of them; the third is not on its roster and gets no request.
+Each is only a key: its requests are handcrafted.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Server:
         return self.deployment._gateway._filter.traffic
 
     def ask(self, name: str) -> tuple[str, Envelope]:
-        """Send a message to a party; return its handle, and what the party was handed."""
+        """Send a message to a party; return its handle, and what was delivered."""
         party = self.parties[name]
         handle = self.deployment.wire.send(party.id, os.urandom(16))
         return handle, party.pulled()[0]
@@ -275,7 +275,7 @@ def test_a_party_reads_and_confirms_what_it_was_handed_and_nothing_else(server: 
 
 
 def test_who_is_not_on_the_roster_can_store_and_read_nothing(server: Server) -> None:
-    """It is enrolled and connected; it knows the run and a message of another from somewhere."""
+    """It is enrolled and connected, and knows the run and a message of another party."""
     me = server.parties["outsider"]
     _, asked = server.ask("avon")
     run, known = asked.metadata.run_id, asked.metadata.message_id
@@ -325,7 +325,7 @@ def signatures(key: Attacker, other: Attacker) -> dict[str, dict[str, str]]:
 
 
 def test_the_signature_is_checked_before_the_body_is_read(server: Server) -> None:
-    """As a SuperLink checks it, and on a head alone: the body never comes."""
+    """By the rule of a SuperLink, and from the head only: the body is never sent."""
     me = server.parties["avon"]
     superlink = server.deployment._superlink
     assert superlink is not None

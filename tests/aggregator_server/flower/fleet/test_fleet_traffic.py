@@ -1,4 +1,4 @@
-"""What the gateway remembers of nodes: how much, for how long, and that nothing of it is lost."""
+"""The gateway's records of nodes: their size, their lifetime, and that nothing leaks."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def link() -> Iterator[Link]:
     asyncio.run(link.come())
     asyncio.run(link.come(OTHER))
     yield link
-    # Whatever happened: nothing is given back twice, and nothing is held by nobody.
+    # In every case: nothing is released twice, and nothing stays reserved without an owner.
     stored = link.traffic.stored
     assert stored.total == sum(stored.held.values())
     assert all(amount > 0 for amount in stored.held.values())
@@ -141,7 +141,7 @@ def test_a_reply_is_looked_for_once_when_all_of_it_is_there(link: Link) -> None:
         assert link.whole == 0
         await link.store(pieces[2], session, 10)
         assert link.whole == 1
-        # Whoever sends on and on keeps nobody busy.
+        # Endless announcements do not keep the campaign busy.
         await link.store(pieces[2], session, 10)
         await link.announce(asked, names=pieces, wanted=())
         assert link.whole == 1
@@ -213,7 +213,7 @@ def test_a_message_that_has_expired_is_forgotten_with_its_reply(link: Link) -> N
         asked, pieces = await link.hand(ttl=60), names(2)
         session = await link.announce(asked, names=pieces)
         link.now += 100
-        # Somebody else's call is enough; a node that is silent holds nothing for ever.
+        # A call of another node is enough; a silent node keeps nothing reserved forever.
         await link.announce(await link.hand(OTHER), OTHER, wanted=())
         assert link.traffic.stored.total == 0
         with pytest.raises(RefusedCallError):
@@ -375,7 +375,7 @@ def test_a_body_is_read_whole_or_not_at_all(pieces: list[int | None], read: byte
 
 @pytest.mark.slow
 def test_a_body_that_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each byte is new. One that comes fast enough is read, however long that takes."""
+    """Progress alone is not enough; a body that arrives fast enough is read, regardless of duration."""
     monkeypatch.setattr(allowance, "SPAN_S", 2.0)
     monkeypatch.setattr(allowance, "SPAN_BYTES", 100)
 

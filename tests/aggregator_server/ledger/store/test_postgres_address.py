@@ -1,4 +1,4 @@
-"""Where a ledger in PostgreSQL is: its address, the way there, and what a folder knows of it."""
+"""The place of a ledger in PostgreSQL: its address, its connection, and the folder's anchor."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_a_database_of_another_encoding_or_without_leave_is_refused(
 
 
 def test_a_pooler_between_is_found(cluster: Cluster, place: InDatabase) -> None:
-    """Stood in for by a session whose number is not the one it was told on connecting."""
+    """Simulated by a session whose process id differs from the one at connection."""
     from aggregator_server.ledger.store.postgres import session
 
     with connect(place, read_only=True) as link:
@@ -247,7 +247,7 @@ def test_a_home_that_is_lost_is_not_the_ledger(
     shutil.rmtree(folder)
 
 
-# What the operator is told.
+# The operator's view.
 
 
 def checked(*options: str, code: int) -> dict[str, str]:

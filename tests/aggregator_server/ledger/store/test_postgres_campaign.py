@@ -1,4 +1,4 @@
-"""Campaigns of real processes whose ledgers are in one database: killed, cut off, taken up, ended."""
+"""Campaigns of real processes with ledgers in one database: killed, disconnected, resumed, finished."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def resume(play: Play, name: str, failpoint: str | None = None) -> Program:
 
 
 def asked(play: Play, *command: str, code: int = 0) -> dict[str, Any]:
-    """What a command prints about a campaign."""
+    """The output of a command about a campaign."""
     reader = play.run("server", "aggregator_server", *command, "--home", play.home, "--json")
     reader.ends(code)
     found = json.loads(reader.output)

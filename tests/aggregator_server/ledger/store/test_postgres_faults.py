@@ -1,4 +1,4 @@
-"""A ledger in PostgreSQL when something goes wrong: at this server, at the database's, or between."""
+"""Faults of a ledger in PostgreSQL: at this server, at the database, and in between."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def ledger(place: InDatabase) -> Iterator[Ledger]:
 
 
 def from_elsewhere(place: InDatabase) -> InDatabase:
-    """The same ledger, for a home that knows nothing of it."""
+    """The same ledger, for a home without its anchor."""
     return replace(place, anchor=place.anchor.parent / "elsewhere" / ANCHOR_FILE, head=None)
 
 

@@ -1,4 +1,4 @@
-"""A ledger in PostgreSQL is gone on with only if it is known to be the newest, and by one server."""
+"""A ledger in PostgreSQL is continued only if it is known to be the newest, and by one server."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def goes_back(cluster: Cluster, place: InDatabase, head: Head) -> None:
 
 
 def resumed(place: InDatabase, *options: str) -> tuple[int, str]:
-    """How `pate-server resume` ends, and what it says last."""
+    """Exit code and last line of `pate-server resume`."""
     folder = place.anchor.parent
     done = CliRunner().invoke(
         app, ["resume", "--home", str(folder.parent), "--campaign", folder.name, "--no-page",

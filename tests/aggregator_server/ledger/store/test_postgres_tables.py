@@ -182,7 +182,7 @@ def test_a_ledger_is_its_owners_whatever_the_database_gives_to_new_tables(
 
 
 def test_what_an_error_says_holds_no_votes(ledger: Ledger, place: InDatabase) -> None:
-    """PostgreSQL tells the whole row of a broken rule, and SQLAlchemy all parameters."""
+    """PostgreSQL reports the whole row that violates a rule, and SQLAlchemy all parameters."""
     with pytest.raises(LedgerError) as told, ledger._database.writing() as connection:
         connection.execute("INSERT INTO batches SELECT * FROM batches")
     assert "duplicate key" in str(told.value)
