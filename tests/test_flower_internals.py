@@ -1,4 +1,4 @@
-"""What we need of Flower, by name: a new version that moves one of these fails here, and says so.
+"""The names that we use of Flower: a version that moves one of them fails here.
 
 Flower promises to keep what ``flwr.app``, ``flwr.clientapp`` and ``flwr.serverapp`` export. All
 else that we use of it is listed below and imported by a few modules only.

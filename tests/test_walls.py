@@ -33,7 +33,7 @@ IN_USE = ("pate", "protos", *ROLES)
 MOST_FILES = 16
 #: Their parts need each other: one kind of model a file.
 LARGE = {"student/trainers", "party/teachers"}
-#: Rooms of pure mathematics, and what they may use besides the standard library and pate/ itself.
+#: Packages of pure mathematics, and their allowed imports besides the standard library and pate/.
 MATHEMATICS = ("mechanisms", "accounting", "auditing", "planning", "noise", "votes.py", "errors.py")
 #: Modules that import flwr.
 GLUE = {

@@ -1,4 +1,4 @@
-"""A campaign as hospitals run it: enrolled, over TLS, masked, proved, and two die on the way."""
+"""A production campaign: enrolled parties, TLS, masks, vote proofs, and two crashes."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def now() -> dt.datetime:
 
 @dataclass
 class Party:
-    """A party that a thread runs, with what it heard and how it ended."""
+    """A party in a thread, with its received messages and its end."""
 
     connection: Connection
     heard: list[bytes]
@@ -232,7 +232,7 @@ def test_who_does_not_check_the_server_rightly_never_meets_it(link: Link, tmp_pa
 
 @pytest.mark.parametrize("where", ["gateway", "superlink", "with the public key of a"])
 def test_a_stranger_cannot_speak_for_a_party(link: Link, where: str) -> None:
-    """It knows addresses, node id and public key of a party; each of two doors refuses it alone."""
+    """It knows address, node id and public key of a party; gateway and SuperLink each refuse it."""
     superlink = link.deployment._superlink
     assert superlink is not None
     key = ec.generate_private_key(ec.SECP384R1())
@@ -357,7 +357,7 @@ def test_a_party_that_is_revoked_in_another_terminal_is_out_at_once(link: Link) 
 
 
 def test_a_new_superlink_knows_who_is_enrolled(link: Link) -> None:
-    """It has forgotten everything; the party comes back with its key, the revoked one does not."""
+    """Its state is lost; the party reconnects with its key, the revoked one does not."""
     first = link.deployment.superlink_pid
     assert first is not None
     before = link.node("a")

@@ -1,4 +1,4 @@
-"""What a user meets when something is wrong: one line that says what, an exit code, no debris."""
+"""User errors: one line with the cause, an exit code, no leftover files."""
 
 from __future__ import annotations
 

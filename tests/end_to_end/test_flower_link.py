@@ -148,7 +148,7 @@ def test_bodies_of_twenty_megabytes_pass(link: Link) -> None:
 
 
 def test_nothing_of_an_answer_touches_a_disk(link: Link) -> None:
-    """With plain aggregation an answer holds votes in clear."""
+    """With plain aggregation an answer contains votes in the clear."""
     body = os.urandom(32)
     assert all(a.body == b"echo " + body for a in link.ask(body))
     files = [path for path in link.home.rglob("*") if path.is_file()]
@@ -157,7 +157,7 @@ def test_nothing_of_an_answer_touches_a_disk(link: Link) -> None:
 
 
 class Broken(Array):
-    """An array that says of itself what cannot be read, in an envelope that Flower lets pass."""
+    """An array with invalid metadata, in an envelope that Flower accepts."""
 
     def deflate(self) -> bytes:
         return add_header_to_object_body(b"{ not json", self)
@@ -192,7 +192,7 @@ def test_a_late_and_broken_party_costs_the_others_nothing(link: Link, tmp_path: 
 
 
 def every_other_route() -> list[tuple[str, str]]:
-    """What a SuperLink offers that is not for parties, from Flower's own tables."""
+    """The routes of a SuperLink that are not for parties, from Flower's own tables."""
     routes = set()
     for context in iter_route_contexts(create_app().routes):
         assert context.path is not None
@@ -212,7 +212,7 @@ def test_the_public_port_offers_nothing_but_what_parties_need(link: Link) -> Non
             status = client.request(method, public + path).status_code
             assert status == 404, (method, path, status)
             refused.append(path)
-        # The same call one door further on exists, and asks nobody who they are.
+        # The same call exists at the SuperLink itself, without authentication.
         inside = client.post(
             f"http://{superlink.address}/v1/control/list-nodes",
             headers={"content-type": "application/x-protobuf"},

@@ -1,4 +1,4 @@
-"""Parties that do wrong through a real SuperNode: each is named in one line, and the others go on."""
+"""Misbehaving parties through a real SuperNode: each is named in one line, the others continue."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def garbage(rogue: Rogue, reply: bytes) -> bytes:
 
 
 def twice(rogue: Rogue, reply: bytes) -> bytes:
-    """Its answer to an earlier question, once more."""
+    """Replay its answer to an earlier request."""
     return rogue.earlier
 
 
@@ -180,7 +180,7 @@ def rogues(port: int, folder: Path, names: Sequence[str], *, flower: bool) -> It
 
 
 def check(text: str, place: Path, names: Sequence[str], honest: Sequence[str]) -> None:
-    """Each is named with what it did, and the sum is of the others."""
+    """Each is named with its fault, and the sum is of the others."""
     for name in names:
         words = MISDEEDS[name][1]
         said = [line for line in text.splitlines() if words in line and name in line]

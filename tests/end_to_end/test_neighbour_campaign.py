@@ -1,4 +1,4 @@
-"""``--aggregator neighbour`` as real processes: records vote, and a party dies on the way."""
+"""``--aggregator neighbour`` as real processes: records vote, and a party crashes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def bodies(told: Campaign, kind: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def labels(told: Campaign) -> LabelSet:
-    """What a student gets."""
+    """The labels that a student receives."""
     file = told.folder / "labels.json"
     told.run("export", "aggregator_server", "export", "--out", file, "--home", told.home).ends(0)
     return LabelSet.from_json(file.read_text())

@@ -1,4 +1,4 @@
-"""A campaign over TLS between machines, each with its own address, whose links are cut and worsened.
+"""A campaign over TLS between hosts with their own addresses, whose links fail and degrade.
 
 One campaign, in the order of its faults: one party's link is slow and loses packets all the time; the
 server's link goes down and comes back; one party's does, within the patience of a step; another's
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
-#: "east" has a bad link, "south" loses its link for a while, "west" for good.
+#: "east" has a bad link, "south" loses its link for a while, "west" permanently.
 NAMES = ("east", "north", "south", "west")
 QUERIES = 40
 #: Seconds: long enough for a link that comes back, also on a busy machine.
@@ -46,7 +46,7 @@ class Played:
     worsened: str
     #: Packets that were lost on the bad link.
     dropped: int
-    #: Half-open connections of the party that was cut off for good, when it was and later.
+    #: Half-open connections of the party that was cut off permanently, at once and later.
     half_open: tuple[int, int]
     #: Which of the server's ports another machine reaches while the campaign runs.
     reached: tuple[int, ...]
@@ -127,7 +127,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
 
 
 def after(program: Program, words: str) -> str:
-    """What it has said since it last said these words."""
+    """Its output since the last occurrence of these words."""
     return program.text.rpartition(words)[2]
 
 

@@ -1,4 +1,4 @@
-"""Nothing secret can be read from page, metrics, logs, errors, or what the others keep.
+"""No secret is in page, metrics, logs, errors, or other roles' files.
 
 A whole campaign over TLS with secrets that are easy to recognise: parties with records by unusual
 numbers, one record with an unusual value, data in a folder with a telling name; keys, tokens, votes,
@@ -80,7 +80,7 @@ class Told:
 
     @property
     def said(self) -> dict[str, bytes]:
-        """What the programs printed."""
+        """The output of the programs."""
         return {
             f"what {name} {where}": text.encode()
             for name, program in self.programs.items()

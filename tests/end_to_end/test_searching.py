@@ -1,4 +1,4 @@
-"""The search for secrets finds them in every form, and takes nothing else for one."""
+"""The search for secrets finds every form of them, without false matches."""
 
 from __future__ import annotations
 

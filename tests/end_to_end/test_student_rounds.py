@@ -1,4 +1,4 @@
-"""A whole campaign with a student in between its rounds, in a network that has loopback alone."""
+"""A whole campaign with a student between its rounds, in a network with only loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Twisted votes inside the masked sum, by an enrolled party: what sum, ledger and labels then show.
+"""Invalid votes inside the masked sum, by an enrolled party: effects on sum, ledger and labels.
 
 The three others and the server are real processes. The fourth party keeps to the protocol but for
 what it masks. docs/threat-model.md, *Bad votes*, has what is promised: nothing that it sends makes
@@ -142,7 +142,7 @@ class Table:
         self.play.check_parties()
 
     def cost(self) -> str:
-        """What the one charge reserved."""
+        """The cost reserved by the one charge."""
         (charge,) = (each["body"] for each in entries(self.play.place) if each["kind"] == "charge")
         assert isinstance(charge, dict)
         return str(charge["cost"])
@@ -248,7 +248,7 @@ def test_votes_of_others_that_are_moved_harm_labels_and_nothing_else(
 def test_in_a_noisy_sum_rows_that_keep_their_total_pass(
     homes: Homes, tmp_path: Path, twisted: Twisted
 ) -> None:
-    """As docs/threat-model.md says: at will. What is charged is what the others' noise is worth."""
+    """As in docs/threat-model.md: without limit. The charge is for the others' noise."""
     twisted.twist = negative
     with campaign(homes, tmp_path, "noisy") as table:
         table.finished(EVERYBODY)

@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz --messages 100000``: broken messages for all that reads the network."""
+"""``python -m tests.fuzz --messages 100000``: malformed messages for every parser of network input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of an enrolled node, broken: what the gateway reads of them before any of it passes on."""
+"""Malformed calls of an enrolled node, for the gateway's parsers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a parser may do with broken bytes: return, or raise an error of ours, soon and in bounds."""
+"""Limits of a parser on malformed input: it returns or raises our error, in bounded time and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door of the server's page: whoever has not the token gets a refusal, whatever he sends."""
+"""Access control of the server's page: any request without the token is refused."""
 
 from __future__ import annotations
 

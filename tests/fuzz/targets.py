@@ -1,8 +1,7 @@
-"""Everything that reads bytes of the network: good messages for each, and how one is fed to it.
+"""The parsers of network input: valid messages for each, and how to feed it one.
 
-What must be signed is changed first and signed then, by a key that may sign it: what is tried is the
-parser behind the signature, against a liar within the campaign. One in ten is changed after the
-signing as well.
+Signed messages are changed first and then signed by an admitted key, which tests the parser behind the
+signature against a malicious participant. One in ten is changed after signing, too.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ class _Stage:
         self.request = self.aggregation.request("a")
 
     def ready(self) -> None:
-        """Set up anew now and then: a message that was taken may have changed what comes next."""
+        """Renew the state now and then: an accepted message may have changed it."""
         self._uses += 1
         if self._uses < 250 and self.taken < self._most_taken:
             return
@@ -397,7 +396,7 @@ def _broken(message: Any, rng: random.Random) -> bytes:
 
 
 def _parse(message: Any, body: bytes) -> None:
-    """As gRPC does before anything of ours sees a message: what does not parse is refused there."""
+    """Parse as gRPC does before our code sees a message: malformed input is refused there."""
     from google.protobuf.message import DecodeError
 
     try:

@@ -1,4 +1,4 @@
-"""Broken messages for every reader of foreign bytes; `python -m tests.fuzz` feeds many more."""
+"""Malformed messages for every parser of network input; `python -m tests.fuzz` feeds many more."""
 
 from __future__ import annotations
 

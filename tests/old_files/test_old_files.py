@@ -1,4 +1,4 @@
-"""Files of earlier versions: ledgers, policies, enrolled homes, campaigns and students go on being read.
+"""Files of earlier versions stay readable: ledgers, policies, homes, campaigns and students.
 
 Each archive beside this file is named after the commit whose programs left its files there, and
 made by ``make.py``.

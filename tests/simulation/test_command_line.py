@@ -1,4 +1,4 @@
-"""What all commands share: help that teaches, one-line errors, exit codes, configuration files."""
+"""Common behaviour of all commands: help with examples, one-line errors, exit codes, configuration files."""
 
 from __future__ import annotations
 

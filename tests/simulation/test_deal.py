@@ -1,4 +1,4 @@
-"""Dealing records out, and the files that carry them to the roles."""
+"""Dividing records among parties, and the files for the roles."""
 
 from __future__ import annotations
 

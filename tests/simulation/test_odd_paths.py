@@ -1,4 +1,4 @@
-"""Paths that cannot be, given to every program: one line and a code, and never a traceback."""
+"""Invalid paths, given to every program: one line and an exit code, never a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated parties in processes of their own: what is sent arrives, and what breaks is said."""
+"""Simulated parties in separate processes: messages arrive, and failures are reported."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def all_of(link: PartyProcesses, count: int) -> list[Arrival]:
 def test_messages_and_answers_find_each_other_and_large_ones_wait_for_room(
     five: PartyProcesses,
 ) -> None:
-    """Both sides have more to say than pipes and queues hold, and neither waits for the other."""
+    """Both sides send more than pipes and queues can buffer, without a deadlock."""
     assert five.nodes() == frozenset(range(5))
     assert len(five.pids) == 2
     body = bytes(1 << 20)

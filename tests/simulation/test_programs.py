@@ -1,4 +1,4 @@
-"""Programs that are watched: what is known of one that fails, and that none is left behind."""
+"""Supervised programs: the report of a failure, and no process left behind."""
 
 from __future__ import annotations
 

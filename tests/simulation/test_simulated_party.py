@@ -1,4 +1,4 @@
-"""What a simulated party keeps in its home is what it was dealt, to the last bit."""
+"""A simulated party stores exactly its part of the data in its home."""
 
 from __future__ import annotations
 

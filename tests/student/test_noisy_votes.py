@@ -1,4 +1,4 @@
-"""Noisy votes as a student gets them: from a server that may send anything, and from a file."""
+"""Noisy votes for a student: from an untrusted server, and from a file."""
 
 from __future__ import annotations
 

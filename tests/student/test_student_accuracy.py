@@ -1,4 +1,4 @@
-"""What a student says of its accuracy goes with its predictions, if it measures itself."""
+"""A student that measures its accuracy states it with its predictions."""
 
 from __future__ import annotations
 

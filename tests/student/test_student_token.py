@@ -1,4 +1,4 @@
-"""The token by which a server knows its student: proved, never sent, and looked for at home only."""
+"""The student's token: proved by a MAC, never sent, and read only from its home."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``pate-student train`` says at its end."""
+"""The final output of ``pate-student train``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Campaigns as a server tells parties of them, and parties that agree to everything: for tests."""
+"""Descriptions of campaigns as sent to parties, and parties that accept all: for tests."""
 
 from __future__ import annotations
 

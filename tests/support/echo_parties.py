@@ -1,4 +1,4 @@
-"""Parties that send back what they get and their number; ``fail`` is too much for them."""
+"""Parties that echo a message with their number; ``fail`` makes them raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test needs of the machine: it is skipped without, or fails where all is required."""
+"""Requirements of a test on the machine: without them it is skipped, or fails if all are required."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a drawn figure shows: whether all of it is inside, and what its words and axes say."""
+"""Inspection of drawn figures: clipping, texts and axes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def words(figure: Figure) -> str:
 
 
 def off_the_edge(figure: Figure) -> list[str]:
-    """What runs over the edge of a figure."""
+    """The artists that exceed the edge of a figure."""
     width, height = figure.bbox.width, figure.bbox.height
     parts: list[FigureBase] = [figure, *figure.subfigs]
     found = {text.get_text(): text.get_window_extent() for part in parts for text in part.texts}

@@ -1,9 +1,9 @@
 """Plants the bugs of :mod:`pate.auditing.bugs` in the code that ships.
 
-What is replaced are the functions that shipped mechanisms call: the samplers of
-:class:`pate.noise.exact.SystemNoise`, the arg max of noisy counts, the events that a mechanism is charged
-for, and the filter. The bits of the operating system come from a seed, so that each audit comes out
-the same always.
+It replaces functions that shipped mechanisms call: the samplers of
+:class:`pate.noise.exact.SystemNoise`, the arg max of noisy counts, the events that a mechanism is
+charged for, and the filter. The bits of the operating system come from a seed, so that each audit
+comes out the same always.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Another user of the machine goes on with a campaign, root above all: refused, and nothing is changed."""
+"""Another user, root in particular, continues a campaign: refused, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def give(folder: Path, user: int) -> None:
 
 
 def state(folder: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Owner, mode and content of all that lies in a folder."""
+    """Owner, mode and content of everything in a folder."""
     return {
         str(path.relative_to(folder)): (
             path.stat().st_uid,

@@ -79,7 +79,7 @@ time_t time(time_t *kept) {
 
 
 class Clock:
-    """The wall clock of whatever is started with its prefix; it goes on, and can be set."""
+    """The wall clock of processes started with its prefix; it runs, and can be set."""
 
     def __init__(self, folder: Path) -> None:
         self._file, source, shim = folder / "clock", folder / "clock.c", folder / "clock.so"
@@ -103,14 +103,14 @@ class Clock:
         self.set(0)
 
     def set(self, seconds: int) -> None:
-        """Let it be so many seconds ahead of the true time; negative: behind."""
+        """Set its offset from the true time, in seconds; negative: behind."""
         draft = self._file.with_suffix(".new")
         draft.write_text(f"{seconds:+d}\n")
         draft.replace(self._file)
 
 
 def test_the_servers_clock_jumps(sites: Sites, tmp_path: Path) -> None:
-    """Parties are told why they are not let in, and all goes on once the clock is right again."""
+    """Parties get the reason of the refusal, and the campaign continues once the clock is correct."""
     clock = Clock(tmp_path)
     with Campaign(tmp_path / "campaign", sites) as campaign:
         campaign.prefix = clock.prefix
@@ -177,7 +177,7 @@ def test_a_partys_clock_jumps_over_the_servers_certificate(
 
 
 def test_entries_stay_in_order_when_the_clock_goes_back(tmp_path: Path) -> None:
-    """The order is that of the chain; the times say what the clock said."""
+    """The order is that of the chain; times are those of the clock."""
     start = datetime(2030, 1, 8, 12, tzinfo=UTC)
     times = iter([start, start + timedelta(days=1), start, start - timedelta(days=1)])
     with Ledger.create(tmp_path / LEDGER_FILE, make_spec(), clock=lambda: next(times)) as ledger:

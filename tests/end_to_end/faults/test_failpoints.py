@@ -1,4 +1,4 @@
-"""Kill -9 at every failpoint that there is: start again, and nothing is lost and nothing doubled.
+"""Kill -9 at every failpoint: after a restart nothing is lost and nothing is doubled.
 
 The commands are the real ones in processes of their own, with their real files; only Flower's
 transport is left out (:mod:`benchmarks.soak.direct`), which makes one campaign some seconds of
@@ -247,7 +247,7 @@ def test_enrolment_goes_on_after_a_kill(play: Play, case: Case) -> None:
 
 
 def _again(play: Play, step: str, module: str, *arguments: str | Path) -> None:
-    """Give a command that was killed once more; that it was carried out may be its answer."""
+    """Repeat a killed command; it may answer that it was already carried out."""
     done = play.run(step, module, *arguments)
     until(lambda: done.code is not None, f"{step} ends")
     if step == "init" and done.code == 12:

@@ -28,7 +28,7 @@ def test_it_is_back_at_once_and_the_living_one_of_two_stays(tmp_path: Path) -> N
     sites = Sites(tmp_path).deal()
     with Campaign(tmp_path / "campaign", sites) as campaign:
         campaign.enrol(lenient(3, 2))
-        # Flower takes who was killed for connected for a minute: longer than anybody is waited for.
+        # Flower considers a killed node connected for a minute, longer than the server's patience.
         server = campaign.serve(
             sites.public(0, 40), "--min-parties", "2", "--colluders", "0", "--patience", "40",
             "--aggregator", "gnmax", "--sigma2", "2", parties=",".join(sites.names),

@@ -30,7 +30,7 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[sqlite3.Connection]:
-    """Hold the write lock of a SQLite file, as a backup does that wants it still."""
+    """Hold the write lock of a SQLite file, as some backup programs do."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as link:
         link.execute("BEGIN IMMEDIATE")
         yield link

@@ -1,4 +1,4 @@
-"""A student that leaves between two rounds: the campaign waits, spends nothing, and takes another."""
+"""A student leaves between two rounds: the campaign waits, spends nothing, and accepts another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both ends of TLS start anew within one campaign, and the SuperLink between them is killed.
+"""Server and party restart within one campaign over TLS, and the SuperLink is killed.
 
 In this order: the server dies when the roster is complete, gets a new certificate, and goes on; a
 party dies, and while the masked sum waits for it the SuperLink is killed; then the party comes back

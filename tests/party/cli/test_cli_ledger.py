@@ -1,4 +1,4 @@
-"""``pate-party ledger`` and ``verify`` as they are typed."""
+"""``pate-party ledger`` and ``verify`` from the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pate-party synthesize`` and ``merge`` as they are typed: what is written, paid and refused."""
+"""``pate-party synthesize`` and ``merge`` from the command line: files, charges and refusals."""
 
 from __future__ import annotations
 
@@ -630,7 +630,7 @@ def test_votes_before_count(site: Site) -> None:
 
 
 def test_seeds_are_refused_with_the_price_of_none(site: Site) -> None:
-    """At a hospital's size seeds never fit; the message says what would."""
+    """At a hospital's size seed-based rows never fit; the message names what would."""
     site.fails(
         BudgetError,
         r"25 attempts with k=50 gamma=4 eps0=1 cost eps=\d+.* \(delta 1e-06\); .*; seedless: eps=1$",

@@ -1,4 +1,4 @@
-"""What a party says that waits for a server which does not come."""
+"""The messages of a party that waits for an absent server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The party's app answers with bytes, and says of a failure only what class it was."""
+"""The party's app answers with bytes, and reports only the class of a failure."""
 
 from __future__ import annotations
 

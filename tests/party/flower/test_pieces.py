@@ -1,4 +1,4 @@
-"""A message of which nothing comes does not keep a party from the next one."""
+"""A message that never arrives does not block a party's next one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A party enrols over TLS with a gateway of the server, and keeps all of it or nothing."""
+"""A party enrols over TLS through the server's gateway, atomically."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
 
 @pytest.fixture(autouse=True)
 def nobody(service: Door) -> None:
-    """Each test begins without parties, and with a server that has refused no one."""
+    """Each test begins without parties, and with a server without refusals."""
     (service.identities.directory / "parties.json").write_bytes(service.identities.registry.empty())
 
 

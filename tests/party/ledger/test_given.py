@@ -1,4 +1,4 @@
-"""What a party's ledger compares before votes leave; and ledgers from before it did."""
+"""Comparisons of a party's ledger before votes leave, and ledgers of earlier versions."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_an_older_copy_is_refused_and_the_right_one_taken(home: Path, tmp_path: 
     shutil.copy(tmp_path / "older.db", home / LEDGER_FILE)
     with pytest.raises(LedgerError, match=r"older copy.*lacks entry 6"):
         PartyLedger(home / LEDGER_FILE)
-    assert PartyLedger(home / LEDGER_FILE, read_only=True).campaigns()  # to look is no harm
+    assert PartyLedger(home / LEDGER_FILE, read_only=True).campaigns()  # reading is harmless
     shutil.copy(tmp_path / "newest.db", home / LEDGER_FILE)
     assert PartyLedger(home / LEDGER_FILE).head == newest
 

@@ -1,4 +1,4 @@
-"""The party's own ledger: durable before anything leaves, and no query opened twice."""
+"""The party's own ledger: durable before anything leaves, and no query unmasked twice."""
 
 from __future__ import annotations
 
@@ -344,7 +344,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return books.path
 
 
-#: What somebody does who alters a ledger.
+#: Alterations of a ledger.
 _UNLOCK = "".join(
     f"DROP TRIGGER {table}_no_{verb};"
     for table in ("entries", "queries", "tags")
@@ -559,7 +559,7 @@ def test_noise_shares_cost_a_histogram_for_every_query_cap_or_not() -> None:
 
 
 def test_gaussian_campaigns_are_summed_as_such_and_mixed_ones_in_zcdp() -> None:
-    """Each in its own currency, at its own part of delta, whatever else could be had."""
+    """Each in its own composition, at its own part of delta."""
     one = Totals(settled(), 50, 50)
     delta = Delta(1e-5)
     part = delta.of(Fraction(3, 8))

@@ -1,4 +1,4 @@
-"""A site's rules: what the file may say, and what is refused because of it."""
+"""A site's policy: the format of its file, and the resulting refusals."""
 
 from __future__ import annotations
 

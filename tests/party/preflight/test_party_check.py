@@ -1,4 +1,4 @@
-"""``pate-party check``: each check finds what is wrong, and is content with what is not."""
+"""``pate-party check``: each check reports its fault, and passes without it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def now() -> dt.datetime:
 
 
 def checked(*options: str | Path, code: int = 0) -> dict[str, dict[str, Any]]:
-    """What the command says of each check, by name."""
+    """The command's result of each check, by name."""
     done = CliRunner().invoke(app, ["check", "--json", *map(str, options)])
     assert done.exit_code == code, done.output
     found = json.loads(done.stdout)

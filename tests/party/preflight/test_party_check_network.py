@@ -1,4 +1,4 @@
-"""The way to a server: real sockets, real TLS with certificates of the server's own making."""
+"""Checks of the connection to a server: real sockets and TLS, with the server's own certificates."""
 
 from __future__ import annotations
 
@@ -339,7 +339,7 @@ def test_a_superlink_shows_that_its_other_interfaces_are_there() -> None:
 
 
 class Proxy(Plain):
-    """A proxy that lets nothing through, and notes what it is asked for."""
+    """A proxy that refuses everything, and records its requests."""
 
     asked: list[str] = []  # noqa: RUF012 - one list for all that one server handles
 

@@ -1,4 +1,4 @@
-"""A server that lies, against real parties: each lie ends in a refusal, and nothing is learned.
+"""A malicious server against real parties: each lie is refused, and reveals nothing.
 
 The server here has the campaign's key and every reply; it is the one that parties must not trust.
 What it may learn is a sum over ``threshold`` parties or more, once. Everything it collects on the
@@ -73,7 +73,7 @@ class Unanimous:
 
 
 class Liar:
-    """Four parties, and a server that may ask them anything."""
+    """Four parties, and a server that may send them any request."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -92,7 +92,7 @@ class Liar:
             assert self.tell(name, describe(), joining).WhichOneof("body") == "description"
 
     def start(self, name: str, answer: str | None = None, policy: Policy | None = None) -> None:
-        """Start a party, or start it anew: what is in memory is gone; with an answer, retrained."""
+        """Start or restart a party; its memory is lost. With an answer, it is retrained."""
         home, at = self.root / name, NAMES.index(name)
         self.voters[name] = Voter(
             name=name,
@@ -186,7 +186,7 @@ class Liar:
         return next(party for party in self.roster if party.name == name)
 
     def opened(self) -> dict[str, int]:
-        """How many sums each party's own ledger says were opened."""
+        """Number of unmasked sums in each party's own ledger."""
         return {
             name: sum(
                 batch.survivors is not None
@@ -265,7 +265,7 @@ def test_different_rosters_or_terms_to_different_parties(liar: Liar, change: str
         liar.refuses(name, keys, "not signed")
     # What is left is the sum of those that were told the same.
     np.testing.assert_array_equal(liar.what_comes(aggregation), [[3, 6]] * 6)
-    # Whom the roster says once, it says for good.
+    # The first roster is final.
     liar.refuses("a", liar.aggregation().request("a"), "has changed its")
 
 
@@ -371,7 +371,7 @@ def test_a_second_unmasking_request(liar: Liar) -> None:
 
 
 def test_a_peer_declared_both_alive_and_dropped(liar: Liar) -> None:
-    """Half of the parties hear that "d" is in the sum, the others that it dropped out."""
+    """Half of the parties get a list with "d" in the sum, the others one without it."""
     aggregation = liar.through(liar.aggregation(), [NAMES, NAMES, NAMES])
     signatures: dict[tuple[str, ...], dict[str, bytes]] = {NAMES: {}, NAMES[:3]: {}}
     for name, survivors in (("a", NAMES), ("b", NAMES), ("c", NAMES[:3]), ("d", NAMES)):

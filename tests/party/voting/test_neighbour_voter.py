@@ -66,7 +66,7 @@ def batch_of(rows: Sequence[int], public: Inputs = PUBLIC) -> Batch:
 
 
 class Site:
-    """One party and a server that may ask it anything."""
+    """One party and a server that may send it any request."""
 
     def __init__(
         self,
@@ -542,7 +542,7 @@ SHARES = DistributedNeighbour(3, Fraction(20), 2, 1)
 
 
 class Hospitals:
-    """Four parties with 15 records each, and a server that may ask them anything."""
+    """Four parties with 15 records each, and a server that may send them any request."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -657,7 +657,7 @@ def test_the_same_queries_with_other_survivors_are_refused(hospitals: Hospitals)
 @pytest.mark.slow
 @pytest.mark.parametrize("change", ["queries", "most votes", "roster and queries", "public set"])
 def test_another_exact_sum_gets_no_votes(hospitals: Hospitals, change: str) -> None:
-    """What comes of several says how votes are spread over the parties: every party refuses."""
+    """Several exact sums would reveal how votes are spread over the parties: every party refuses."""
     hospitals.run(hospitals.aggregation(hospitals.campaign()), [NAMES] * 5)
     rows: Sequence[int] = ROWS
     names: Sequence[str] = NAMES

@@ -1,4 +1,4 @@
-"""Records that vote themselves: what one of them, or one patient, can move, whatever the data is."""
+"""Sensitivity of neighbour votes to one record or one patient, for arbitrary data."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def cast(
 
 
 def moved(one: Counts, other: Counts) -> tuple[int, float]:
-    """L1 and L2 of what two matrices differ by."""
+    """L1 and L2 norms of the difference of two matrices."""
     apart = (one - other).ravel()
     return int(np.abs(apart).sum()), float(np.linalg.norm(apart))
 

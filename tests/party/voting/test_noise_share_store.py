@@ -1,4 +1,4 @@
-"""Noise shares on disk: one per batch, for ever."""
+"""Noise shares on disk: one per batch, permanently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One record moves one record's votes, whatever is in its cells.
+"""One record changes only one record's votes, for arbitrary cells.
 
 One arbitrary record of a party's file is written with arbitrary cells. What the party then has is what
 it has without that record, and at most this one more: the same rows under the same hashes in the same
@@ -53,7 +53,7 @@ BASE: Final = [
     for at in range(SIZE)
 ]
 HEAD: Final = ["lab", "kind", "age", "y", "who"]
-#: What hospitals write, and what nobody would.
+#: Plausible and implausible cells.
 LIKELY: Final = [
     "", "?", ">150", "<5", "12,5", "1.5", "1.50", "n/a", "NA", "-", "nan", "NaN", "inf", "-inf", "1e400",
     "1_000", "0x10", "007", "a", "b", "c", "A", "p1", "p1.0", "x", "y", "null", '"', '""', "'", ",", ";",

@@ -1,4 +1,4 @@
-"""The party's file, read as a campaign's signed schema says: what votes, and what is said of it."""
+"""The party's file, read by a campaign's signed schema: which records vote, and the report on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Votes that were given once, among many more than one look into the file takes."""
+"""The cache of votes, with more entries than one read of its file."""
 
 from __future__ import annotations
 

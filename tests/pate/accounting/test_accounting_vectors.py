@@ -1,4 +1,4 @@
-"""Figures computed apart with 50 digits, where the files with them are at hand."""
+"""The accountant against independent figures with 50 digits, where their files are available."""
 
 from __future__ import annotations
 

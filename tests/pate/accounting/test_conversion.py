@@ -1,4 +1,4 @@
-"""Conversions against figures computed apart, and their direction of rounding."""
+"""Conversions against independent figures, and their direction of rounding."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The filter of several currencies, against adaptive coordinators.
 
-Each world here is *exact*: the pairs are the worst that their costs allow (randomised response, an
-event that fails, two discrete Gaussians one apart), the coordinator is the best one, found by
-enumerating everything that he may see, and what he gets is compared with the delta that is stated.
+Each world here is *exact*: the pairs are the worst that their costs allow (randomised response, an event that
+fails, two discrete Gaussians one apart), the coordinator is the best one, found by enumerating all views, and
+its exact delta is compared with the stated one.
 """
 
 from __future__ import annotations

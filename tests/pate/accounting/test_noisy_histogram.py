@@ -1,4 +1,4 @@
-"""What a server that sees noisy histograms learns: sums over the integers, done otherwise."""
+"""The privacy loss towards a server that sees noisy histograms, by independent sums over the integers."""
 
 from __future__ import annotations
 

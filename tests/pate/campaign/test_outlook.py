@@ -1,4 +1,4 @@
-"""What is said of a budget before parties vote, and of labels afterwards."""
+"""Messages about the budget before parties vote, and about labels afterwards."""
 
 from __future__ import annotations
 

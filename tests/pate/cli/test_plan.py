@@ -1,4 +1,4 @@
-"""``pate plan`` as it is typed: its table and its JSON, against the server's own defaults and budget."""
+"""``pate plan`` from the command line: its table and its JSON, against the server's defaults and budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pate plan --noise distributed`` as it is typed, against the server's own terms."""
+"""``pate plan --noise distributed`` from the command line, against the server's own terms."""
 
 from __future__ import annotations
 

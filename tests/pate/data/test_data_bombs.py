@@ -1,4 +1,4 @@
-"""Small files that stand for very large tables, and large tables that are none of them."""
+"""Small files that expand to very large tables, and legitimate large tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Votes from files: what is taken, and what is refused with a line that helps."""
+"""Votes from files: accepted forms, and refusals with helpful messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far features are is told as a percentage, and only within the block that asked."""
+"""Progress of features is reported as a percentage, only within the requesting block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mechanism in words says all that its text form says."""
+"""A mechanism in words contains everything in its text form."""
 
 from __future__ import annotations
 

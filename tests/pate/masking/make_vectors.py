@@ -1,4 +1,4 @@
-"""``python -m tests.pate.masking.make_vectors``: write the vectors anew, from fixed inputs.
+"""``python -m tests.pate.masking.make_vectors``: regenerate the vectors from fixed inputs.
 
 Only for a change of the protocol's version: the vectors are there to notice any other change.
 """

@@ -1,4 +1,4 @@
-"""What all sides must agree on: nothing invalid can be built, and each field is in the digest."""
+"""The common context of a masked sum: invalid ones cannot be built, and each field is in the digest."""
 
 from __future__ import annotations
 

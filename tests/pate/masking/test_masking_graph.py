@@ -1,4 +1,4 @@
-"""Who masks with whom: the figures against another library, and the argument against attacks."""
+"""The masking graph: its probabilities against another library, and its argument against attacks."""
 
 from __future__ import annotations
 

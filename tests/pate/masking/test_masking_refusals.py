@@ -1,4 +1,4 @@
-"""A server that lies, in place of ours: the party refuses, and nothing leaves it."""
+"""A malicious server: the party refuses, and sends nothing."""
 
 from __future__ import annotations
 

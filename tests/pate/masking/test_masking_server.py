@@ -1,4 +1,4 @@
-"""The server's side: what parties send is checked, wrong shares are found, nothing is half taken."""
+"""The server's side: messages are validated, wrong shares are detected, and none is accepted in part."""
 
 from __future__ import annotations
 

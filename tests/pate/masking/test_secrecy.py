@@ -1,4 +1,4 @@
-"""What a server and its accomplices can see says nothing but the sum: shown by enumeration.
+"""The view of a server and its colluders reveals only the sum: shown by enumeration.
 
 The parties are the real ones. Only the mask stream is ideal: a table from keys to masks, in which
 each mask runs through all of a tiny ring. The adversary sees every masked vote that arrived, all

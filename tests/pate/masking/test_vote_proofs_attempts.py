@@ -1,4 +1,4 @@
-"""Masked sums with proofs from end to end: cheaters are named and left out, others lose nothing."""
+"""Masked sums with proofs from end to end: cheaters are reported and excluded, and others are unaffected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a proof shows says nothing of the votes: by counting all cases of a tiny one.
+"""A proof reveals nothing about the votes: by enumerating all cases of a tiny one.
 
 A transcript is made of the columns of the rows of bits, of three sorts of polynomials, and of what
 follows from these by the verifier's own equations (the columns of masks) or is salted or hashed. The

@@ -1,4 +1,4 @@
-"""Checks run side by side, each for a bounded time, and are told so that people and programs read it."""
+"""Checks run concurrently, each for a bounded time, with output for people and programs."""
 
 from __future__ import annotations
 

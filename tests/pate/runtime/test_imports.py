@@ -1,4 +1,4 @@
-"""What is imported at a start is not looked through for garbage, and the rest is as before."""
+"""Imported objects are exempt from garbage collection, and the rest is collected as before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command says: to people, to listeners, and as JSON."""
+"""The output of a command: for people, for listeners, and as JSON."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_an_unknown_option_is_json() -> None:
 @pytest.mark.e2e
 @pytest.mark.parametrize("form", ["lines", "json"])
 def test_the_traceback_of_a_bug_shows_no_values(form: str) -> None:
-    """Typer would print every local variable with it; a server's hold votes."""
+    """Typer would print every local variable with it; a server's contain votes."""
     code, text, _ = program("work", "bug", form=form)
     assert code == 1
     assert "RuntimeError: a bug" in text

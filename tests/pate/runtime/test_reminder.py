@@ -1,4 +1,4 @@
-"""What lasts is said when it changes and then ever more rarely; what is left is told by its own speed."""
+"""Lasting states are reported on change and then ever more rarely; remaining time by measured speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds of every ledger, whatever its entries mean: run over a server's and a party's alike."""
+"""Properties of every ledger, for any kind of entries: tested on a server's and a party's."""
 
 from __future__ import annotations
 

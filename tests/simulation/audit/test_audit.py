@@ -1,4 +1,4 @@
-"""``pate audit`` as it is started, and the campaigns that it attacks."""
+"""``pate audit`` from the command line, and the campaigns that it attacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases computed apart with 50 digits, run against the accountant.
+"""Runs independently computed cases with 50 digits against the accountant.
 
 ``python -m tests.support.accounting.vectors FILE`` runs a file of cases and prints those that fail.
 A case has ``op``, ``inputs``, ``expected``, ``tol`` and a ``kind``: ``close`` (equal within the

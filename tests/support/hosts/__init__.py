@@ -1,1 +1,1 @@
-"""Hosts for tests: network namespaces with links between them that can be cut and worsened."""
+"""Hosts for tests: network namespaces with links between them that can fail and degrade."""

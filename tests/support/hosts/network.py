@@ -1,4 +1,4 @@
-"""Machines on one network, of nothing but network namespaces: each with an address of its own.
+"""Hosts on one network, made of network namespaces, each with its own address.
 
 Every host hangs by one cable on a switch, which is a namespace too. Nothing touches the network of
 the machine that runs the tests: several runs do not meet, and all is gone with the namespaces.

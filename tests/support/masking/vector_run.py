@@ -1,4 +1,4 @@
-"""The masked sum that the vectors tell of: five parties, two of which drop out."""
+"""The masked sum of the test vectors: five parties, two of which drop out."""
 
 from __future__ import annotations
 

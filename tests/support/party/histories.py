@@ -1,8 +1,8 @@
-"""Random histories of campaigns, played by real parties against a server that lies; and what it learns.
+"""Random histories of campaigns, run by real parties against a malicious server, and its knowledge.
 
 Parties are :class:`~party.voting.voter.Voter` with real ledgers, policies and masks. The server has the
-campaign's key and every reply. One party works with it: that one forgets everything between two sums,
-and agrees to everything.
+campaign's key and every reply. One party colludes with it: it forgets everything between two sums, and
+accepts everything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Connections that are held, and opened anew when they are closed: ``crowd.py PORT NUMBER KIND``.
+"""Keeps connections open, and reopens closed ones: ``crowd.py PORT NUMBER KIND``.
 
 They say nothing (``silent``), begin a handshake (``hello``) or complete it (``shaken``), and then wait.
 Once so many were opened this says so, and then goes on until it is killed.

@@ -1,4 +1,4 @@
-"""What the tests of ledgers in a database do to them."""
+"""Helpers for tests of ledgers in a database."""
 
 from __future__ import annotations
 

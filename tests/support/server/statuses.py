@@ -1,4 +1,4 @@
-"""Boards of real ledgers, and a browser to look at their pages."""
+"""Statuses of real ledgers, and a browser for their pages."""
 
 from __future__ import annotations
 
