@@ -329,7 +329,7 @@ def test_the_ledger_of_the_campaign(home: Path, public: Path) -> None:
     assert (found["status"], "resume" in found["text"]) == ("ok", True)
     assert "% of the budget charged" in found["text"]
     other = checked(*trial, "--public", public, "--sigma2", "40", code=12)
-    assert "asked for is" in other["ledger"]["text"]
+    assert "was given: resume with the same" in other["ledger"]["text"]
     with sqlite3.connect(path) as raw:
         names = [n for (n,) in raw.execute("SELECT name FROM sqlite_master WHERE type='trigger'")]
         for name in names:
