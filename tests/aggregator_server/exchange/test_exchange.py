@@ -225,7 +225,7 @@ def test_a_party_that_leaves_is_done_without_when_enough_are_left(
     fix(exchange, roster, roster[0].classes)
     house.grid.leave(FIRST_NODE)
     assert house.collect(exchange, least=2, patience=0.2).responders == ("p1", "p2")
-    assert any("going on without p0" in line for line in house.said)
+    assert any("continuing without p0" in line for line in house.said)
     assert [line.split(";")[0] for line in house.said if "left" in line] == ["p0 has left"]
 
 
@@ -306,7 +306,7 @@ def test_nobody_takes_a_name_over(tmp_path: Path, houses: list[House]) -> None:
     ]
     fix(exchange, pinned, ("x", "y"))
     assert house.collect(exchange, least=1, patience=0.5).responders == ("p1",)
-    assert any("a stranger calls itself p0" in line for line in house.said)
+    assert any("another party uses the name p0" in line for line in house.said)
 
 
 @pytest.mark.slow
