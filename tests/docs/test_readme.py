@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,30 @@ def test_the_library_prints_what_it_says() -> None:
     assert int(answers.split()[0]) > 100
     assert float(right) > 0.8
     assert answers.partition(";")[2] == said.partition(";")[2]
+
+
+@pytest.mark.e2e
+def test_it_installs_from_its_folder(tmp_path: Path) -> None:
+    assert "pip install ." in README
+    # A copy, since building writes beside the sources; what it depends on is installed here already.
+    left = shutil.ignore_patterns(
+        ".*", "*.egg-info", "build", "site", "demo-output", "tests", "__pycache__"
+    )
+    shutil.copytree(ROOT, tmp_path / "source", ignore=left)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps",
+         "--no-build-isolation", "--target", tmp_path / "there", "."],
+        cwd=tmp_path / "source", check=True,
+    )  # fmt: skip
+    code = "import pate; print(pate.__file__)"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(tmp_path / "there")},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert ran.stdout.startswith(str(tmp_path / "there"))
+    assert (
+        tmp_path / "there" / "aggregator_server" / "monitoring" / "static" / "page.html"
+    ).is_file()
 
 
 @pytest.mark.e2e
