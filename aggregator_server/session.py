@@ -20,7 +20,8 @@ from aggregator_server.monitoring.session import watched
 from aggregator_server.results.report import describe_state
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from aggregator_server.student_service import StudentService
-from pate.campaign.outlook import TEACHERS_EACH, Outlook
+from pate.campaign.choices import TEACHERS_EACH
+from pate.campaign.outlook import Outlook
 from pate.data.values import Inputs, content_hash
 from pate.errors import ProtocolError, SchemaError, StateError
 from pate.formats.privacy_statement import do_records_vote, in_words, neighbours_of

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from pate.campaign.choices import Unit
+from pate.campaign.choices import TEACHERS_EACH, Unit
 from pate.data.cells import Decimal, Reading
 from pate.errors import PateError
 from pate.formats.enrolment import Bundle
@@ -68,7 +68,7 @@ class Options(CommandOptions):
     teachers: Annotated[
         int,
         of_teachers(min=1, help="Teachers, each of its own shard."),
-    ] = 10
+    ] = TEACHERS_EACH
     votes: Annotated[
         Literal["any", "teachers", "neighbour"],
         of_teachers(help="Who votes; any: as asked."),

@@ -10,7 +10,8 @@ from aggregator_server.ledger import verify as audit
 from aggregator_server.ledger.store import stores
 from aggregator_server.ledger.store.place import place_of
 from aggregator_server.results.report import describe, verify
-from pate.campaign.outlook import TEACHERS_EACH, Outlook, plan_command
+from pate.campaign.choices import TEACHERS_EACH
+from pate.campaign.outlook import Outlook, plan_command
 from pate.campaign.settings import of_gated_delta, spec_of
 from pate.campaign.terms import budget, composition_of, resolve
 from pate.data.read import read_inputs

@@ -32,6 +32,8 @@ CompositionName = Literal["gdp", "zcdp", "gate"]
 AGGREGATORS: Final[tuple[Aggregator, ...]] = get_args(Aggregator)
 AGGREGATIONS: Final[tuple[Aggregation, ...]] = get_args(Aggregation)
 NOISES: Final[tuple[NoiseSource, ...]] = get_args(NoiseSource)
+#: Default number of teachers of a party, and what a server assumes of one before it is there.
+TEACHERS_EACH: Final = 10
 PUBLISH: Final[tuple[Publish, ...]] = get_args(Publish)
 UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
 COMPOSITIONS: Final[tuple[CompositionName, ...]] = get_args(CompositionName)

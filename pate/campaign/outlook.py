@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 #: With fewer labels of a class a student learns it badly.
 ENOUGH: Final = 10
-#: Default number of teachers of `pate-party start`.
-TEACHERS_EACH: Final = 10
 #: Without a number of classes, fewer labels than this share of the public set are few, too.
 _SHARE: Final = 0.02
 #: Most displayed characters of a class's name.

@@ -35,9 +35,9 @@ def voting(campaign: str = "c1" * 16, unit: str = "record") -> Offer:
 
 
 def test_the_ledgers_screen(tmp_path: Path) -> None:
-    books = PartyLedger(tmp_path / LEDGER_FILE)
-    answer(books, voting(), queries(0, 3))
-    books.end("c1" * 16, queries_asked=3, labels_released=2, epsilon=1.5, delta=1e-5)
+    ledger = PartyLedger(tmp_path / LEDGER_FILE)
+    answer(ledger, voting(), queries(0, 3))
+    ledger.end("c1" * 16, queries_asked=3, labels_released=2, epsilon=1.5, delta=1e-5)
     shown = typed("ledger", "--home", str(tmp_path)).stdout
     # Promised, ended, its own figure, and all together.
     assert shown.count(ALTERED) == 4
@@ -50,18 +50,18 @@ def test_the_ledgers_screen(tmp_path: Path) -> None:
 
 def test_our_own_delta_is_said_where_the_promise_is_at_another(tmp_path: Path) -> None:
     """A smaller delta makes a larger epsilon of the same noise, which looks like a broken promise."""
-    books = PartyLedger(tmp_path / LEDGER_FILE)
-    answer(books, settled(delta=1e-4), queries(0, 3))
-    answer(books, settled(campaign="d2" * 16, delta=1e-5), queries(3, 3))
+    ledger = PartyLedger(tmp_path / LEDGER_FILE)
+    answer(ledger, settled(delta=1e-4), queries(0, 3))
+    answer(ledger, settled(campaign="d2" * 16, delta=1e-5), queries(3, 3))
     shown = typed("ledger", "--home", str(tmp_path)).stdout
     assert shown.count("our own figure, for the same noise at our own delta: epsilon") == 1
     assert shown.count("our own figure: epsilon") == 1
 
 
 def test_one_campaign_of_teachers_is_enough_to_take_alterations_away(tmp_path: Path) -> None:
-    books = PartyLedger(tmp_path / LEDGER_FILE)
-    answer(books, voting(), queries(0, 3))
-    answer(books, settled(campaign="d2" * 16), queries(3, 3))
+    ledger = PartyLedger(tmp_path / LEDGER_FILE)
+    answer(ledger, voting(), queries(0, 3))
+    answer(ledger, settled(campaign="d2" * 16), queries(3, 3))
     shown = typed("ledger", "--home", str(tmp_path)).stdout
     assert shown.splitlines()[-1].count(MOVED) == 1
     assert shown.count(ALTERED) == 2  # of the first: promised, and its own figure
