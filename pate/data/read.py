@@ -7,7 +7,7 @@ folder of class folders   it has folders that hold image files
 IDX files                 ``*images-idx3-ubyte``, labels beside it, each also ``.gz``
 NumPy archive             ``.npz``; see :mod:`pate.data.npz` for the keys
 table                     ``.csv`` or ``.tsv``, each also ``.gz``, or ``.parquet``; see
-                          :mod:`pate.data.tables`
+                          :mod:`pate.data.tables` and :mod:`pate.data.parquet`
 folder                    it holds exactly one of the files above, or ``MNIST/raw``
 ========================  ==========================================================
 
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.data import idx, images, tables
+from pate.data import idx, images, parquet, tables
 from pate.data.cells import PLAIN, Reading
 from pate.data.labels import encode_labels
 from pate.data.npz import Archive
@@ -231,7 +231,7 @@ def _is_readable(path: Path) -> bool:
 
 def _read_table(path: Path, odd: Odd | None = None) -> tables.TextTable:
     if path.name.casefold().endswith(".parquet"):
-        return tables.read_parquet(path, odd)
+        return parquet.read_parquet(path, odd)
     return tables.read_csv(path, odd)
 
 
