@@ -111,8 +111,8 @@ def view_of(schema: str) -> str:
 
     For a table it is a digest of the columns: without one of them a query has another hash here,
     and the same elsewhere. For images it is the window: another one changes our images if they are
-    deep, and not those of parties with 8 bits. Images of another size are other queries at every
-    party.
+    deep or in an archive, and not those of parties with files of 8 bits. Images of another size are
+    other queries at every party.
 
     Args:
         schema: the schema line with which the data were read for a campaign.
