@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
@@ -63,7 +64,8 @@ def train(options: TrainOptions) -> None:
 
     click.get_current_context().with_resource(scratch(options.out, replace=options.force))
     released = None if options.labels is None else _read_labels(options.labels)
-    inputs = _read_inputs(options.public, options.drop or (), options.window)
+    screen = Screen(NAME)
+    inputs = _read_inputs(options.public, options.drop or (), options.window, screen)
     kind = choose(options.model, inputs)
     if kind in IMAGE_MODELS:
         from student.trainers.images import choose_device
@@ -74,7 +76,6 @@ def train(options: TrainOptions) -> None:
     measured = None
     if options.test is not None:
         measured = _read_dataset(options.test, options.label, options.group_column, options.window)
-    screen = Screen(NAME)
     screen.say(f"public set: {len(inputs)} inputs, {_shortened(inputs.schema())}")
     trainer = _trainer(kind, options, screen)
     name = ""
@@ -152,12 +153,13 @@ def predict(
     from student.weights import load
 
     student = load(model)
-    probabilities = student.predict_probabilities(_read_inputs(data, (), window))
+    screen = Screen(NAME)
+    probabilities = student.predict_probabilities(_read_inputs(data, (), window, screen))
     write_file(out, predictions_csv(student, probabilities), mode=0o644)
     if as_json:
         print_json({"rows": len(probabilities), "file": str(out)})
     else:
-        Screen(NAME).say(f"{len(probabilities)} predictions in {out}")
+        screen.say(f"{len(probabilities)} predictions in {out}")
 
 
 @app.command()
@@ -210,10 +212,11 @@ def _read_labels(path: Path) -> LabelSet:
         raise DataError(f"{path}: {error}") from error
 
 
-def _read_inputs(path: Path, drop: Sequence[str], window: Window | None) -> Inputs:
+def _read_inputs(path: Path, drop: Sequence[str], window: Window | None, screen: Screen) -> Inputs:
     from pate.data.read import read_inputs
 
-    return read_inputs(path, drop=tuple(drop), window=window)
+    warn = partial(screen.say, level="warning")
+    return read_inputs(path, drop=tuple(drop), window=window, say=warn)
 
 
 def _read_dataset(

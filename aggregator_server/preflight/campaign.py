@@ -22,13 +22,19 @@ from pate.preflight import Finding, Skipped
 from protos.bounds import MAX_PUBLIC_SET, PIECE_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from aggregator_server.options import CheckOptions
     from pate.campaign.spec import CampaignSpec
     from pate.data.values import Inputs
 
 
-def read_public(options: CheckOptions) -> Inputs:
+def read_public(options: CheckOptions, say: Callable[[str], None]) -> Inputs:
     """Read the public set.
+
+    Args:
+        options: of the check.
+        say: as of :func:`pate.data.read.read_inputs`.
 
     Raises:
         Skipped: if none is given.
@@ -36,7 +42,7 @@ def read_public(options: CheckOptions) -> Inputs:
     """
     if options.public is None:
         raise Skipped("no public set is named: --public")
-    return read_inputs(options.public, drop=options.dropped, window=options.window)
+    return read_inputs(options.public, drop=options.dropped, window=options.window, say=say)
 
 
 def specification(options: CheckOptions, inputs: Inputs) -> CampaignSpec:
@@ -55,8 +61,8 @@ def specification(options: CheckOptions, inputs: Inputs) -> CampaignSpec:
     )
 
 
-def check_public(inputs: Inputs) -> Finding:
-    """Describe the public set and its transfer."""
+def check_public(inputs: Inputs, notes: Sequence[str]) -> Finding:
+    """Describe the public set and its transfer, and say what was noted while it was read."""
     size = _bytes(inputs)
     what = inputs.schema() if isinstance(inputs, Images) else f"{len(inputs.names)} columns"
     text = f"{len(inputs)} inputs, {what}"
@@ -66,12 +72,15 @@ def check_public(inputs: Inputs) -> Finding:
             "use fewer inputs, or give every party its own copy (--public there)",
         )
     text += f"; sent in {_many(max(1, math.ceil(size / PIECE_BYTES)), 'piece')}"
+    text = "; ".join([text, *notes])
     if copies := len(inputs) - len(set(inputs.row_hashes())):
         return Finding.warning(
             f"{text}; {_many(copies, 'input')} {'is' if copies == 1 else 'are'} there more than once",
             "leave the copies out: each would cost an answer of its own, and with --noise "
             "distributed a campaign in several batches refuses them",
         )
+    if notes:
+        return Finding.warning(text, "save these images as they are to be read, or continue")
     return Finding.ok(text)
 
 

@@ -25,6 +25,7 @@ from pate.data import idx, images, parquet, tables
 from pate.data.cells import PLAIN, Reading
 from pate.data.labels import encode_labels
 from pate.data.npz import Archive
+from pate.data.odd import Odd
 from pate.data.schema import Schema
 from pate.data.values import Dataset, Images, Inputs, check_window
 from pate.errors import DataError, SchemaError, UsageError
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from pate.data.odd import Odd
     from pate.data.values import Window
 
 #: How the names of tables end.
@@ -126,7 +126,13 @@ def read_dataset(
     return _dataset(pixels, names, classes, None, found, odd=odd)
 
 
-def read_inputs(path: Path, *, drop: Sequence[str] = (), window: Window | None = None) -> Inputs:
+def read_inputs(
+    path: Path,
+    *,
+    drop: Sequence[str] = (),
+    window: Window | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Inputs:
     """Return the inputs of a public set; labels are ignored.
 
     The kinds of a table's columns and its decimal separator are inferred from its cells, which are public.
@@ -136,6 +142,7 @@ def read_inputs(path: Path, *, drop: Sequence[str] = (), window: Window | None =
         drop: columns of a table to leave out; those that it has not are no error.
         window: the values that become black and white in images of more than 8 bits a pixel; server and
             parties read their images by it.
+        say: called with a line for each kind of image that may be read otherwise than intended.
 
     Raises:
         DataError: if there is nothing there, or what is there cannot be used.
@@ -145,6 +152,7 @@ def read_inputs(path: Path, *, drop: Sequence[str] = (), window: Window | None =
     if window is not None:
         check_window(window)
     inputs: Inputs
+    odd = Odd()
     if _is_table(found):
         if window is not None:
             raise UsageError(f"--window is for images, and {found} is a table")
@@ -153,11 +161,13 @@ def read_inputs(path: Path, *, drop: Sequence[str] = (), window: Window | None =
     elif found.name.casefold().endswith(".npz"):
         inputs = Archive(found).images(window)
     elif found.is_dir():
-        inputs = images.read_images(images.all_files(found), window)
+        inputs = images.read_images(images.all_files(found), window, odd)
     else:
         inputs = Images(idx.read_idx_images(found), window)
     if not len(inputs):
         raise DataError(f"{found} holds no records")
+    for line in odd.lines() if say is not None else ():
+        say(f"{found}: {line}")
     return inputs
 
 

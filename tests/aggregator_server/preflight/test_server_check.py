@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from aggregator_server.cli.main import app
@@ -259,6 +260,24 @@ def test_public_sets_that_cannot_be_read_or_repeat_themselves(home: Path, tmp_pa
     np.savez(tmp_path / "same.npz", images=np.zeros((20, 8, 8), np.uint8))
     found = checked("--home", home, "--public", tmp_path / "same.npz", "--sigma2", "40")
     assert "19 inputs are there more than once" in found["public set"]["text"]
+
+
+def test_pictures_that_are_not_read_as_they_are_saved(home: Path, tmp_path: Path) -> None:
+    """A check and a start say the same of them."""
+    rng, public = np.random.default_rng(0), tmp_path / "public"
+    public.mkdir()
+    for at in range(6):
+        pixels = rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)
+        Image.fromarray(pixels).convert("RGB" if at else "CMYK").save(public / f"{at}.jpg")
+    line = "1 record (public/0.jpg): each has the colours CMYK: red, green and blue are approximate"
+    found = checked("--home", home, "--public", public)["public set"]
+    assert found["status"] == "warning"
+    assert found["text"].endswith(f"sent in 1 piece; {public}: {line}")
+    named = ("--home", str(home), "--public", str(public))
+    for command in (("--min-parties", "9", *named), ("resume", *named)):  # both fail after it
+        done = CliRunner().invoke(app, command)
+        assert done.exception is not None
+        assert f"{public}: {line}" in done.stderr
 
 
 @pytest.mark.parametrize(
