@@ -55,10 +55,10 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = root / "home" / "spring"
     folder.mkdir(parents=True)
     (folder / "public.bin").write_bytes(b"the public set")
-    with start(folder / LEDGER_FILE) as books:
-        label(books)
-        books.end_round(wants_predictions=False)
-        books.finish()
+    with start(folder / LEDGER_FILE) as server_ledger:
+        label(server_ledger)
+        server_ledger.end_round(wants_predictions=False)
+        server_ledger.finish()
     server_backup.back_up(folder, root / "server")
     return root
 

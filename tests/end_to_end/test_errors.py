@@ -138,7 +138,7 @@ def test_data_that_cannot_be_used(
     )  # fmt: skip
     for word in words:
         assert word in line
-    # A key and books are made once and for all; of the data there is nothing.
+    # A key and a ledger are made once; of the data there is nothing.
     assert {path.name for path in files(home)} <= {"lock", "shard.key", "ledger.db", "ledger.head"}
     if (home / "ledger.db").exists():
         assert not PartyLedger(home / "ledger.db", read_only=True).campaigns()
