@@ -333,7 +333,7 @@ def test_whatever_a_manifest_says_only_files_of_a_backup_are_written(
             scene.restore()
         names = {"party": party_backup.CONTENTS, "server": server_backup.CONTENTS}[role].files
         for path in changed(before, tree(Path(where))):
-            inside = path.relative_to(scene.homes)  # nothing beside the homes
+            inside = path.relative_to(scene.homes)  # nothing next to the homes
             if len(inside.parts) == 2:
                 assert inside.parts[1] in {*names, *(MADE_BESIDE if role == "party" else ())}
                 assert path not in before, "nothing that was there is written over"

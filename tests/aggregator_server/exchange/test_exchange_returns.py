@@ -236,7 +236,7 @@ def test_one_that_comes_back_hears_the_end_though_its_node_is_the_same(play: Pla
     play.connects(1)
     play.exchange.look()
     play.exchange.look()
-    play.dies(1)  # before it is told, and nobody knows
+    play.dies(1)  # before it gets the end, and unnoticed
 
     def comes_back() -> None:
         play.wire.report(LOST)  # what it was sent is not answered

@@ -144,7 +144,7 @@ def test_its_options_are_those_of_a_start(home: Path, tmp_path: Path) -> None:
     assert str(home) in checked("--config", config)["home"]["text"]
 
 
-# --- its machine and its doors -------------------------------------------------------------------
+# --- its machine and its ports -------------------------------------------------------------------
 
 
 @pytest.mark.slow

@@ -171,7 +171,7 @@ def test_more_rows_of_a_paid_model_cost_nothing(site: Site) -> None:
     table = read_inputs(site.folder / "more.parquet")
     assert isinstance(table, Table)
     assert "ill" in table.names
-    # Changed, or of another party, it is nobody's.
+    # Changed, or of another party, it is refused.
     elsewhere = ["--home", str(site.folder / "other"), *again]
     with pytest.raises(RefusedError, match="was not paid for"):
         site.typed(*elsewhere, out="third.parquet")

@@ -201,7 +201,7 @@ def test_not_with_other_survivors(ledger: PartyLedger, path: Path) -> None:
     hashes = queries(0, 3)
     batch = answer_and_open(ledger, settled(), hashes)
     for opened in (ledger, PartyLedger(path)):
-        for allowed in (False, True):  # the policy is about other campaigns alone
+        for allowed in (False, True):  # the policy is only about other campaigns
             with pytest.raises(RefusedError, match="unmasked with other parties before"):
                 opened.open_batch("c1" * 16, batch, hashes, FIVE, allow_other=allowed)
 

@@ -75,7 +75,7 @@ def ledger(path: Path) -> PartyLedger:
     return PartyLedger(path)
 
 
-# --- what it comes to ----------------------------------------------------------------------------
+# --- the cumulative epsilon ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("composition", ["gdp", "zcdp"])

@@ -209,7 +209,7 @@ def test_where_no_image_can_be_used_the_error_says_what_helps(tmp_path: Path) ->
 
 
 def test_a_public_set_says_what_is_lost_in_reading_it(tmp_path: Path) -> None:
-    """As a party is told of its own."""
+    """As a party's check says of its own."""
     frames = [Image.new("RGB", (5, 4), (shade, 0, 0)) for shade in (0, 99)]
     (tmp_path / "a").mkdir()
     Image.new("CMYK", (5, 4)).save(tmp_path / "a" / "print.jpg")

@@ -30,7 +30,7 @@ def save(folder: Path, **arrays: NDArray[np.generic]) -> Path:
 @pytest.mark.parametrize(("images", "labels"), [("images", "labels"), ("x", "y"), ("data", "y")])
 def test_keys(tmp_path: Path, images: str, labels: str) -> None:
     path = save(tmp_path, **{images: PIXELS, labels: np.array([[2], [0], [10]], np.uint8)})
-    for place in (path, tmp_path):  # the file, or a folder that holds it alone
+    for place in (path, tmp_path):  # the file, or a folder with only this file
         data = read_dataset(place)
         assert data.classes == ("0", "2", "10")
         assert data.labels.tolist() == [1, 0, 2]
@@ -231,7 +231,7 @@ def test_a_window_is_for_all_whole_numbers_of_a_party(tmp_path: Path) -> None:
     assert (found.pixels[:3, ..., 0] == windowed(dark, (0, 4080))).all()
     assert found.pixels[:3].max() < 17
     assert not odd.lines()
-    # Of a public set nobody's record is read: there the array's type may say how deep it is.
+    # A public set has no party's records: there the array's type may say how deep it is.
     public = read_inputs(path, window=(0, 4080))
     assert isinstance(public, Images)
     assert (public.pixels == found.pixels).all()

@@ -42,7 +42,7 @@ def shown(checks: list[Check], *, width: int = 80, terminal: bool) -> list[str]:
     file = io.StringIO()
     console = Console(file=file, force_terminal=terminal, width=width, color_system=None)
     present({"Group": checks}, as_json=False, console=console)
-    # What stays on the screen: what the sign that something goes on wrote is written over.
+    # What stays on the screen: what the sign of progress wrote is overwritten.
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", file.getvalue())
     return [line.rpartition("\r")[2] for line in text.split("\n")[:-1]]
 

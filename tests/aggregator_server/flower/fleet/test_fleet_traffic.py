@@ -406,7 +406,7 @@ def test_a_body_is_read_whole_or_not_at_all(pieces: list[int | None], read: byte
 
 @pytest.mark.slow
 def test_a_body_that_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Progress alone is not enough; a body that arrives fast enough is read, regardless of duration."""
+    """Progress is not enough; a body that arrives fast enough is read, regardless of duration."""
     monkeypatch.setattr(allowance, "SPAN_S", 2.0)
     monkeypatch.setattr(allowance, "SPAN_BYTES", 100)
 
