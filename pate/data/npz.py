@@ -288,11 +288,13 @@ def _in_bytes(
     """
     if not picture.size:
         return picture, ""
-    low, high = picture.min(), picture.max()
+    low, high = float(picture.min()), float(picture.max())
     is_float = picture.dtype.kind == "f"
     if is_float and np.isnan(picture).any():
         return picture, "images hold NaN; take those records out"
-    whole = not is_float or bool(np.isfinite(picture).all() and (picture % 1 == 0).all())
+    whole = not is_float or bool(
+        np.isfinite(picture).all() and (picture == np.floor(picture)).all()
+    )
     if not (is_deep and whole):
         if low >= 0 and high <= 1:
             return np.rint(picture.astype(np.float64) * 255), ""

@@ -166,8 +166,9 @@ def read_inputs(
         inputs = Images(idx.read_idx_images(found), window)
     if not len(inputs):
         raise DataError(f"{found} holds no records")
-    for line in odd.lines() if say is not None else ():
-        say(f"{found}: {line}")
+    if say is not None:
+        for line in odd.lines():
+            say(f"{found}: {line}")
     return inputs
 
 
