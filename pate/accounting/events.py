@@ -8,7 +8,7 @@ a query's histogram at most k votes move from some classes to others.
 
 *Cost*: ``rho`` is the zCDP parameter, an exact fraction; costs add over adaptively chosen queries
 (Bun and Steinke 2016, arXiv 1605.02065). No cost depends on the votes. The proofs are in
-``docs/proofs/discrete-noise.md`` and ``docs/proofs/server-view.md``.
+``docs/proofs/discrete-noise.md``, ``server-view.md`` and ``geometric-noise.md``.
 
 Ledgers store the text form of events, so the meaning of a kind never changes. A new meaning is a
 new kind.
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pate.accounting.conversion import float_up
 from pate.errors import AccountingError, UsageError
 from pate.noise.exact import check_scale
+from pate.noise.share_laws import GeometricShares
 from pate.noise.shares import check_parties, check_share, ripple
 from pate.text_form import TextForm, read
 
@@ -38,12 +39,10 @@ _MOST_NATS = 10**6
 _LONGEST_TEXT = 100
 
 
-def check_votes_per_unit(votes: int) -> int:
+def check_votes_per_unit(votes: int, name: str = "votes_per_unit") -> int:
     """Return ``votes`` if a unit can move that many, else raise UsageError."""
     if isinstance(votes, bool) or not isinstance(votes, int) or not 1 <= votes <= _MOST_VOTES:
-        raise UsageError(
-            f"votes_per_unit must be a whole number from 1 to {_MOST_VOTES}, got {votes!r}"
-        )
+        raise UsageError(f"{name} must be a whole number from 1 to {_MOST_VOTES}, got {votes!r}")
     return votes
 
 
@@ -248,6 +247,58 @@ class NoisyHistogram(_Concentrated):
 
 
 @dataclass(frozen=True)
+class GeometricHistogram(_Text):
+    """A whole noisy histogram was released: n_j + Z_j for every class j, P[Z_j = z] ~ exp(-|z|/scale).
+
+    Z_j is a sum of independent shares, ``honest`` of which sum to exactly that law. At least that
+    number are unknown to the observer; anything else that was added costs nothing. What is a function
+    of this one histogram is post-processing.
+
+    Neighbouring histograms differ by at most ``distance`` in l1, so the release is e0-DP at delta 0
+    with e0 = distance / scale. rho = e0^2 / 2.
+
+    Attributes:
+        scale: parameter of the noise of the honest shares together, in votes.
+        honest: shares in the sum that the observer does not know.
+        distance: largest l1 distance of neighbours, in votes: 2k where a unit of k votes is altered.
+
+    Raises:
+        UsageError: for parameters that make no sense.
+
+    Source: Ghosh, Roughgarden, Sundararajan 2012 (the mechanism); Balle et al. 2020, arXiv
+    2002.00817 (its shares); docs/proofs/geometric-noise.md, sections 1 and 3.
+    """
+
+    scale: Fraction
+    honest: int
+    distance: int
+
+    name: ClassVar[str] = "geometric-histogram"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", GeometricShares(self.scale, self.honest).scale)
+        check_votes_per_unit(self.distance, "distance")
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The pure-DP parameter e0 = distance / scale."""
+        return self.distance / self.scale
+
+    @property
+    def rho(self) -> Fraction:
+        """e0^2 / 2."""
+        return self.epsilon**2 / 2
+
+    def rdp(self, order: float) -> float:
+        """Return the Renyi divergence at ``order`` in nats: min(rho * order, e0), rounded up.
+
+        Raises:
+            AccountingError: for an order that is not above 1.
+        """
+        return float_up(min(self.rho * _order(order), self.epsilon))
+
+
+@dataclass(frozen=True)
 class GatedBatch(_Text):
     """A whole batch was answered, and its labels were released or withheld by a private test.
 
@@ -283,12 +334,12 @@ class GatedBatch(_Text):
 
 
 #: What a mechanism does to one query.
-Event = GaussianThreshold | GaussianMax | LaplaceMax | NoisyHistogram
+Event = GaussianThreshold | GaussianMax | LaplaceMax | NoisyHistogram | GeometricHistogram
 #: Units of charging in a ledger: events of one query each, or a batch as a whole.
 Charged = Event | GatedBatch
 
 _KINDS: tuple[type[Charged], ...] = (
-    GaussianThreshold, GaussianMax, LaplaceMax, NoisyHistogram, GatedBatch,
+    GaussianThreshold, GaussianMax, LaplaceMax, NoisyHistogram, GeometricHistogram, GatedBatch,
 )  # fmt: skip
 
 
