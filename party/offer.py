@@ -12,6 +12,7 @@ from pate.campaign import choices
 from pate.campaign.flat_text import nested, write_flat
 from pate.campaign.sum_terms import SumTerms  # noqa: TC001 — its reader looks it up
 from pate.campaign.terms import check_mechanisms
+from pate.codes import NEAREST, code_of
 from pate.errors import AccountingError, ProtocolError, RefusedError, UsageError
 from pate.mechanisms import MECHANISMS, Mechanism, worst_cost
 from pate.text_form import in_text, read
@@ -66,6 +67,7 @@ class Offer:
         composition: how costs add up.
         cap: largest total cost of all answers, in that composition.
         gate: of a gated campaign, if its server states it; None for any other.
+        code: at which representatives records vote, the text of a :class:`~pate.codes.Code`.
 
     Raises:
         ProtocolError: for impossible values.
@@ -95,6 +97,7 @@ class Offer:
     cap: Fraction | None = None
     #: Omitted from the text if there is none, as in older ledgers.
     gate: GatedBatch | None = field(default=None, metadata=in_text(omitted=True))
+    code: str = field(default=NEAREST, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
         try:
@@ -161,6 +164,8 @@ class Offer:
             not (self.records_vote and self.composition == Gate.name),
             "neighbour votes cannot be gated: their cost does not depend on the votes",
         )
+        code_of(self.code)
+        _require(self.records_vote or self.code == NEAREST, "a code where no records vote")
         _require(
             self.gate is None or self.composition == Gate.name,
             "a gate in a campaign that is not gated",
@@ -173,6 +178,7 @@ class Offer:
             unit=self.unit,
             records_vote=self.records_vote,
             most_teachers=max(self.teachers_each or (0,)),
+            code=self.code,
         )
         if self.composition is None or self.composition == Gate.name:
             return
@@ -222,7 +228,7 @@ class Offer:
         Raises:
             RefusedError: if they contradict each other: the terms of a campaign never change.
         """
-        mine, theirs = self.to_dict(), earlier.to_dict()
+        mine, theirs = ({"code": NEAREST, **each.to_dict()} for each in (self, earlier))
         for name, was in theirs.items():
             now = mine.get(name)
             if was is not None and now is not None and now != was:

@@ -18,6 +18,7 @@ from pate.accounting.events import GatedBatch
 from pate.campaign.choices import UNITS
 from pate.campaign.sum_terms import SumTerms
 from pate.campaign.terms import check_mechanisms
+from pate.codes import NEAREST, Code, code_of
 from pate.errors import AccountingError, ProtocolError, UsageError
 from pate.masking.context import ring_bits
 from pate.mechanisms import MECHANISMS
@@ -73,6 +74,10 @@ def public_campaign(spec: CampaignSpec) -> vote_pb2.Campaign:
         colluders=spec.sums.colluders,
         proofs=spec.vote_proofs,
         most_votes=None if spec.neighbour is None else spec.neighbour.most_votes,
+        # Left out at its default, so that older parties read what they know.
+        code=None
+        if spec.neighbour is None or spec.neighbour.code == NEAREST
+        else spec.neighbour.code,
     )
 
 
@@ -136,9 +141,24 @@ def check_campaign(campaign: vote_pb2.Campaign) -> None:
         not matrix or (campaign.rounds == 1 and campaign.unit != "party" and not campaign.proofs),
         "neighbour votes are cast once, by records or patients, and prove nothing of their sums",
     )
+    check(matrix or not campaign.code, f"a campaign of {campaign.mechanism} with a code")
+    check(campaign.code != NEAREST, "a code that is to be left out")
+    code_in(campaign)
     if campaign.HasField("terms"):
         check(len(campaign.classes) >= 2, "terms without a class list")
         _check_terms(campaign, campaign.terms, sums)
+
+
+def code_in(campaign: vote_pb2.Campaign) -> Code:
+    """Return at which representatives the records of a campaign vote.
+
+    Raises:
+        ProtocolError: if it is no known code.
+    """
+    try:
+        return code_of(campaign.code or NEAREST)
+    except UsageError as error:
+        raise ProtocolError(f"the code of a campaign: {error}") from error
 
 
 def sums_of(campaign: vote_pb2.Campaign) -> SumTerms:
@@ -178,6 +198,7 @@ def _check_terms(campaign: vote_pb2.Campaign, terms: vote_pb2.Terms, sums: SumTe
             unit=campaign.unit,
             records_vote=campaign.most_votes > 0,
             most_teachers=max(member.teachers for member in terms.roster),
+            code=campaign.code or NEAREST,
         )
     except UsageError as error:
         raise ProtocolError(f"the terms of a campaign: {error}") from error
@@ -245,7 +266,7 @@ def share_of(campaign: vote_pb2.Campaign) -> Fraction | None:
 def votes_per_unit(campaign: vote_pb2.Campaign) -> int:
     """Return the least number of votes of one unit that any mechanism of a campaign is charged for."""
     mechanisms = mechanisms_of(campaign.terms)
-    return min(event.votes_per_unit for each in mechanisms for event in each.worst)
+    return min(each.votes_per_unit for each in mechanisms)
 
 
 def bits_of(campaign: vote_pb2.Campaign, rows: int) -> int:

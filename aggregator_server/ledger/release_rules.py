@@ -102,7 +102,8 @@ def _noisy(
             raise LedgerError(f"query {query} has another label than its noisy counts give")
     parties = len(state.batches[0].responders)
     sigma = mechanism.sigma if isinstance(mechanism, Neighbour) else mechanism.total(parties)
-    return NoisyVotes(np.array(charge.queries, dtype=np.int64), counts, float(sigma))
+    queries = np.array(charge.queries, dtype=np.int64)
+    return NoisyVotes(queries, counts, float(sigma), mechanism.code)
 
 
 def _gate(text: str) -> Literal["open", "closed"]:

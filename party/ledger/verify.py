@@ -21,7 +21,7 @@ from pate.accounting.composition import (
     composition_named,
     total_cost,
 )
-from pate.accounting.events import GatedBatch, NoisyHistogram
+from pate.accounting.events import GatedBatch, NoisyCounts
 from pate.errors import LedgerError, PateError
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import (
@@ -353,7 +353,7 @@ def _noise_text(offer: Offer) -> str:
     if not offer.sums.distributed:
         return "central: exact discrete noise, drawn by the server"
     events = [event for each in offer.mechanisms or () for event in each.worst]
-    counted = min((each.honest for each in events if isinstance(each, NoisyHistogram)), default=0)
+    counted = min((each.honest for each in events if isinstance(each, NoisyCounts)), default=0)
     return f"distributed: exact discrete noise, a share from each party, of which {counted} are counted"
 
 

@@ -1,4 +1,4 @@
-"""Neighbour votes of a party: each record votes once, at its nearest query.
+"""Neighbour votes of a party: each record votes once, at its nearest query or queries.
 
 No teacher is trained. A feature space over the public set, fixed independently of the records,
 determines where a record votes, so its vote depends only on itself.
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from party.teachers.schema import schema_of
+from pate.codes import NEAREST, Code
 from pate.data.checks import require_records
 from pate.data.values import Table, is_numeric
 from pate.errors import ProtocolError
@@ -33,6 +34,7 @@ _VERSION: Final = b"pate neighbour votes v1\0"
 _AT_ONCE: Final = 2048
 #: Progress interval, in such portions.
 _TOLD: Final = 4
+_NEAREST: Final = Code(NEAREST)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +110,7 @@ class NeighbourVotes:
         *,
         votes_per_patient: int | None,
         most_votes: int,
+        code: Code = _NEAREST,
     ) -> Counts:
         """Return the number of records that vote at each query for each class.
 
@@ -119,18 +122,27 @@ class NeighbourVotes:
             classes: the campaign's m classes; the data's are among them.
             votes_per_patient: most votes of one patient; None: each record has one vote.
             most_votes: most votes that are sent on one count.
+            code: at which queries a record votes.
 
         Returns:
             (queries, m) int64 votes.
 
         Raises:
             SchemaError: if the public set is not of the kind of the data.
-            ProtocolError: if two queries are equal, so that the nearest is ambiguous.
+            ProtocolError: if two queries are equal, so that the nearest is ambiguous, or there are
+                fewer than a record votes at.
         """
+        if code.places > len(rows):
+            raise ProtocolError(f"records vote by the code {code}, at {len(rows)} queries")
         seen = self.conform(public)
         if isinstance(seen, Table) and self.records.inputs.schema() != seen.schema():
             return self._read_as(seen).vote(
-                seen, rows, classes, votes_per_patient=votes_per_patient, most_votes=most_votes
+                seen,
+                rows,
+                classes,
+                votes_per_patient=votes_per_patient,
+                most_votes=most_votes,
+                code=code,
             )
         queries = seen.take(list(rows))
         require_different(queries.row_hashes())
@@ -145,7 +157,13 @@ class NeighbourVotes:
             some = range(start, min(start + _AT_ONCE, len(voters)))
             with telling(None):
                 described = space.embed(voters.inputs.take(some))
-            votes += cast_votes(places, described, labels[some.start : some.stop], len(classes))
+            votes += cast_votes(
+                places,
+                described,
+                labels[some.start : some.stop],
+                len(classes),
+                spread=code.places,
+            )
             if some.stop == len(voters) or (start // _AT_ONCE) % _TOLD == _TOLD - 1:
                 # A share, since the number of records is private.
                 self.say(f"{100 * some.stop // len(voters)} % of our records have voted")

@@ -37,7 +37,7 @@ from pate.accounting.events import (
     GaussianMax,
     GaussianThreshold,
     GeometricHistogram,
-    NoisyHistogram,
+    NoisyCounts,
 )
 from pate.accounting.gdp import (
     LEAST_SIGMA,
@@ -167,18 +167,19 @@ class Gdp:
 
     def supports(self, event: Charged) -> bool:
         """Return whether the event is one of Gaussian noise that is wide enough for the theorems."""
-        if isinstance(event, NoisyHistogram):
+        if isinstance(event, NoisyCounts):
             return event.variance >= LEAST_SIGMA**2 and event.ripple <= _MOST_RIPPLE
         return isinstance(event, GaussianThreshold | GaussianMax) and event.sigma >= LEAST_SIGMA
 
     def cost(self, event: Charged) -> Fraction:
         """Return mu^2 / 2: rho, times the ratio of the discrete noise's cost to the continuous.
 
-        Of a histogram with noise shares mu is that of one discrete Gaussian, and three times T, the
+        Of counts with noise shares mu is that of one discrete Gaussian, and three times T, the
         event's ripple: (mu + 3T)^2 <= mu^2 + 3T (1 + mu^2) + 9 T^2.
 
         >>> Gdp().cost(GaussianMax(Fraction(40), 1)) / GaussianMax(Fraction(40), 1).rho
         Fraction(4801, 4800)
+        >>> from pate.accounting.events import NoisyHistogram
         >>> shares = Gdp().cost(NoisyHistogram(Fraction(10), 16, 1))
         >>> float(shares / Gdp().cost(GaussianMax(Fraction(40), 1)) - 1) < 1e-24
         True
@@ -189,8 +190,8 @@ class Gdp:
         Source: docs/proofs/discrete-gaussian-gdp.md; server-view.md, section 4.
         """
         if self.supports(event):
-            if isinstance(event, NoisyHistogram):
-                squared = 2 * event.votes_per_unit**2 * squared_step_of(event.variance)
+            if isinstance(event, NoisyCounts):
+                squared = event.change[0] * squared_step_of(event.variance)
                 more = event.ripple
                 return (squared + 3 * more * (1 + squared) + 9 * more**2) / 2
             if isinstance(event, GaussianThreshold | GaussianMax):

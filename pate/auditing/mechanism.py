@@ -16,7 +16,7 @@ import numpy as np
 from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import tightest, total_cost
 from pate.accounting.conversion import float_up
-from pate.accounting.events import LaplaceMax, NoisyHistogram
+from pate.accounting.events import LaplaceMax, NoisyCounts
 from pate.accounting.units import Neighbours
 from pate.auditing.bugs import bugs_of, label_runs
 from pate.auditing.experiment import attack, runs_together
@@ -229,7 +229,7 @@ def too_wide(mechanism: Mechanism) -> bool:
         float(event.scale)
         if isinstance(event, LaplaceMax)
         else math.sqrt(event.variance)
-        if isinstance(event, NoisyHistogram)
+        if isinstance(event, NoisyCounts)
         else float(event.sigma)
         for event in mechanism.worst
     ]

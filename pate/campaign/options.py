@@ -136,6 +136,10 @@ class MechanismOptions(SumOptions, ParameterOptions):
     expected_records: Annotated[
         int | None, _neighbour(min=1, help="Your guess at all parties' records. Default: 10000")
     ] = None
+    code: Annotated[
+        str | None,
+        _neighbour(help="nearest; spread, spread-K: vote at K. Default: nearest", metavar="CODE"),
+    ] = None
     most_votes: Annotated[
         int | None, _neighbour(min=1, help="Most votes of a party on one count. Default: 4095")
     ] = None

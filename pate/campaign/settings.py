@@ -14,6 +14,7 @@ from pate.campaign.neighbour_terms import MOST_VOTES, NeighbourTerms
 from pate.campaign.parameters import Parameters
 from pate.campaign.spec import CampaignSpec, new_campaign_id
 from pate.campaign.sum_terms import SumTerms
+from pate.codes import NEAREST, SPREAD
 from pate.data.values import Inputs, content_hash
 from pate.errors import UsageError
 from pate.masking.context import most_colluders, threshold_for
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     Say = Callable[[str], None]
     Choose = Callable[[Inputs, int, Say], tuple[int, ...]]
 
+#: A size of a public set that bounds no number of representatives.
+_ANY: Final = 10**9
 #: Delta that a party's default policy reserves for all campaigns that may fail outright.
 GATED_DELTA: Final = float(FAILING * Fraction(repr(SITE_DELTA)))
 
@@ -110,6 +113,7 @@ def _neighbour_terms(
     given = {
         "--representatives": options.representatives,
         "--expected-records": options.expected_records,
+        "--code": options.code,
         "--most-votes": options.most_votes,
         "--votes-per-patient": options.votes_per_patient,
     }
@@ -118,14 +122,23 @@ def _neighbour_terms(
             if value is not None:
                 raise UsageError(f"{option} is for --aggregator neighbour: leave it out")
         return None
-    from pate.campaign.representatives import RECORDS, choose, default_number
+    from pate.campaign.representatives import (
+        RECORDS,
+        choose,
+        default_number,
+        finer_number,
+        settled_code,
+    )
 
-    votes, number = options.votes_per_patient or 1, options.representatives
-    if number is None:
+    votes, number, code = options.votes_per_patient or 1, options.representatives, options.code
+    usual = 0
+    if number is None or code == SPREAD:
         records = options.expected_records or RECORDS
-        number = default_number(records, len(inputs), options.epsilon, delta, votes)
+        usual = default_number(records, _ANY, options.epsilon, delta, votes)
+        number = number or finer_number(code or NEAREST, usual, len(inputs))
     points = (chosen or choose)(inputs, number, say)
-    return NeighbourTerms(points, options.most_votes or MOST_VOTES, votes)
+    made = settled_code(code or NEAREST, len(points), usual)
+    return NeighbourTerms(points, options.most_votes or MOST_VOTES, votes, str(made))
 
 
 def delta_of(publish: str, given: float | None) -> float:

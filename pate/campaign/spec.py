@@ -18,6 +18,7 @@ from pate.campaign.flat_text import nested, write_flat
 from pate.campaign.neighbour_terms import NeighbourTerms
 from pate.campaign.parameters import Parameters
 from pate.campaign.sum_terms import SumTerms  # noqa: TC001 — its reader looks it up
+from pate.codes import NEAREST
 from pate.errors import StateError, UsageError
 from pate.text_form import read
 
@@ -40,6 +41,8 @@ _PLACES: Final[Places] = {
     **{f"gate_{name}": ("gate", name) for name in ("order", "target", "test", "failure")},
     **{each.name: ("neighbour", each.name) for each in fields(NeighbourTerms)},
 }
+#: Those that the text lacks at their default, as texts older than the field do.
+_OMITTED: Final = ("code",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +129,7 @@ class CampaignSpec:
 
     def to_dict(self) -> dict[str, Json]:
         """Return a JSON object from which :meth:`from_dict` makes an equal value."""
-        return write_flat(self, _PLACES) | {"publish": self.publish}
+        return write_flat(self, _PLACES, _OMITTED) | {"publish": self.publish}
 
     @classmethod
     def from_dict(cls, text: Mapping[str, Json]) -> CampaignSpec:
@@ -135,7 +138,7 @@ class CampaignSpec:
         Raises:
             UsageError: for an unknown, missing or invalid field.
         """
-        made = nested(text, _PLACES, error=UsageError)
+        made = nested(text, _PLACES, _OMITTED, error=UsageError)
         publish = made.pop("publish", None)
         choices.check_choice("publish", publish, choices.PUBLISH)
         made["gate"][GatedBatch.tag] = GatedBatch.name
@@ -150,8 +153,8 @@ class CampaignSpec:
         Raises:
             StateError: naming the first field that differs, with both values.
         """
-        asked = other.to_dict()
-        for name, value in self.to_dict().items():
+        held, asked = ({"code": NEAREST, **each.to_dict()} for each in (self, other))
+        for name, value in held.items():
             if name != "id" and value != asked[name]:
                 raise StateError(
                     f"this campaign has {name} = {value}, but {asked[name]} was given: "
@@ -255,7 +258,9 @@ def new_campaign_id() -> str:
 def _fit(text: dict[str, Any], place: str, where: str, *, wanted: bool) -> None:
     """Check that a wanted inner value is complete; else replace it by None."""
     for name, (inner, its_name) in _PLACES.items():
-        if inner == place and (text[place][its_name] is not None) != wanted:
+        if inner != place or (name in _OMITTED and its_name not in text[place]):
+            continue
+        if (text[place][its_name] is not None) != wanted:
             raise UsageError(
                 f"{where} needs {name}" if wanted else f"{name} is for {where}: leave it out"
             )

@@ -18,6 +18,7 @@ from pate.accounting.events import GaussianMax, GaussianThreshold
 from pate.campaign.choices import check_count
 from pate.campaign.default_noise import CLASSES, LEAST, MARGIN, PAPERS, default_noise, share_of
 from pate.campaign.order import VotedRows, public_order
+from pate.codes import NEAREST
 from pate.errors import BudgetError, LedgerError, UsageError
 from pate.mechanisms import (
     ConfidentGNMax,
@@ -182,9 +183,10 @@ def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism
         UsageError: for parameters that make no sense.
         BudgetError: if no noise gives so small an epsilon.
     """
+    code = NEAREST if spec.neighbour is None else spec.neighbour.code
     honest = spec.sums.honest if spec.sums.distributed else 1
     share = (
-        least_share(spec.epsilon, spec.delta, honest, votes_per_unit)
+        least_share(spec.epsilon, spec.delta, honest, votes_per_unit, code)
         if spec.parameters.sigma2 is None
         else share_sigma(spec.parameters.sigma2, honest)
         if spec.sums.distributed
@@ -196,8 +198,8 @@ def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism
         else math.ceil(spec.parameters.threshold)
     )
     if spec.sums.distributed:
-        return DistributedNeighbour(threshold, share, honest, votes_per_unit)
-    return Neighbour(threshold, share, votes_per_unit)
+        return DistributedNeighbour(threshold, share, honest, votes_per_unit, code)
+    return Neighbour(threshold, share, votes_per_unit, code)
 
 
 def voted_rows(
@@ -290,6 +292,7 @@ def check_mechanisms(
     unit: str,
     records_vote: bool,
     most_teachers: int,
+    code: str = NEAREST,
 ) -> None:
     """Check mechanisms against the other terms that a party receives.
 
@@ -299,6 +302,7 @@ def check_mechanisms(
         unit: unit of privacy.
         records_vote: whether records vote instead of teachers.
         most_teachers: of one party.
+        code: at which representatives records vote.
 
     Raises:
         UsageError: if there are none, or they have other votes, other noise, or are charged for
@@ -311,6 +315,9 @@ def check_mechanisms(
             raise UsageError(
                 f"the mechanism {each.name} is not for votes of {'records' if records_vote else 'teachers'}"
             )
+        charged = each.code if isinstance(each, MatrixMechanism) else NEAREST
+        if charged != code:
+            raise UsageError(f"records vote by the code {code}, but {charged} is charged")
         if each.noise_inside != sums.distributed:
             raise UsageError(f"the mechanism {each.name} does not use {sums.noise} noise")
         if isinstance(each, DistributedMechanism) and each.honest != sums.honest:
@@ -320,7 +327,7 @@ def check_mechanisms(
     if len({each.share for each in mechanisms if isinstance(each, DistributedMechanism)}) > 1:
         raise UsageError("the mechanisms need different noise")
     # One party's data may change all its teachers, and each of their votes is charged.
-    fewest = min(event.votes_per_unit for each in mechanisms for event in each.worst)
+    fewest = min(each.votes_per_unit for each in mechanisms)
     if unit == "party" and fewest < most_teachers:
         raise UsageError(
             f"a party has up to {most_teachers} teachers, but only {fewest} votes are charged"
@@ -353,7 +360,7 @@ def recorded_terms(
     votes = votes_per_unit(spec, parties)
     if len(mechanisms) != (2 if spec.interactive else 1):
         raise LedgerError(f"{spec.aggregator} does not have {len(mechanisms)} mechanisms")
-    if any(event.votes_per_unit != votes for each in mechanisms for event in each.worst):
+    if any(each.votes_per_unit != votes for each in mechanisms):
         raise LedgerError(f"a mechanism is not charged for {votes} votes per {spec.unit}")
     _check_stated(spec, mechanisms, sum(party.teachers for party in parties), votes)
     made = _composition(spec, composition, mechanisms)
@@ -388,6 +395,11 @@ def _check_stated(
     for given, wanted in zip(mechanisms, wanted_ones, strict=True):
         if given.name != wanted.name:
             raise LedgerError(f"the mechanism is {given.name}, the campaign's is {wanted.name}")
+        codes = [each.code for each in (given, wanted) if isinstance(each, MatrixMechanism)]
+        if len(set(codes)) > 1:
+            raise LedgerError(
+                "the code of the mechanism is {}, the campaign's is {}".format(*codes)
+            )
         found, expected = given.to_dict(), wanted.to_dict()
         for field, value in expected.items():
             name = stated_as(given, field)

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table as Sheet
 
 from pate.campaign.options import DeltaOption
+from pate.codes import NEAREST
 from pate.errors import UsageError
 from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.runtime.command import print_json
@@ -45,6 +46,9 @@ class NeighbourOptions(CommandOptions):
     representatives: Annotated[
         int | None, of_campaign(min=1, help="Public inputs to vote at. Default: as the server")
     ] = None
+    code: Annotated[
+        str, of_campaign(help="nearest; spread or spread-K: vote at several.", metavar="CODE")
+    ] = NEAREST
 
 
 @takes(NeighbourOptions)
@@ -53,26 +57,33 @@ def plan_neighbour(options: NeighbourOptions) -> None:
 
     Nothing of it depends on data. For example: pate plan-neighbour --records 60000 --epsilon 0.1
     """
-    from pate.campaign.representatives import default_number
+    from pate.campaign.representatives import default_number, finer_number, settled_code
     from pate.planning.neighbour import NeighbourNoise, plan_representatives
 
     epsilon, delta, unit = options.epsilon, options.delta, options.unit
     votes, chosen = options.votes_per_patient, options.representatives
     if votes != 1 and unit != "patient":
         raise UsageError("--votes-per-patient is for --unit patient")
-    noise = NeighbourNoise.of(epsilon, delta, options.parties, votes, options.colluders)
-    middle = chosen or default_number(options.records, 10**9, epsilon, delta, votes)
-    plans = [
-        plan_representatives(
-            number,
-            records=options.records,
-            classes=options.classes,
-            purity=options.purity,
-            sigma=noise.carried,
-            threshold=noise.threshold,
+    usual = default_number(options.records, 10**9, epsilon, delta, votes)
+    middle = chosen or finer_number(options.code, usual, 10**9)
+    plans = []
+    for number in sorted({max(1, round(middle * step)) for step in _STEPS}):
+        made = settled_code(options.code, number, usual)
+        noise = NeighbourNoise.of(
+            epsilon, delta, options.parties, votes, options.colluders, str(made)
         )
-        for number in sorted({max(1, round(middle * step)) for step in _STEPS})
-    ]
+        plans.append(
+            plan_representatives(
+                number,
+                records=options.records,
+                classes=options.classes,
+                purity=options.purity,
+                sigma=noise.carried,
+                threshold=noise.threshold,
+                places=made.places,
+            )
+        )
+    noise = NeighbourNoise.of(epsilon, delta, options.parties, votes, options.colluders)
     words = in_words(epsilon, delta, unit, neighbours=neighbours_of(unit, records_vote=True))
     default = middle if chosen is None else None
     if not options.as_json:
@@ -87,6 +98,7 @@ def plan_neighbour(options: NeighbourOptions) -> None:
                 "carried_sigma": noise.carried,
                 "threshold": noise.threshold,
             },
+            "code": options.code,
             "server_default": default,
             "plans": [asdict(each) | {"labels": each.labels} for each in plans],
         }
@@ -96,22 +108,31 @@ def plan_neighbour(options: NeighbourOptions) -> None:
 def _show(
     noise: NeighbourNoise, plans: list[NeighbourPlan], default: int | None, words: str
 ) -> None:
-    console = Console(highlight=False)
+    console, spread = Console(highlight=False), any(plan.places > 1 for plan in plans)
     console.print(f"{words}, whatever the number of representatives")
     console.print(
         f"each count carries noise of sigma {noise.carried:.4g} ({noise.honest} shares of "
         f"{float(noise.share):.4g} are counted); a label leads by {noise.threshold} noisy votes"
+        + (
+            ", times the square root of the representatives that a record votes at"
+            if spread
+            else ""
+        )
     )
     sheet = Sheet()
     titles = (
         "representatives", "votes at each", "get a label", "labels", "of these right",
         "largest count right",
     )  # fmt: skip
-    for title in titles:
-        sheet.add_column(title, justify="right", no_wrap=title == titles[0])
+    sheet.add_column(titles[0], justify="right", no_wrap=True)
+    if spread:
+        sheet.add_column("a record votes at", justify="right")
+    for title in titles[1:]:
+        sheet.add_column(title, justify="right")
     for plan in plans:
         sheet.add_row(
             f"{plan.representatives}{' *' if plan.representatives == default else ''}",
+            *([str(plan.places)] if spread else []),
             f"{plan.votes:.0f}",
             f"{plan.labelled:.1%}",
             f"{plan.labels:.0f}",
@@ -123,7 +144,14 @@ def _show(
     console.print(f"{star}right: the class of most records there")
     console.print(
         "A student learns from the noisy counts at every representative, not only from labels: what it "
-        "gets is the last column times the representatives. Few of them are nearly all right and teach "
-        "little; many spread the records too thinly. The server lets six sigmas of votes come to each, of "
-        "the least noise that the budget allows."
+        "gets is the last column times the representatives. "
+        + (
+            "There the counts of neighbours are taken together, as many as a record votes at. With more "
+            "of them the noise averages away, and classes that are close are blurred: this share of the "
+            "representatives is twice that of nearest votes."
+            if spread
+            else "Few of them are nearly all right and teach little; many spread the records too thinly. "
+            "The server lets six sigmas of votes come to each, of the least noise that the budget "
+            "allows. --code spread has each record vote at several."
+        )
     )

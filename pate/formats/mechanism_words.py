@@ -8,6 +8,9 @@ from fractions import Fraction
 from string import Formatter
 from typing import Final
 
+from pate.codes import code_of
+from pate.errors import UsageError
+
 _MOVES: Final = "; votes on a query that one unit can change: {votes_per_unit}"
 _CASTS: Final = "; votes that one unit casts in all: at most {votes_per_unit}"
 _SHARES: Final = (
@@ -74,7 +77,10 @@ def mechanism_in_words(mechanism: object) -> str:
         return str(mechanism)
     name = str(mechanism.get("mechanism", "see privacy.json"))
     parameters = {key: value for key, value in mechanism.items() if key != "mechanism"}
-    words = _WORDS.get(name)
+    words, where = _WORDS.get(name), _places(parameters.get("code"))
+    if words is not None and where:
+        words += where
+        del parameters["code"]
     if words is not None and set(parameters) == _parameters(words):
         figures = {key: _figure(value) for key, value in parameters.items()}
         if "confidence" in figures:
@@ -82,6 +88,15 @@ def mechanism_in_words(mechanism: object) -> str:
         return words.format_map(figures)
     rest = [f"{key} {value}" for key, value in parameters.items()]
     return f"{name} ({', '.join(rest)})" if rest else name
+
+
+def _places(code: object) -> str:
+    """Return where each vote counts, in words; nothing for the nearest query or an unknown code."""
+    try:
+        places = code_of(str(code)).places
+    except UsageError:
+        return ""
+    return f", each counted at its {places} nearest queries" if places > 1 else ""
 
 
 def _parameters(words: str) -> set[str]:

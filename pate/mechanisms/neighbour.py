@@ -1,8 +1,8 @@
 """Neighbour votes (reverse k-NN voting): each record votes once; the release is one noisy matrix.
 
-Every private record votes for its label at the query that is nearest to it, see
-:mod:`pate.features.neighbours`. So an altered record changes at most two counts of the whole matrix
-by one each, and an added or removed record changes one: the L2 sensitivity is sqrt(2), however many
+Every private record votes for its label at the query that is nearest to it, or at its k nearest, see
+:mod:`pate.features.neighbours`. So an altered record changes at most 2k counts of the whole matrix by
+one each, and an added or removed record changes k: the L2 sensitivity is sqrt(2k), however many
 queries there are. Noise is added to all counts once, and everything computed from the noisy matrix
 (labels, unanswered queries, weights of labels) is post-processing.
 
@@ -17,18 +17,25 @@ from Zhu et al., "Private-kNN", CVPR 2020.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
 from pate.accounting.composition import Gdp
-from pate.accounting.events import Event, NoisyHistogram
+from pate.accounting.events import (
+    Event,
+    NoisyArray,
+    NoisyHistogram,
+    check_votes_per_unit,
+)
+from pate.codes import NEAREST, code_of
 from pate.errors import BudgetError, UsageError
 from pate.mechanisms.contract import MechanismText, Outcome, Votes, check_rows, check_threshold
 from pate.noise.exact import check_scale
 from pate.noise.shares import total_sigma
+from pate.text_form import in_text
 
 if TYPE_CHECKING:
     from pate.noise.exact import Noise
@@ -47,13 +54,15 @@ class _Matrix(MechanismText):
     """Common part of both: one event for all queries, labels by noisy margin."""
 
     threshold: int
+    votes_per_unit: int
+    code: str
 
     name: ClassVar[str]
     interactive: ClassVar[bool] = False
     noise_inside: ClassVar[bool]
 
     @property
-    def _event(self) -> NoisyHistogram:
+    def _event(self) -> NoisyHistogram | NoisyArray:
         raise NotImplementedError
 
     @property
@@ -110,6 +119,7 @@ class Neighbour(_Matrix):
         threshold: least noisy margin of a label, in votes.
         sigma: parameter of the noise on each count, in votes.
         votes_per_unit: votes that one unit of privacy casts at most.
+        code: at which queries each vote counts, the text of a :class:`~pate.codes.Code`.
 
     Raises:
         UsageError: for parameters that make no sense.
@@ -118,6 +128,8 @@ class Neighbour(_Matrix):
     threshold: int
     sigma: Fraction
     votes_per_unit: int
+    #: Omitted from the text at its default, as in older ledgers.
+    code: str = field(default=NEAREST, metadata=in_text(omitted=True))
 
     name: ClassVar[str] = "neighbour"
     noise_inside: ClassVar[bool] = False
@@ -127,8 +139,8 @@ class Neighbour(_Matrix):
         object.__setattr__(self, "sigma", self._event.share)
 
     @property
-    def _event(self) -> NoisyHistogram:
-        return NoisyHistogram(check_scale(self.sigma, "sigma"), 1, self.votes_per_unit)
+    def _event(self) -> NoisyHistogram | NoisyArray:
+        return event_of(check_scale(self.sigma, "sigma"), 1, self.votes_per_unit, self.code)
 
     def released(self, rows: Votes, noise: Noise) -> Votes:
         """Return the noisy matrix; see :class:`_Matrix`."""
@@ -145,6 +157,7 @@ class DistributedNeighbour(_Matrix):
         share: parameter of each party's noise on every count, in votes.
         honest: shares in every sum that the observer does not know.
         votes_per_unit: votes that one unit of privacy casts at most.
+        code: at which queries each vote counts, the text of a :class:`~pate.codes.Code`.
 
     Raises:
         UsageError: for parameters that make no sense.
@@ -154,6 +167,8 @@ class DistributedNeighbour(_Matrix):
     share: Fraction
     honest: int
     votes_per_unit: int
+    #: Omitted from the text at its default, as in older ledgers.
+    code: str = field(default=NEAREST, metadata=in_text(omitted=True))
 
     name: ClassVar[str] = "distributed-neighbour"
     noise_inside: ClassVar[bool] = True
@@ -163,8 +178,8 @@ class DistributedNeighbour(_Matrix):
         object.__setattr__(self, "share", self._event.share)
 
     @property
-    def _event(self) -> NoisyHistogram:
-        return NoisyHistogram(self.share, self.honest, self.votes_per_unit)
+    def _event(self) -> NoisyHistogram | NoisyArray:
+        return event_of(self.share, self.honest, self.votes_per_unit, self.code)
 
     def total(self, parties: int) -> Fraction:
         """Return the parameter of the noise on each count if ``parties`` parties are in the sum."""
@@ -180,11 +195,35 @@ class DistributedNeighbour(_Matrix):
 MatrixMechanism = Neighbour | DistributedNeighbour
 
 
-def least_share(epsilon: float, delta: float, honest: int, votes_per_unit: int) -> Fraction:
+def event_of(
+    share: Fraction, honest: int, votes_per_unit: int, code: str
+) -> NoisyHistogram | NoisyArray:
+    """Return the event of one noisy matrix of records' votes.
+
+    Args:
+        share: parameter of each noise share, in votes.
+        honest: shares in every sum that the observer does not know.
+        votes_per_unit: votes that one unit casts at most.
+        code: at which queries each of them counts.
+
+    Raises:
+        UsageError: for parameters that make no sense.
+    """
+    check_votes_per_unit(votes_per_unit)
+    made = code_of(code)
+    if made.name == NEAREST:
+        return NoisyHistogram(share, honest, votes_per_unit)
+    change = made.change(votes_per_unit)
+    return NoisyArray(share, honest, change.squared, change.counts)
+
+
+def least_share(
+    epsilon: float, delta: float, honest: int, votes_per_unit: int, code: str = NEAREST
+) -> Fraction:
     """Return the least noise share with which one matrix costs at most (epsilon, delta).
 
-    >>> float(least_share(0.1, 1e-5, 1, 1))
-    43.5
+    >>> float(least_share(0.1, 1e-5, 1, 1)), float(least_share(0.1, 1e-5, 1, 1, "spread-9"))
+    (43.5, 130.46875)
 
     Args:
         epsilon: of the whole release.
@@ -192,6 +231,7 @@ def least_share(epsilon: float, delta: float, honest: int, votes_per_unit: int) 
         honest: shares in every sum that the observer does not know; 1 where the server draws the
             noise.
         votes_per_unit: votes that one unit casts at most.
+        code: at which queries each of them counts.
 
     Returns:
         A multiple of 1/64 votes.
@@ -202,7 +242,7 @@ def least_share(epsilon: float, delta: float, honest: int, votes_per_unit: int) 
     most = Gdp().budget(epsilon, delta)
 
     def fits(cells: int) -> bool:
-        event = NoisyHistogram(Fraction(cells, _GRID), honest, votes_per_unit)
+        event = event_of(Fraction(cells, _GRID), honest, votes_per_unit, code)
         return Gdp().supports(event) and Gdp().cost(event) <= most
 
     low, high = _GRID - 1, 2 * _GRID  # a share is at least one vote

@@ -7,11 +7,13 @@ have. Everything else follows from epsilon and delta.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pate.codes import NEAREST
 from pate.errors import UsageError
 from pate.masking.context import threshold_for
 from pate.mechanisms.neighbour import clear_margin, least_share
@@ -46,7 +48,13 @@ class NeighbourNoise:
 
     @classmethod
     def of(
-        cls, epsilon: float, delta: float, parties: int, votes: int, colluders: int | None
+        cls,
+        epsilon: float,
+        delta: float,
+        parties: int,
+        votes: int,
+        colluders: int | None,
+        code: str = NEAREST,
     ) -> NeighbourNoise:
         """Return the noise that a server would choose.
 
@@ -58,7 +66,7 @@ class NeighbourNoise:
         if parties >= 3:
             fewest, colluding = threshold_for(parties, colluders)
             adding, honest = parties, fewest - colluding
-        share = least_share(epsilon, delta, honest, votes)
+        share = least_share(epsilon, delta, honest, votes, code)
         return cls(share, honest, float(total_sigma(share, adding)), clear_margin(share, adding))
 
 
@@ -68,15 +76,18 @@ class NeighbourPlan:
 
     Attributes:
         representatives: q.
-        votes: records at each, about.
+        places: k, nearest representatives at which each record votes.
+        votes: at each, about.
         threshold: noisy margin of a label, in votes.
         labelled: expected share of representatives that get a label.
         right: expected share of those labels that are their representatives' main class.
         top_right: expected share of all representatives whose largest noisy count is of their main
-            class, with a label or without: a student learns from the counts of all.
+            class, with a label or without, the counts of k neighbours taken together: a student
+            learns from the counts of all.
     """
 
     representatives: int
+    places: int
     votes: float
     threshold: int
     labelled: float
@@ -97,6 +108,7 @@ def plan_representatives(
     purity: float,
     sigma: float,
     threshold: int,
+    places: int = 1,
     seed: int = 0,
 ) -> NeighbourPlan:
     """Return the expected utility of neighbour votes.
@@ -112,19 +124,20 @@ def plan_representatives(
         purity: share of a representative's records that are of its main class, above 1/m.
         sigma: of the noise that each count carries, in votes.
         threshold: noisy margin of a label, in votes.
+        places: k, nearest representatives at which each record votes.
         seed: of the draws.
 
     Raises:
         UsageError: for arguments that make no sense.
     """
-    if representatives < 1 or records < 1 or classes < 2:
+    if not 1 <= places <= representatives or records < 1 or classes < 2:
         raise UsageError("a plan needs representatives, records and two classes or more")
     if not 1 / classes < purity <= 1:
         raise UsageError(f"purity is a share above 1/{classes} and at most 1, got {purity}")
     if not sigma > 0:
         raise UsageError(f"the noise is above 0, got {sigma}")
     draw = np.random.default_rng(seed)
-    mean = records / representatives
+    mean = records * places / representatives
     sizes = draw.poisson(draw.gamma(4.0, mean / 4.0, _DRAWS))
     counts = draw.multinomial(sizes, _shares(classes, purity)).astype(np.float64)
     noisy = counts + draw.normal(0.0, sigma, counts.shape)
@@ -133,7 +146,10 @@ def plan_representatives(
     labelled = float(clear.mean())
     hits = noisy.argmax(axis=1) == 0
     right = float(hits[clear].mean()) if clear.any() else 0.0
-    return NeighbourPlan(representatives, mean, threshold, labelled, right, float(hits.mean()))
+    # The counts of k neighbours have much the same voters: the k-th part of their noise's variance.
+    together = counts + (noisy - counts) / math.sqrt(places)
+    top_right = float((together.argmax(axis=1) == 0).mean())
+    return NeighbourPlan(representatives, places, mean, threshold, labelled, right, top_right)
 
 
 def _shares(classes: int, purity: float) -> NDArray[np.float64]:

@@ -31,7 +31,8 @@ from aggregator_server.results.certificate import certificate_of
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from aggregator_server.student_service import StudentService
 from pate.accounting.composition import Gdp
-from pate.campaign.representatives import choose, default_number
+from pate.accounting.events import NoisyArray
+from pate.campaign.representatives import choose, default_number, finer_number, settled_code
 from pate.campaign.roster import RosterParty
 from pate.campaign.settings import spec_of
 from pate.campaign.spec import CampaignSpec
@@ -48,8 +49,10 @@ from pate.errors import (
     UsageError,
 )
 from pate.formats.labels import LabelSet
+from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import PrivacyStatement, adjacency_of
 from pate.mechanisms import DistributedNeighbour, MatrixMechanism, Neighbour
+from pate.mechanisms.neighbour import least_share
 from pate.noise.exact import SystemNoise
 from pate.noise.simulated import SimulatedNoise
 from pate.runtime import failpoints
@@ -664,6 +667,8 @@ FORGERIES: dict[str, tuple[int, Callable[[Body], object]]] = {
     ),
     "a party with more votes": (2, lambda b: b["parties"][0].update(teachers=MOST + 1)),
     "a larger cap": (2, lambda b: b.update(cap="1")),
+    "a code that is not charged": (1, lambda b: b["spec"].update(code="spread-2")),
+    "a code that the campaign has not": (2, lambda b: b["mechanisms"][0].update(code="spread-2")),
     "one patient's votes more": (1, lambda b: b["spec"].update(votes_per_patient=2)),
     "other representatives": (1, lambda b: b["spec"].update(representatives=[0, 1])),
 }
@@ -733,6 +738,7 @@ def test_a_spec_comes_back_from_its_text() -> None:
             unit="patient", votes_per_patient=7, sigma2=Fraction(40), threshold=Fraction(9)
         ),
         matrix_spec(**SHARES),
+        matrix_spec(code="spread-3"),
     ):
         assert CampaignSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
 
@@ -767,6 +773,10 @@ def test_a_spec_comes_back_from_its_text() -> None:
         ("rounds", {"rounds": 2}),
         ("max_queries", {"max_queries": 5}),
         ("proofs", {"vote_proofs": True, "aggregation": "masked", "colluders": 1}),
+        ("a code is", {"code": "spread"}),
+        ("a code is", {"code": "spread-1"}),
+        ("code = spread-9", {"code": "spread-9"}),
+        ("code", {"code": None}),
         ("sigma1", {"sigma1": Fraction(40)}),
         ("scale", {"scale": Fraction(40)}),
         ("class_quota", {"class_quota": True}),
@@ -812,6 +822,72 @@ def test_options_of_neighbour_votes_are_refused_for_teachers() -> None:
     for name in ("representatives", "expected_records", "most_votes", "votes_per_patient"):
         with pytest.raises(UsageError, match="--aggregator neighbour"):
             options(aggregator="gnmax", **{"representatives": None, name: 5})
+    with pytest.raises(UsageError, match="--code is for --aggregator neighbour"):
+        options(aggregator="gnmax", representatives=None, code="spread-5")
+
+
+def test_a_campaign_without_a_code_has_the_text_that_it_always_had() -> None:
+    for spec in (matrix_spec(), make_spec()):
+        assert "code" not in spec.to_dict()
+    mechanism = resolve(matrix_spec(), MOST, 1)[0]
+    assert set(mechanism.to_dict()) == {"mechanism", "threshold", "sigma", "votes_per_unit"}
+    assert public_campaign(matrix_spec()).code == ""
+    with pytest.raises(UsageError, match="code must be omitted at its default"):
+        CampaignSpec.from_dict(matrix_spec().to_dict() | {"code": "nearest"})
+    with pytest.raises(UsageError, match="code is for aggregator = neighbour"):
+        CampaignSpec.from_dict(make_spec().to_dict() | {"code": "spread-2"})
+
+
+def test_a_resume_with_another_code_is_refused_by_name() -> None:
+    one, other = matrix_spec(), matrix_spec(code="spread-2")
+    with pytest.raises(StateError, match="code = nearest, but spread-2 was given"):
+        one.require_same(other)
+    with pytest.raises(StateError, match="code = spread-2, but nearest was given"):
+        other.require_same(one)
+    other.require_same(other)
+
+
+def test_a_spread_vote_costs_what_its_array_costs(path: Path) -> None:
+    with start(path, code="spread-4", **SHARES) as ledger:
+        mechanism = ledger.state().mechanism(1)
+        assert isinstance(mechanism, DistributedNeighbour)
+        (event,) = mechanism.worst
+        assert isinstance(event, NoisyArray)
+        assert (event.squared, event.moved) == (8, 8)
+        assert ledger.state().epsilon <= 1.0
+        # Twice the noise of nearest votes, since its root is that of four.
+        assert 1.98 < mechanism.share / least_share(1.0, 1e-5, 2, 1) < 2.01
+        release(ledger)
+        noisy = ledger.state().noisy
+        assert noisy is not None
+        assert (noisy.code, noisy.places) == ("spread-4", 4)
+        ledger.end_round(wants_predictions=False)
+        ledger.finish()
+        statement = privacy_statement(ledger.state(), ledger.head)
+    again = read_campaign(path)[0].noisy
+    assert again is not None
+    assert again.code == "spread-4"
+    assert "each counted at its 4 nearest queries" in mechanism_in_words(statement.mechanism)
+
+
+def test_the_code_follows_from_public_numbers_alone() -> None:
+    usual = default_number(10_000, 10**6, 0.3, 1e-5)
+    assert finer_number("nearest", usual, 10**6) == usual
+    assert finer_number("spread", usual, 10**6) == 4 * usual
+    assert finer_number("spread-3", usual, 50) == 50
+    assert str(settled_code("spread", 4 * usual, usual)) == "spread-8"
+    assert str(settled_code("spread", usual, usual)) == "spread-2"
+    assert str(settled_code("spread", usual // 2, usual)) == "nearest"
+    assert str(settled_code("spread", 2, 1)) == "spread-2"
+    assert str(settled_code("spread-30", 60, usual)) == "spread-30"
+    made = options(code="spread", representatives=None, expected_records=2000)
+    assert made.neighbour is not None
+    assert (len(made.neighbour.representatives), made.neighbour.code) == (30, "nearest")
+    stated = options(code="spread-3", representatives=8).neighbour
+    assert stated is not None
+    assert stated.code == "spread-3"
+    with pytest.raises(UsageError, match="a code is nearest, or spread-K"):
+        options(code="dense")
 
 
 def test_representatives_are_different_inputs_and_follow_from_the_public_set_alone() -> None:

@@ -54,6 +54,7 @@ HELD = Dataset(
 )
 MOST = 500
 ONE = Neighbour(3, Fraction(40), 1)
+SPREAD = Neighbour(3, Fraction(60), 1, "spread-2")
 
 
 def of_patients(votes: int) -> Neighbour:
@@ -196,6 +197,44 @@ def test_each_record_votes_once_at_its_nearest_query(a: Site) -> None:
     votes = a.votes()
     np.testing.assert_array_equal(votes, nearest_votes(HELD, ROWS))
     assert votes.sum() == SIZE
+
+
+def test_a_spread_vote_is_one_at_each_of_the_nearest_queries(a: Site) -> None:
+    campaign = a.campaign([SPREAD], code="spread-2")
+    votes = a.votes(campaign)
+    space = space_over(PUBLIC)
+    queries = space.embed(PUBLIC.take(list(ROWS))).astype(float)
+    wanted = np.zeros_like(votes)
+    for at in range(SIZE):
+        record = space.embed(HELD.inputs.take([at])).astype(float)
+        first = np.square(queries - record).sum(axis=1).argsort(kind="stable")[:2]
+        wanted[first, HELD.labels[at]] += 1
+    np.testing.assert_array_equal(votes, wanted)
+    assert votes.sum() == 2 * SIZE
+    # The same batch again, from the file, is the same; with the nearest query alone it is not.
+    np.testing.assert_array_equal(a.votes(campaign), votes)
+    assert a.votes(a.campaign(id=b"2" * 16)).sum() == SIZE
+
+
+def test_what_is_charged_is_the_code_that_records_vote_by(a: Site) -> None:
+    for mechanisms, code in (([ONE], "spread-2"), ([SPREAD], ""), ([SPREAD], "spread-3")):
+        with pytest.raises(ProtocolError, match="records vote by the code"):
+            a.ask(a.campaign(mechanisms, code=code))
+    for code in ("nearest", "dense", "spread-1"):
+        with pytest.raises(ProtocolError, match="a code"):
+            a.ask(a.campaign(code=code))
+    with pytest.raises(ProtocolError, match="a campaign of gnmax with a code"):
+        a.describe(a.campaign(joined=False, mechanism="gnmax", most_votes=0, code="spread-2"))
+    wide = Neighbour(3, Fraction(40), 1, "spread-5")
+    a.refuses(a.ask(a.campaign([wide], code="spread-5")), "ProtocolError", "spread-5, at 4 queries")
+    assert a.answered == 0
+
+
+def test_a_campaign_does_not_change_its_code(tmp_path: Path) -> None:
+    for name, first, then in (("a", "", "spread-2"), ("b", "spread-2", "")):
+        a = Site(tmp_path / name, name=name)
+        a.describe(a.campaign(joined=False, code=first))
+        a.refuses(a.describe(a.campaign(joined=False, code=then)), "RefusedError", "its code")
 
 
 def test_columns_are_in_the_campaigns_order(a: Site) -> None:
@@ -448,6 +487,7 @@ def test_a_patient_with_more_votes_costs_more(a: Site, cap: int) -> None:
         ("max_queries_in_all", replace(LOOSE, max_queries_in_all=3)),
         ("units", replace(LOOSE, units=("patient",))),
         ("aggregation", replace(LOOSE, aggregation=("masked",))),
+        ("codes", replace(LOOSE, codes=("spread",))),
     ],
 )
 def test_the_policy_still_judges(tmp_path: Path, rule: str, policy: Policy) -> None:
@@ -655,7 +695,9 @@ def test_the_same_queries_with_other_survivors_are_refused(hospitals: Hospitals)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", ["queries", "most votes", "roster and queries", "public set"])
+@pytest.mark.parametrize(
+    "change", ["queries", "most votes", "roster and queries", "public set", "code"]
+)
 def test_another_exact_sum_gets_no_votes(hospitals: Hospitals, change: str) -> None:
     """Several exact sums would reveal how votes are spread over the parties: every party refuses."""
     hospitals.run(hospitals.aggregation(hospitals.campaign()), [NAMES] * 5)
@@ -674,7 +716,10 @@ def test_another_exact_sum_gets_no_votes(hospitals: Hospitals, change: str) -> N
             held = HELD.take(range(NAMES.index(name), SIZE, 4))
             hospitals.sites[name] = Site(hospitals.root / name, held, public=public, name=name)
         about = {"public_set": content_hash(public), "queries": len(public)}
-    other = hospitals.campaign(names=names, most=most, id=b"2" * 16, **about)
+    if change == "code":
+        about = {"code": "spread-2"}
+    mechanism = SPREAD if change == "code" else ONE
+    other = hospitals.campaign(mechanism, names=names, most=most, id=b"2" * 16, **about)
     aggregation, _ = hospitals.aggregation(other, rows)
     for name in names:
         one = hospitals.sites[name]

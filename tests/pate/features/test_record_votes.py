@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from pate.codes import Change, Code, code_of
 from pate.errors import UsageError
 from pate.features.neighbours import cast_votes, near
-from pate.mechanisms.codes import Change, Code, code_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -22,10 +22,11 @@ from typing import Final, Literal
 
 from pate.errors import UsageError
 
-#: Names of the codes; a text of one may have a number behind it.
+#: Names of the codes.
 CODES: Final = ("nearest", "spread")
-#: The text of the default code.
+#: The default code, and the one whose text has a number.
 NEAREST: Final = "nearest"
+SPREAD: Final = "spread"
 
 _TEXT: Final = re.compile(r"(nearest)|(spread)-([1-9][0-9]{0,5})", re.ASCII)
 _MOST_PLACES: Final = 2**16
@@ -91,4 +92,4 @@ def code_of(text: str) -> Code:
         raise UsageError(
             f"a code is nearest, or spread-K with K from 2 to {_MOST_PLACES}, got {text[:60]!r}"
         )
-    return Code("nearest") if found[1] else Code("spread", int(found[3]))
+    return Code(NEAREST) if found[1] else Code(SPREAD, int(found[3]))
