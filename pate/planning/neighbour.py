@@ -130,7 +130,9 @@ def plan_representatives(
     Raises:
         UsageError: for arguments that make no sense.
     """
-    if not 1 <= places <= representatives or records < 1 or classes < 2:
+    if not 1 <= places <= representatives:
+        raise UsageError(f"records cannot vote at {places} of {representatives} representatives")
+    if records < 1 or classes < 2:
         raise UsageError("a plan needs representatives, records and two classes or more")
     if not 1 / classes < purity <= 1:
         raise UsageError(f"purity is a share above 1/{classes} and at most 1, got {purity}")

@@ -23,6 +23,7 @@ from pate.accounting.filters import GAUSSIAN_PART, Delta
 from pate.campaign.roster import RosterParty
 from pate.data.values import Dataset, Images, Inputs, Table, batch_hash, content_hash
 from pate.errors import ProtocolError, QuorumError, UsageError
+from pate.features.neighbours import near
 from pate.features.space import space_over
 from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
 from pate.mechanisms import DistributedGNMax, DistributedNeighbour, GNMax, Neighbour
@@ -647,6 +648,16 @@ def hospitals(tmp_path: Path) -> Hospitals:
 def test_the_server_learns_the_sum_of_all_records(hospitals: Hospitals) -> None:
     found = hospitals.run(hospitals.aggregation(hospitals.campaign()), [NAMES] * 5)
     np.testing.assert_array_equal(found, nearest_votes(HELD, ROWS))
+
+
+def test_the_server_learns_the_sum_of_all_spread_votes(hospitals: Hospitals) -> None:
+    campaign = hospitals.campaign(SPREAD, code="spread-2")
+    found = hospitals.run(hospitals.aggregation(campaign), [NAMES] * 5)
+    space = space_over(PUBLIC)
+    places = near(space.embed(PUBLIC.take(list(ROWS))), space.embed(HELD.inputs), 2)
+    wanted = np.zeros_like(found)
+    np.add.at(wanted, (places, HELD.labels[:, None]), 1)
+    np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.slow

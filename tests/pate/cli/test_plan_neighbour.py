@@ -91,3 +91,22 @@ def test_no_representative_is_there_twice() -> None:
     said: list[str] = []
     assert choose(public, 6, said.append) == (0, 1, 3, 5)
     assert said == ["choosing 4 representatives of 6 public inputs"]
+
+
+def test_spread_votes_are_planned_with_the_code_that_the_server_would_take() -> None:
+    code, text = run("--records", "60000", "--epsilon", "0.1", "--code", "spread", "--json")
+    assert code == 0
+    found = json.loads(text)
+    usual = default_number(60_000, 10**9, 0.1, 1e-5)
+    assert found["server_default"] == 4 * usual
+    assert [each["places"] for each in found["plans"]] == [2, 4, 8, 16, 32]
+    # The same share of the representatives, and the same noise of all that are taken together.
+    right = [each["top_right"] for each in found["plans"]]
+    assert max(right) - min(right) < 0.02
+    code, text = run("--records", "60000", "--epsilon", "0.1", "--code", "spread")
+    assert code == 0
+    assert "times the square root of the representatives" in " ".join(text.split())
+    with pytest.raises(UsageError, match="needs that many representatives, not 100"):
+        run("--code", "spread-5000", "--representatives", "100")
+    with pytest.raises(UsageError, match="a code is nearest, or spread-K"):
+        run("--code", "dense")

@@ -12,12 +12,12 @@ from pate.formats.mechanism_words import mechanism_in_words
 from pate.mechanisms import MECHANISMS, Mechanism
 
 #: A figure for each parameter that a mechanism of ours may have; no two are alike.
-FIGURES: dict[str, int | Fraction] = {
+FIGURES: dict[str, int | Fraction | str] = {
     "threshold": 45, "sigma": Fraction(15, 2), "sigma1": Fraction(31), "sigma2": Fraction(11),
     "scale": Fraction(20), "share": Fraction(241, 64), "honest": 3, "votes_per_unit": 6,
-    "confidence": Fraction(7, 8),
+    "confidence": Fraction(7, 8), "code": "spread-7",
 }  # fmt: skip
-SHOWN = {"sigma": "7.5", "share": "3.765625", "confidence": "87.5 %"}
+SHOWN = {"code": "7", "sigma": "7.5", "share": "3.765625", "confidence": "87.5 %"}
 
 
 def of_kind(kind: type[Mechanism]) -> Mechanism:
