@@ -281,10 +281,12 @@ def bits_of(campaign: vote_pb2.Campaign, rows: int) -> int:
     teachers = sum(member.teachers for member in campaign.terms.roster)
     share = share_of(campaign)
     try:
+        code = code_in(campaign)
+        most = code.bounds(teachers)[1]
         if share is None:
-            return exact_bits(teachers)
+            return ring_bits(most) if code.signed else exact_bits(teachers)
         parties, cells = len(campaign.terms.roster), rows * len(campaign.classes)
-        return ring_bits(teachers + largest_noise(share, parties, cells))
+        return ring_bits(most + largest_noise(share, parties, cells))
     except UsageError as error:
         raise ProtocolError(f"a sum that is too large: {error}") from error
 

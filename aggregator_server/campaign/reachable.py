@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from pate.codes import code_of
 from pate.errors import UsageError
 from pate.mechanisms.confident import ConfidentGNMax
 from pate.mechanisms.distributed import DistributedConfidentGNMax, DistributedInteractiveGNMax
@@ -51,7 +52,8 @@ def require_reachable(state: CampaignState) -> str | None:
         sigma, draws = _carried(mechanism.share, parties), classes
     elif isinstance(mechanism, Neighbour | DistributedNeighbour):
         each = state.roster[0].teachers  # for neighbour votes, the same for all
-        most = parties * each
+        least, largest = code_of(mechanism.code).bounds(parties * each)
+        most = largest - least
         what = f"{parties} parties with at most {each} votes on a count"
         # A label needs a lead: the difference of two noisy counts, of any two classes.
         sigma = (

@@ -14,7 +14,7 @@ from pate.campaign.choices import TEACHERS_EACH
 from pate.campaign.outlook import Outlook, plan_command
 from pate.campaign.settings import of_gated_delta, spec_of
 from pate.campaign.terms import budget, composition_of, resolve
-from pate.codes import NEAREST
+from pate.codes import DENSE, NEAREST, code_of
 from pate.data.read import read_inputs
 from pate.data.values import Images
 from pate.errors import StateError
@@ -127,6 +127,9 @@ def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
             "votes-per-patient": votes if spec.unit == "patient" else None,
             "code": None if spec.neighbour.code == NEAREST else spec.neighbour.code,
         }  # fmt: skip
+        code = code_of(spec.neighbour.code)
+        if code.name == DENSE:
+            return Finding.ok(f"{promise} pays for the one release, of sums in {number} directions")
         return Finding.ok(
             f"{promise} pays for the one release, over {number} representatives; how many get a label: "
             f"{plan_command(numbers, 'pate plan-neighbour')}"

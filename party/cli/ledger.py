@@ -228,9 +228,10 @@ def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
 def _who_votes(offer: Offer) -> str:
     if not offer.records_vote:
         return _number(offer.teachers or 0, "teacher")
-    each, places = offer.teachers_each, code_of(offer.code).places
-    where = f", each at its {places} nearest queries" if places > 1 else ""
-    return f"records vote{where}" + (f", at most {max(each)} of a party on a count" if each else "")
+    each, where = offer.teachers_each, code_of(offer.code).in_words
+    return f"records vote{where and f', {where}'}" + (
+        f", at most {max(each)} of a party on a count" if each else ""
+    )
 
 
 def _votes_in_words(record: CampaignRecord) -> str:

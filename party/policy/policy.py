@@ -25,6 +25,7 @@ from pate.codes import CODES, code_of
 from pate.errors import AccountingError, RefusedError, UsageError
 from pate.formats.privacy_statement import rounded_up
 from pate.masking.context import threshold_for
+from pate.mechanisms import MatrixMechanism
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -275,7 +276,7 @@ class Policy:
     def _check_noise(self, mechanism: Mechanism) -> None:
         for event in mechanism.worst:
             if self.least_sigma is not None:
-                squared = _variance(event)
+                squared = _variance(event) / _grid(mechanism) ** 2
                 if squared < self.least_sigma**2:
                     raise _no(
                         "least_sigma",
@@ -441,10 +442,15 @@ def _no(rule: str, value: object, found: str) -> RefusedError:
 
 
 def _variance(event: Event) -> Fraction:
-    """Return the variance of the continuous law with the noise's parameters, in votes squared."""
+    """Return the variance of the continuous law with the noise's parameters, in squared units."""
     if isinstance(event, LaplaceMax):
         return 2 * event.scale**2
     return event.variance if isinstance(event, NoisyCounts) else event.sigma**2
+
+
+def _grid(mechanism: Mechanism) -> int:
+    """Return the units of its counts that are one vote."""
+    return code_of(mechanism.code).grid if isinstance(mechanism, MatrixMechanism) else 1
 
 
 def _plain(value: int | Fraction) -> str:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from party.teachers.schema import schema_of
-from pate.codes import NEAREST, Code
+from pate.codes import DENSE, NEAREST, Code, require_places
 from pate.data.checks import require_records
 from pate.data.values import Table, is_numeric
-from pate.errors import ProtocolError
+from pate.errors import ProtocolError, UsageError
+from pate.features.dense import Directions, dense_votes
 from pate.features.neighbours import cast_votes, voters_of
 from pate.features.progress import telling, told
 from pate.features.space import space_over
@@ -114,7 +115,7 @@ class NeighbourVotes:
     ) -> Counts:
         """Return the number of records that vote at each query for each class.
 
-        A count above ``most_votes`` is clipped to it, which does not increase the sensitivity.
+        A count of more than ``most_votes`` votes is clipped, which does not increase the sensitivity.
 
         Args:
             public: the whole public set: the feature space is fitted on it.
@@ -125,15 +126,17 @@ class NeighbourVotes:
             code: at which queries a record votes.
 
         Returns:
-            (queries, m) int64 votes.
+            (queries, m) int64, in units of the code.
 
         Raises:
             SchemaError: if the public set is not of the kind of the data.
-            ProtocolError: if two queries are equal, so that the nearest is ambiguous, or there are
-                fewer than a record votes at.
+            ProtocolError: if two queries are equal, so that the nearest is ambiguous, or the code is
+                for another number of them.
         """
-        if code.places > len(rows):
-            raise ProtocolError(f"records vote by the code {code}, at {len(rows)} queries")
+        try:
+            require_places(code, len(rows))
+        except UsageError as error:
+            raise ProtocolError(str(error)) from error
         seen = self.conform(public)
         if isinstance(seen, Table) and self.records.inputs.schema() != seen.schema():
             return self._read_as(seen).vote(
@@ -152,22 +155,22 @@ class NeighbourVotes:
         columns = np.array([list(classes).index(name) for name in voters.classes], dtype=np.int64)
         labels = columns[voters.labels]
         votes = np.zeros((len(queries), len(classes)), dtype=np.int64)
+        directions = Directions.fit(places) if code.name == DENSE else None
         # Each record's vote is its own, so any cut of them gives the same sum.
         for start in told(range(0, len(voters), _AT_ONCE)):
             some = range(start, min(start + _AT_ONCE, len(voters)))
             with telling(None):
                 described = space.embed(voters.inputs.take(some))
-            votes += cast_votes(
-                places,
-                described,
-                labels[some.start : some.stop],
-                len(classes),
-                spread=code.places,
+            given = labels[some.start : some.stop]
+            votes += (
+                cast_votes(places, described, given, len(classes), spread=code.places)
+                if directions is None
+                else dense_votes(directions, described, given, len(classes))
             )
             if some.stop == len(voters) or (start // _AT_ONCE) % _TOLD == _TOLD - 1:
                 # A share, since the number of records is private.
                 self.say(f"{100 * some.stop // len(voters)} % of our records have voted")
-        return np.minimum(votes, most_votes)
+        return np.clip(votes, *code.bounds(most_votes))
 
     def _voters(self, votes_per_patient: int | None) -> Dataset:
         """Return the voting records: all, or a limited number per patient."""

@@ -199,7 +199,7 @@ class Voter:
                         votes,
                         teachers=self._weight(campaign),
                         batch=asked.answer.batch,
-                        loose=campaign.most_votes > 0,
+                        code=code_in(campaign) if campaign.most_votes else None,
                     )
                 )
             case "ask_keys":

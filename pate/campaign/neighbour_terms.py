@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pate.campaign.choices import Unit, check_count
-from pate.codes import NEAREST, code_of
+from pate.codes import NEAREST, code_of, require_places
 from pate.errors import UsageError
 from pate.mechanisms.neighbour import MAX_MATRIX, MAX_MATRIX_QUERIES, require_unit
 from pate.text_form import in_text
@@ -60,8 +60,7 @@ class NeighbourTerms:
         ):
             raise UsageError(f"representatives are ascending rows of the {queries} public inputs")
         require_size(len(rows), classes)
-        if code_of(self.code).places > len(rows):
-            raise UsageError(f"code = {self.code} needs that many representatives: {len(rows)}")
+        require_places(code_of(self.code), len(rows))
         check_count("most_votes", self.most_votes, 1, _LARGEST_COUNT)
         check_count("votes_per_patient", self.votes_per_patient, 1, 2**16)
         if self.votes_per_patient != 1 and unit != "patient":

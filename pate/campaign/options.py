@@ -138,7 +138,9 @@ class MechanismOptions(SumOptions, ParameterOptions):
     ] = None
     code: Annotated[
         str | None,
-        _neighbour(help="nearest; spread, spread-K: vote at K. Default: nearest", metavar="CODE"),
+        _neighbour(
+            help="nearest, spread, spread-K, dense or dense-K. Default: nearest", metavar="CODE"
+        ),
     ] = None
     most_votes: Annotated[
         int | None, _neighbour(min=1, help="Most votes of a party on one count. Default: 4095")

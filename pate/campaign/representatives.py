@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.codes import NEAREST, SPREAD, Code, code_of
+from pate.codes import DENSE, NEAREST, SPREAD, Code, code_of
 from pate.features.neighbours import representatives
 from pate.features.space import space_over
 from pate.mechanisms.neighbour import least_share
@@ -27,6 +27,8 @@ _MOST: Final = 2000
 #: some of which are the private records of benchmarks.
 _FINER: Final = 4
 _PARTS: Final = 2
+#: Representatives of dense votes: directions of which the strongest matter, whatever the budget.
+_DIRECTIONS: Final = 64
 #: Default of the expected number of records.
 RECORDS: Final = 10_000
 
@@ -59,19 +61,23 @@ def finer_number(code: str, usual: int, queries: int) -> int:
     """Return the number of representatives for a code, where none is stated.
 
     Args:
-        code: ``spread``, whose k is open, or the text of a code.
+        code: ``spread`` or ``dense``, whose numbers are open, or the text of a code.
         usual: :func:`default_number` for a public set of any size, which is that of nearest votes.
         queries: size of the public set.
 
     Raises:
         UsageError: if it is no code's text.
     """
+    if code == DENSE:
+        return min(_DIRECTIONS, queries)
+    if code.startswith(DENSE):
+        return code_of(code).places
     finer = code == SPREAD or code_of(code).places > 1
     return min(min(_FINER * usual, _MOST) if finer else usual, queries)
 
 
 def settled_code(code: str, number: int, usual: int) -> Code:
-    """Return the code of a campaign; ``spread`` gets its k.
+    """Return the code of a campaign; ``spread`` gets its k, ``dense`` its d.
 
     A record that votes at k of q representatives is heard about k/q of the public set: this part is
     made twice as large as with nearest votes at their usual number. Noise at each representative is
@@ -81,13 +87,15 @@ def settled_code(code: str, number: int, usual: int) -> Code:
     ('spread-8', 'nearest')
 
     Args:
-        code: ``spread``, or the text of a code.
+        code: ``spread``, ``dense``, or the text of a code.
         number: of representatives.
         usual: :func:`default_number`.
 
     Raises:
         UsageError: if it is no code's text.
     """
+    if code == DENSE and number >= 2:
+        return Code(DENSE, number)
     if code != SPREAD:
         return code_of(code)
     places = min(round(_PARTS * number / usual), number)

@@ -18,7 +18,7 @@ from pate.campaign.flat_text import nested, write_flat
 from pate.campaign.neighbour_terms import NeighbourTerms
 from pate.campaign.parameters import Parameters
 from pate.campaign.sum_terms import SumTerms  # noqa: TC001 — its reader looks it up
-from pate.codes import NEAREST
+from pate.codes import NEAREST, code_of
 from pate.errors import StateError, UsageError
 from pate.text_form import read
 
@@ -41,6 +41,8 @@ _PLACES: Final[Places] = {
     **{f"gate_{name}": ("gate", name) for name in ("order", "target", "test", "failure")},
     **{each.name: ("neighbour", each.name) for each in fields(NeighbourTerms)},
 }
+#: Of a count, without its noise: the ring has 32 bits, and so has a ledger.
+_LARGEST_SUM: Final = 2**30
 #: Those that the text lacks at their default, as texts older than the field do.
 _OMITTED: Final = ("code",)
 
@@ -238,6 +240,14 @@ class CampaignSpec:
             return
         classes = len(self.classes or ("", ""))
         self.neighbour.check(queries=self.queries, classes=classes, unit=self.unit)
+        most = code_of(self.neighbour.code).bounds(self.neighbour.most_votes * self.wanted_parties)[
+            1
+        ]
+        if most > _LARGEST_SUM:
+            raise UsageError(
+                f"{self.wanted_parties} parties with most_votes = {self.neighbour.most_votes} each are too "
+                f"many for counts of 32 bits by the code {self.neighbour.code}: lower most_votes"
+            )
         if self.rounds != 1 or self.max_queries is not None:
             raise UsageError(
                 "neighbour votes have one round, over all representatives: leave rounds and max_queries "

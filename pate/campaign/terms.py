@@ -18,7 +18,7 @@ from pate.accounting.events import GaussianMax, GaussianThreshold
 from pate.campaign.choices import check_count
 from pate.campaign.default_noise import CLASSES, LEAST, MARGIN, PAPERS, default_noise, share_of
 from pate.campaign.order import VotedRows, public_order
-from pate.codes import NEAREST
+from pate.codes import NEAREST, code_of
 from pate.errors import BudgetError, LedgerError, UsageError
 from pate.mechanisms import (
     ConfidentGNMax,
@@ -184,18 +184,20 @@ def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism
         BudgetError: if no noise gives so small an epsilon.
     """
     code = NEAREST if spec.neighbour is None else spec.neighbour.code
+    # What is stated is in votes, what a mechanism has in units of the counts.
+    grid = code_of(code).grid
     honest = spec.sums.honest if spec.sums.distributed else 1
     share = (
         least_share(spec.epsilon, spec.delta, honest, votes_per_unit, code)
         if spec.parameters.sigma2 is None
-        else share_sigma(spec.parameters.sigma2, honest)
+        else share_sigma(grid * spec.parameters.sigma2, honest)
         if spec.sums.distributed
-        else Fraction(spec.parameters.sigma2)
+        else grid * Fraction(spec.parameters.sigma2)
     )
     threshold = (
         clear_margin(share, spec.wanted_parties if spec.sums.distributed else 1)
         if spec.parameters.threshold is None
-        else math.ceil(spec.parameters.threshold)
+        else math.ceil(grid * spec.parameters.threshold)
     )
     if spec.sums.distributed:
         return DistributedNeighbour(threshold, share, honest, votes_per_unit, code)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table as Sheet
 
 from pate.campaign.options import DeltaOption
-from pate.codes import NEAREST, SPREAD, code_of
+from pate.codes import DENSE, NEAREST, SPREAD, code_of
 from pate.errors import UsageError
 from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.runtime.command import print_json
@@ -67,6 +67,10 @@ def plan_neighbour(options: NeighbourOptions) -> None:
     usual = default_number(options.records, 10**9, epsilon, delta, votes)
     middle = chosen or finer_number(options.code, usual, 10**9)
     plans = []
+    if options.code.startswith(DENSE):
+        raise UsageError(
+            "dense votes have no cells to be pure: try the code on labelled public data"
+        )
     least = 1 if options.code == SPREAD else code_of(options.code).places
     if middle < least:
         raise UsageError(f"--code {options.code} needs that many representatives, not {middle}")

@@ -93,10 +93,10 @@ def mechanism_in_words(mechanism: object) -> str:
 def _places(code: object) -> str:
     """Return where each vote counts, in words; nothing for the nearest query or an unknown code."""
     try:
-        places = code_of(str(code)).places
+        words = code_of(str(code)).in_words
     except UsageError:
         return ""
-    return f", each counted at its {places} nearest queries" if places > 1 else ""
+    return words and f", {words}"
 
 
 def _parameters(words: str) -> set[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.codes import NEAREST, code_of
+from pate.codes import DENSE, NEAREST, code_of, require_places
 from pate.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ class NoisyVotes:
 
     Attributes:
         queries: (v,) int64, distinct indices into the public set, ascending.
-        counts: (v, m) int64, votes and noise; may be negative.
-        sigma: standard deviation of the noise in each count, in votes, at most.
+        counts: (v, m) int64, votes and noise, in units of the code; may be negative.
+        sigma: standard deviation of the noise in each count, in the same units, at most.
         code: where records voted, the text of a :class:`~pate.codes.Code`.
     """
 
@@ -51,11 +51,9 @@ class NoisyVotes:
         if not 0 <= self.sigma <= _LARGEST:  # nor NaN
             raise DataError(f"noisy votes with noise of {self.sigma!r}")
         try:
-            places = code_of(self.code).places
+            require_places(code_of(self.code), max(1, len(self.queries)))
         except UsageError as error:
             raise DataError(f"noisy votes: {error}") from error
-        if places > max(1, len(self.queries)):
-            raise DataError(f"noisy votes of {self.code} at {len(self.queries)} queries")
         self.queries.setflags(write=False)
         self.counts.setflags(write=False)
 
@@ -63,3 +61,8 @@ class NoisyVotes:
     def places(self) -> int:
         """Queries at which each record voted."""
         return code_of(self.code).places
+
+    @property
+    def dense(self) -> bool:
+        """Whether a record counts at every query, by how far it lies in that direction."""
+        return code_of(self.code).name == DENSE

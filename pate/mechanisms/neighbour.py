@@ -144,7 +144,7 @@ class Neighbour(_Matrix):
 
     def released(self, rows: Votes, noise: Noise) -> Votes:
         """Return the noisy matrix; see :class:`_Matrix`."""
-        rows = check_rows(rows)
+        rows = check_rows(rows, noisy=code_of(self.code).signed)
         return rows + noise.gaussian(self.sigma, rows.size).reshape(rows.shape)
 
 

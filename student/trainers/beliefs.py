@@ -111,7 +111,7 @@ def evidence_of(lesson: Lesson) -> NDArray[np.float64]:
     """
     evidence = np.zeros((len(lesson.public), len(lesson.classes)))
     evidence[lesson.queries, lesson.labels] = 1
-    if lesson.noisy is not None and len(lesson.noisy.queries):
+    if lesson.noisy is not None and len(lesson.noisy.queries) and not lesson.noisy.dense:
         evidence[lesson.noisy.queries] = shares(pooled(lesson.public, lesson.noisy))
     return evidence
 

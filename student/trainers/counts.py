@@ -81,7 +81,7 @@ class Cells:
 
 
 def cells_of(public: Inputs, noisy: NoisyVotes) -> Cells | None:
-    """Return the cells of released counts; None if there are none, or only noise.
+    """Return the cells of released counts; None if there are none, only noise, or dense votes.
 
     Args:
         public: the public set, n inputs.
@@ -89,7 +89,11 @@ def cells_of(public: Inputs, noisy: NoisyVotes) -> Cells | None:
     """
     total = float(noisy.counts.sum())
     # The total is the number of records that voted, with the noise of all counts in it.
-    if not len(noisy.queries) or total <= 2 * noisy.sigma * np.sqrt(noisy.counts.size):
+    if (
+        noisy.dense
+        or not len(noisy.queries)
+        or total <= 2 * noisy.sigma * np.sqrt(noisy.counts.size)
+    ):
         return None
     points = space_over(public).embed(public)
     cell = near(points[noisy.queries], points, noisy.places)

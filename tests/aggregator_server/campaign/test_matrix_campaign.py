@@ -37,6 +37,7 @@ from pate.campaign.roster import RosterParty
 from pate.campaign.settings import spec_of
 from pate.campaign.spec import CampaignSpec
 from pate.campaign.terms import resolve
+from pate.codes import GRID, Code
 from pate.data.values import Images, Table, batch_hash
 from pate.errors import (
     BudgetError,
@@ -488,16 +489,16 @@ def test_a_party_that_lies_on_the_wire_is_refused(name: str) -> None:
 @pytest.mark.parametrize(("most", "width"), [(1, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 4)])
 def test_loose_votes_come_back_from_the_wire(most: int, width: int) -> None:
     counts = np.array([[0, most], [most, 1], [0, 0]], dtype=np.int64)
-    packed = wire.pack_votes(counts, teachers=most, batch=BATCH.digest, loose=True)
+    packed = wire.pack_votes(counts, teachers=most, batch=BATCH.digest, code=Code("nearest"))
     assert packed.width == width
     read = wire.read_votes(
-        packed, teachers=most, classes=2, queries=3, batch=BATCH.digest, loose=True
+        packed, teachers=most, classes=2, queries=3, batch=BATCH.digest, code=Code("nearest")
     )
     np.testing.assert_array_equal(read, counts)
     with pytest.raises(ProtocolError):
         wire.read_votes(packed, teachers=most, classes=2, queries=3, batch=BATCH.digest)
     with pytest.raises(ProtocolError):
-        wire.pack_votes(counts, teachers=most - 1, batch=BATCH.digest, loose=True)
+        wire.pack_votes(counts, teachers=most - 1, batch=BATCH.digest, code=Code("nearest"))
 
 
 @pytest.mark.parametrize("value", [-1, -(2**15), 4 * MOST + 1, 2**15 - 1])
@@ -515,6 +516,95 @@ def test_a_noisy_masked_sum_may_be_negative_but_not_anything() -> None:
     for value in (-2000, 5000, 2**15 - 1, -(2**15)):
         with pytest.raises(ProtocolError, match="at most 2000 votes a count"):
             opened(SHARES, _with(value))
+
+
+DENSE: dict[str, Any] = {"code": "dense-8"}
+
+
+def dense_counts() -> Counts:
+    """Sums of some 300 records in eight directions, in units of 1/1024, with signs."""
+    return np.random.default_rng(8).integers(-100, 300, (8, 3)) * GRID // 3
+
+
+@pytest.mark.parametrize("changes", [{}, {"aggregation": "masked", "colluders": 1}, SHARES])
+def test_a_dense_campaign_goes_through_to_its_end(path: Path, changes: dict[str, Any]) -> None:
+    spec = matrix_spec(**DENSE, **changes)
+    with Ledger.create(path, spec) as ledger:
+        ledger.record_roster(make_parties(MOST), CLASSES)
+        if spec.sums.masked:
+            ledger.record_unmasking(0, len(ROWS), NAMES)
+        counts = dense_counts()
+        ledger.record_votes(
+            0,
+            NoisySum(counts, 4 * MOST)
+            if spec.sums.distributed
+            else LooseSum(counts, 4 * MOST, Code("dense", 8)),
+            NAMES,
+        )
+        release(ledger)
+        (event,) = ledger.state().mechanism(1).worst
+        assert isinstance(event, NoisyArray)
+        assert (event.squared, event.moved) == (4 * GRID**2, 16)
+        assert ledger.state().epsilon <= 1.0
+        noisy = ledger.state().noisy
+        assert noisy is not None
+        assert noisy.dense
+        # Twice the L2 of a removed vote: sigma is a bit above 5.3 / sqrt(2) * 2 votes, or more in sum.
+        assert 7 * GRID < noisy.sigma < 14 * GRID
+        assert np.abs(noisy.counts - counts).max() < 10 * noisy.sigma
+        ledger.end_round(wants_predictions=False)
+        ledger.finish()
+    verify(path)
+
+
+def test_noise_and_threshold_of_dense_votes_are_stated_in_votes(path: Path) -> None:
+    spec = matrix_spec(**DENSE, sigma2=Fraction(15, 2), threshold=Fraction(9))
+    mechanism = resolve(spec, 4 * MOST, 1)[0]
+    assert mechanism == Neighbour(9 * GRID, Fraction(15, 2) * GRID, 1, "dense-8")
+    with Ledger.create(path, spec) as ledger:
+        ledger.record_roster(make_parties(MOST), CLASSES)
+        assert ledger.state().mechanism(1) == mechanism
+    shared = resolve(matrix_spec(**DENSE, **SHARES, sigma2=Fraction(20)), 4 * MOST, 1)[0]
+    assert isinstance(shared, DistributedNeighbour)
+    assert 20 * GRID <= 2**0.5 * float(shared.share) < 20.1 * GRID
+
+
+def test_a_dense_sum_has_signs_and_bounds() -> None:
+    counts = dense_counts()
+    masked = {**DENSE, "aggregation": "masked", "colluders": 1}
+    np.testing.assert_array_equal(opened(masked, counts), counts)
+    np.testing.assert_array_equal(opened({**SHARES, **DENSE}, counts), counts)
+    most = 4 * MOST * GRID
+    for changes, beyond in ((masked, 1), ({**SHARES, **DENSE}, 10**7)):
+        for end in (-most - beyond, most + beyond):
+            far = counts.copy()
+            far[1, 1] = end
+            with pytest.raises(ProtocolError, match="at most 2000 votes a count"):
+                opened(changes, far)
+    campaign = campaign_of(**masked)
+    campaign.terms.mechanisms.extend(mechanism_texts(resolve(matrix_spec(**masked), 4 * MOST, 1)))
+    campaign.terms.roster.extend(
+        vote_pb2.Member(name=each.name, identity=bytes.fromhex(each.identity), teachers=MOST)
+        for each in roster()
+    )
+    assert bits_of(campaign, len(ROWS)) == 32
+
+
+def test_dense_votes_come_back_from_the_wire_with_their_signs() -> None:
+    code = Code("dense", 3)
+    counts = np.array([[0, GRID], [-2 * GRID, 1], [2 * GRID, -1]], dtype=np.int64)
+    packed = wire.pack_votes(counts, teachers=2, batch=BATCH.digest, code=code)
+    assert packed.width == 4
+    about: dict[str, Any] = {"teachers": 2, "classes": 2, "queries": 3, "batch": BATCH.digest}
+    np.testing.assert_array_equal(wire.read_votes(packed, **about, code=code), counts)
+    with pytest.raises(ProtocolError, match="counts are outside"):
+        wire.read_votes(packed, **about, code=Code("nearest"))
+    with pytest.raises(ProtocolError, match="counts are outside"):
+        wire.pack_votes(counts, teachers=1, batch=BATCH.digest, code=code)
+    for count in (2 * GRID + 1, -2 * GRID - 1, -(2**31), 2**31 - 1):
+        packed.counts = np.array([count] * 6, "<i4").tobytes()
+        with pytest.raises(ProtocolError, match="counts are outside"):
+            wire.read_votes(packed, **about, code=code)
 
 
 @dataclass
@@ -776,6 +866,9 @@ def test_a_spec_comes_back_from_its_text() -> None:
         ("a code is", {"code": "spread"}),
         ("a code is", {"code": "spread-1"}),
         ("code = spread-9", {"code": "spread-9"}),
+        ("code = dense-7", {"code": "dense-7"}),
+        ("lower most_votes", {"code": "dense-8", "most_votes": 2**16, "parties": 17}),
+        ("code = dense-9", {"code": "dense-9"}),
         ("code", {"code": None}),
         ("sigma1", {"sigma1": Fraction(40)}),
         ("scale", {"scale": Fraction(40)}),
@@ -886,8 +979,16 @@ def test_the_code_follows_from_public_numbers_alone() -> None:
     stated = options(code="spread-3", representatives=8).neighbour
     assert stated is not None
     assert stated.code == "spread-3"
+    dense = options(code="dense", representatives=None).neighbour
+    assert dense is not None
+    assert (len(dense.representatives), dense.code) == (30, "dense-30")
+    seven = options(code="dense-7", representatives=None).neighbour
+    assert seven is not None
+    assert len(seven.representatives) == 7
+    with pytest.raises(UsageError, match="code = dense-7 needs that many representatives, not 8"):
+        options(code="dense-7", representatives=8)
     with pytest.raises(UsageError, match="a code is nearest, or spread-K"):
-        options(code="dense")
+        options(code="far")
 
 
 def test_representatives_are_different_inputs_and_follow_from_the_public_set_alone() -> None:

@@ -107,6 +107,8 @@ def test_spread_votes_are_planned_with_the_code_that_the_server_would_take() -> 
     assert code == 0
     assert "times the square root of the representatives" in " ".join(text.split())
     with pytest.raises(UsageError, match="needs that many representatives, not 100"):
-        run("--code", "spread-5000", "--representatives", "100")
+        run("--code", "spread-4000", "--representatives", "100")
     with pytest.raises(UsageError, match="a code is nearest, or spread-K"):
+        run("--code", "far")
+    with pytest.raises(UsageError, match="dense votes have no cells"):
         run("--code", "dense")

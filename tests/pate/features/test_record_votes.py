@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pate.codes import Change, Code, code_of
-from pate.errors import UsageError
+from pate.codes import GRID, Change, Code, code_of
+from pate.errors import DataError, UsageError
+from pate.features.dense import Directions, dense_votes
 from pate.features.neighbours import cast_votes, near
 
 if TYPE_CHECKING:
@@ -156,15 +157,97 @@ def test_a_record_too_large_to_square_moves_no_other() -> None:
     assert len(set(after[7].tolist())) == 3
 
 
-@pytest.mark.parametrize("text", ["nearest", "spread-2", "spread-10", "spread-65536"])
+@pytest.mark.parametrize("text", ["nearest", "spread-2", "spread-10", "spread-4096", "dense-1024"])
 def test_a_code_has_one_text(text: str) -> None:
     assert str(code_of(text)) == text
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "spread", "spread-1", "spread-0", "spread-02", "spread-65537", "spread-٣", "nearest-1"],
-)
+    [
+        "", "spread", "spread-1", "spread-0", "spread-02", "spread-4097", "spread-٣", "nearest-1",
+        "dense", "dense-1", "dense-1025", "dense--2",
+    ],
+)  # fmt: skip
 def test_another_text_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="a code is nearest, or spread-K"):
         code_of(text)
+
+
+# --- dense votes ----------------------------------------------------------------------------------
+
+CORNERS = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 3.0]], np.float32)
+DENSE = Code("dense", len(CORNERS))
+#: At a representative, at the middle, far off on both sides, and beyond all bounds.
+SPOTS = ((0.0, 0.0), (2 / 3, 1.0), (90.0, 0.0), (-90.0, 0.0), (3e38, -3e38))
+RECORDS = tuple(itertools.product(SPOTS, range(CLASSES)))
+
+
+def cast_dense(world: tuple[tuple[tuple[float, float], int], ...]) -> np.ndarray:
+    points = np.array([spot for spot, _ in world], np.float32).reshape(-1, 2)
+    labels = np.array([label for _, label in world], np.int64)
+    return dense_votes(Directions.fit(CORNERS), points, labels, CLASSES)
+
+
+@pytest.mark.parametrize("cap", [1, 2])
+def test_dense_votes_change_what_is_claimed_and_no_more(cap: int) -> None:
+    """1,111 worlds, each the sum of its records' own; a patient's votes are any ``cap`` or fewer."""
+    made = {
+        world: cast_dense(world)
+        for size in range(LARGEST + 1)
+        for world in itertools.product(RECORDS, repeat=size)
+    }
+    one = {world[0]: votes for world, votes in made.items() if len(world) == 1}
+    for world, votes in made.items():
+        assert np.array_equal(votes, sum((one[each] for each in world), np.zeros((3, 2), np.int64)))
+    assert max(int((each**2).sum()) for each in one.values()) <= GRID**2
+    # A unit's votes: none up to ``cap``.
+    units = np.stack([votes for world, votes in made.items() if len(world) <= cap])
+    claimed = DENSE.change(cap)
+    assert claimed.squared == 4 * cap**2 * GRID**2
+    found = largest((units[:, None] - units[None]).reshape(-1, 3, CLASSES))
+    assert within(found, claimed)
+    half = largest(units)
+    assert half.squared <= cap**2 * GRID**2
+    assert half.total <= claimed.total // 2
+    # Opposite records of one class come near to it.
+    assert found.squared > 0.9 * claimed.squared
+    assert found.counts == min(claimed.counts, 6)
+
+
+def test_a_dense_array_is_the_records_own() -> None:
+    rng = np.random.default_rng(2)
+    points = (rng.normal(size=(400, 30)) * rng.lognormal(size=30)).astype(np.float32)
+    directions = Directions.fit(points[:20])
+    codes = directions.codes(points)
+    alone = np.concatenate([directions.codes(each[None]) for each in points[:60]])
+    assert np.array_equal(codes[:60], alone)
+    order = rng.permutation(len(points))
+    assert np.array_equal(directions.codes(points[order]), codes[order])
+    changed = points.copy()
+    changed[5] = np.float32(-3e38)
+    assert np.array_equal(np.delete(directions.codes(changed), 5, 0), np.delete(codes, 5, 0))
+    length = np.sqrt((codes.astype(float) ** 2).sum(axis=1)) / GRID
+    assert length.max() <= 1
+    # What the representatives span is kept but for the cut.
+    assert length[:20].min() > 0.99
+    # Each direction is that of its own representative.
+    assert (codes[:20].argmax(axis=0) == np.arange(20)).all()
+
+
+def test_more_representatives_than_coordinates_are_a_frame() -> None:
+    points = np.random.default_rng(3).normal(size=(40, 4)).astype(np.float32)
+    codes = Directions.fit(points).codes(points)
+    length = np.sqrt((codes.astype(float) ** 2).sum(axis=1)) / GRID
+    assert 0.97 < length.min() <= length.max() <= 1
+
+
+def test_points_that_have_no_directions_are_refused() -> None:
+    with pytest.raises(DataError, match="all in one place"):
+        Directions.fit(np.ones((3, 2), np.float32))
+    directions = Directions.fit(CORNERS)
+    for wrong in (np.zeros((2, 3), np.float32), np.zeros((2, 2)), np.full((1, 2), np.nan, "f4")):
+        with pytest.raises(DataError):
+            directions.codes(wrong)
+    with pytest.raises(DataError, match="labels of shape"):
+        dense_votes(directions, CORNERS, np.array([0, 1, 2]), CLASSES)
