@@ -92,8 +92,7 @@ def matrix_of(offer: Offer, batch: str) -> str:
     """
     if not offer.records_vote:
         return ""
-    events = [event for each in offer.mechanisms or () for event in each.worst]
-    of_patient = min((event.votes_per_unit for event in events), default=None)
+    of_patient = min((each.votes_per_unit for each in offer.mechanisms or ()), default=None)
     text = json.dumps(
         [
             batch,

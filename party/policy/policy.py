@@ -18,7 +18,7 @@ from party.ledger.bounds import Bound
 from party.offer import Offer
 from party.policy.hours import Hours
 from pate.accounting.composition import Gate, composition_named
-from pate.accounting.events import LaplaceMax, NoisyHistogram
+from pate.accounting.events import GeometricHistogram, LaplaceMax, NoisyHistogram
 from pate.accounting.filters import FAILING, SITE_DELTA, Delta
 from pate.campaign.choices import AGGREGATIONS, NOISES, UNITS
 from pate.errors import AccountingError, RefusedError, UsageError
@@ -433,7 +433,7 @@ def _no(rule: str, value: object, found: str) -> RefusedError:
 
 def _variance(event: Event) -> Fraction:
     """Return the variance of the continuous law with the noise's parameters, in votes squared."""
-    if isinstance(event, LaplaceMax):
+    if isinstance(event, LaplaceMax | GeometricHistogram):
         return 2 * event.scale**2
     return event.variance if isinstance(event, NoisyHistogram) else event.sigma**2
 

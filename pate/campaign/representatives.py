@@ -9,7 +9,7 @@ import numpy as np
 
 from pate.features.neighbours import representatives
 from pate.features.space import space_over
-from pate.mechanisms.neighbour import least_share
+from pate.mechanisms.least_noise import least_noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,20 +31,20 @@ def default_number(records: int, queries: int, epsilon: float, delta: float, vot
     Each gets about records / number votes, and noise whose standard deviation depends on the budget
     but not on the number; so a larger budget, or more records, allow more representatives.
 
-    >>> default_number(60_000, 9_000, 0.1, 1e-5), default_number(60_000, 9_000, 1.0, 1e-5)
-    (229, 1882)
+    >>> default_number(60_000, 9_000, 0.1, 1e-5), default_number(60_000, 9_000, 0.1, 0.0)
+    (229, 353)
 
     Args:
         records: rough number over all parties; a guess that does not depend on the data.
         queries: size of the public set.
         epsilon: of the campaign.
-        delta: of the campaign.
+        delta: of the campaign; 0 with geometric noise.
         votes: most votes that one unit casts.
 
     Raises:
         BudgetError: if no noise gives so small an epsilon.
     """
-    sigma = float(least_share(epsilon, delta, 1, votes))
+    sigma = least_noise(epsilon, delta, 1, votes).spread(1)
     wanted = math.floor(records / (_VOTES_PER_SIGMA * sigma))
     return min(max(wanted, _FEWEST), _MOST, queries)
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from rich.console import Console
 from rich.table import Table as Sheet
 
-from pate.campaign.options import DeltaOption
+from pate.campaign.options import DeltaOption, NoiseLawOption
 from pate.errors import UsageError
 from pate.formats.privacy_statement import in_words, neighbours_of
+from pate.noise.share_laws import IN_WORDS, GeometricShares
 from pate.runtime.command import print_json
 from pate.runtime.options import CommandOptions, of_campaign, of_privacy, takes
 
@@ -42,6 +43,7 @@ class NeighbourOptions(CommandOptions):
     votes_per_patient: Annotated[
         int, of_privacy(min=1, help="Patient: most votes of one patient.")
     ] = 1
+    noise_law: NoiseLawOption = None
     representatives: Annotated[
         int | None, of_campaign(min=1, help="Public inputs to vote at. Default: as the server")
     ] = None
@@ -56,11 +58,14 @@ def plan_neighbour(options: NeighbourOptions) -> None:
     from pate.campaign.representatives import default_number
     from pate.planning.neighbour import NeighbourNoise, plan_representatives
 
-    epsilon, delta, unit = options.epsilon, options.delta, options.unit
+    epsilon, unit = options.epsilon, options.unit
     votes, chosen = options.votes_per_patient, options.representatives
     if votes != 1 and unit != "patient":
         raise UsageError("--votes-per-patient is for --unit patient")
-    noise = NeighbourNoise.of(epsilon, delta, options.parties, votes, options.colluders)
+    noise = NeighbourNoise.of(
+        epsilon, options.delta, options.parties, votes, options.colluders, options.noise_law
+    )
+    delta = noise.delta
     middle = chosen or default_number(options.records, 10**9, epsilon, delta, votes)
     plans = [
         plan_representatives(
@@ -76,15 +81,17 @@ def plan_neighbour(options: NeighbourOptions) -> None:
     words = in_words(epsilon, delta, unit, neighbours=neighbours_of(unit, records_vote=True))
     default = middle if chosen is None else None
     if not options.as_json:
-        _show(noise, plans, default, words)
+        _show(noise, plans, default, words, options.delta)
         return
     print_json(
         {
             "guarantee": {"epsilon": epsilon, "delta": delta, "unit": unit, "in_words": words},
             "noise": {
-                "share": str(noise.share),
+                "law": noise.law,
+                **_parameter(noise),
                 "counted_shares": noise.honest,
                 "carried_sigma": noise.carried,
+                "sigma_of_each_law": noise.spreads,
                 "threshold": noise.threshold,
             },
             "server_default": default,
@@ -93,15 +100,32 @@ def plan_neighbour(options: NeighbourOptions) -> None:
     )
 
 
+def _parameter(noise: NeighbourNoise) -> dict[str, str]:
+    """Return the parameter of the noise by its name in a mechanism."""
+    shares = noise.shares
+    if isinstance(shares, GeometricShares):
+        return {"scale": str(shares.scale)}
+    return {"share": str(shares.share)}
+
+
 def _show(
-    noise: NeighbourNoise, plans: list[NeighbourPlan], default: int | None, words: str
+    noise: NeighbourNoise,
+    plans: list[NeighbourPlan],
+    default: int | None,
+    words: str,
+    wanted: float,
 ) -> None:
     console = Console(highlight=False)
     console.print(f"{words}, whatever the number of representatives")
+    counted = "1 share is" if noise.honest == 1 else f"{noise.honest} shares are"
     console.print(
-        f"each count carries noise of sigma {noise.carried:.4g} ({noise.honest} shares of "
-        f"{float(noise.share):.4g} are counted); a label leads by {noise.threshold} noisy votes"
+        f"each count carries {IN_WORDS[noise.law]} noise of standard deviation {noise.carried:.4g} "
+        f"({counted} counted); a label leads by {noise.threshold} noisy votes"
     )
+    for law, spread in noise.spreads.items():
+        if law != noise.law:
+            at = 0.0 if law == "geometric" else wanted
+            console.print(f"{IN_WORDS[law]} noise would have {spread:.4g}, at delta {at:g}")
     sheet = Sheet()
     titles = (
         "representatives", "votes at each", "get a label", "labels", "of these right",
@@ -124,6 +148,6 @@ def _show(
     console.print(
         "A student learns from the noisy counts at every representative, not only from labels: what it "
         "gets is the last column times the representatives. Few of them are nearly all right and teach "
-        "little; many spread the records too thinly. The server lets six sigmas of votes come to each, of "
-        "the least noise that the budget allows."
+        "little; many spread the records too thinly. The server lets six standard deviations of "
+        "votes come to each, of the least noise that the budget allows."
     )

@@ -59,6 +59,10 @@ class Mechanism(Protocol):
     noise_inside: ClassVar[bool]
 
     @property
+    def votes_per_unit(self) -> int:
+        """Votes that one unit of privacy can move, or casts."""
+
+    @property
     def worst(self) -> tuple[Event, ...]:
         """The events of the most expensive outcome, which a query reserves."""
 

@@ -161,6 +161,7 @@ def test_the_noise_is_what_epsilon_leaves(path: Path) -> None:
     with start(path, epsilon=0.5) as ledger:
         mechanism = ledger.state().mechanism(1)
         assert isinstance(mechanism, Neighbour)
+        assert mechanism.sigma is not None
         assert 9.8 < mechanism.sigma < 10
         assert 0.49 < ledger.state().epsilon <= 0.5
         release(ledger)
@@ -175,6 +176,7 @@ def test_the_noise_is_what_epsilon_leaves(path: Path) -> None:
         mechanism, noisy = ledger.state().mechanism(1), ledger.state().noisy
         assert isinstance(mechanism, DistributedNeighbour)
         assert mechanism.honest == 2
+        assert mechanism.share is not None
         # All four that answered add their share: the labels carry it.
         assert noisy is not None
         assert noisy.sigma == pytest.approx(2 * float(mechanism.share), rel=1e-2)
@@ -185,6 +187,7 @@ def test_more_votes_of_a_patient_need_more_noise(path: Path) -> None:
         mechanism = ledger.state().mechanism(1)
         assert isinstance(mechanism, Neighbour)
         assert mechanism.votes_per_unit == 5
+        assert mechanism.sigma is not None
         assert 26 < mechanism.sigma < 27.5  # five times 5.3
 
 
