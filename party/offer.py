@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Final
 
-from pate.accounting.composition import Gate, composition_named
+from pate.accounting.composition import Gate, Pure, composition_named
 from pate.accounting.events import GatedBatch  # noqa: TC001 — its reader looks it up
 from pate.campaign import choices
 from pate.campaign.flat_text import nested, write_flat
@@ -51,7 +51,7 @@ class Offer:
         sums: how votes are summed, and from whom they are hidden.
         unit: of privacy.
         epsilon: announced budget, towards the public.
-        delta: of that epsilon.
+        delta: of that epsilon; 0 for neighbour votes with geometric noise.
         public_queries: size of the public set.
         rounds: how often a query may be put to a mechanism.
         public_set: content hash of the public set, hex, or None if unknown; likewise for
@@ -114,7 +114,7 @@ class Offer:
         _require(_is_line(self.aggregator), "the mechanism's name is not a line of text")
         choices.check_choice("unit", self.unit, choices.UNITS)
         choices.check_choice("composition", self.composition or "gdp", choices.COMPOSITIONS)
-        choices.check_budget(self.epsilon, self.delta)
+        choices.check_budget(self.epsilon, self.delta, records_vote=self.records_vote)
         choices.check_count("public_queries", self.public_queries, 1, _MOST)
         choices.check_count("rounds", self.rounds, 1, _MOST)
         choices.check_count("queries", self.queries, 0, _MOST)
@@ -183,6 +183,10 @@ class Offer:
         if self.composition is None or self.composition == Gate.name:
             return
         made = composition_named(self.composition)
+        _require(
+            (self.delta == 0) == (made.name == Pure.name),
+            f"costs in {self.composition!r} are not for delta {self.delta:g}",
+        )
         _require(
             all(made.supports(event) for each in self.mechanisms for event in each.worst),
             f"not every step of the mechanism has a cost in {self.composition!r}",

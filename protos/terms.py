@@ -23,7 +23,6 @@ from pate.errors import AccountingError, ProtocolError, UsageError
 from pate.masking.context import ring_bits
 from pate.mechanisms import MECHANISMS
 from pate.mechanisms.distributed import DistributedMechanism
-from pate.noise.shares import largest_noise
 from pate.text_form import fraction_from_text, parse, read
 from protos.bounds import (
     HASH_BYTES,
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from pate.campaign.roster import RosterParty
     from pate.campaign.spec import CampaignSpec
     from pate.mechanisms import Mechanism
+    from pate.noise.share_laws import Shares
 
 _LONGEST_MECHANISM: Final = 2_000
 _MOST_ROUNDS: Final = 10_000
@@ -126,13 +126,14 @@ def check_campaign(campaign: vote_pb2.Campaign) -> None:
         not campaign.proofs or (sums.masked and not sums.distributed),
         "proofs of votes are for masked sums without noise shares",
     )
+    matrix = campaign.mechanism == "neighbour"
+    check(0 < campaign.epsilon < 1e6, "the budget is not a positive epsilon")
     check(
-        0 < campaign.epsilon < 1e6 and 0 < campaign.delta < 1,
-        "the budget is not a pair of positive numbers",
+        0 < campaign.delta < 1 or (campaign.delta == 0 and matrix),
+        "delta is not a probability above 0; only neighbour votes may have delta 0",
     )
     check(campaign.unit in UNITS, "the campaign's unit is of no known kind")
     check(0 < campaign.rounds <= _MOST_ROUNDS, f"a campaign of {campaign.rounds} rounds")
-    matrix = campaign.mechanism == "neighbour"
     check(
         (campaign.most_votes > 0) == matrix and campaign.most_votes <= MAX_TEACHERS,
         f"a campaign of {campaign.mechanism} with at most {campaign.most_votes} votes on a count",
@@ -257,16 +258,15 @@ def _text(value: Mechanism | GatedBatch) -> str:
     return json.dumps(value.to_dict(), sort_keys=True)
 
 
-def share_of(campaign: vote_pb2.Campaign) -> Fraction | None:
-    """Return sigma of the noise that a party adds to each count, in votes; None: it adds none."""
+def shares_of(campaign: vote_pb2.Campaign) -> Shares | None:
+    """Return the law of the noise that a party adds to each count; None: it adds none."""
     first = mechanisms_of(campaign.terms)[0]
-    return first.share if isinstance(first, DistributedMechanism) else None
+    return first.shares if isinstance(first, DistributedMechanism) else None
 
 
 def votes_per_unit(campaign: vote_pb2.Campaign) -> int:
     """Return the least number of votes of one unit that any mechanism of a campaign is charged for."""
-    mechanisms = mechanisms_of(campaign.terms)
-    return min(each.votes_per_unit for each in mechanisms)
+    return min(each.votes_per_unit for each in mechanisms_of(campaign.terms))
 
 
 def bits_of(campaign: vote_pb2.Campaign, rows: int) -> int:
@@ -279,14 +279,14 @@ def bits_of(campaign: vote_pb2.Campaign, rows: int) -> int:
         ProtocolError: if no width is sufficient.
     """
     teachers = sum(member.teachers for member in campaign.terms.roster)
-    share = share_of(campaign)
+    shares = shares_of(campaign)
     try:
         code = code_in(campaign)
         most = code.bounds(teachers)[1]
-        if share is None:
+        if shares is None:
             return ring_bits(most) if code.signed else exact_bits(teachers)
         parties, cells = len(campaign.terms.roster), rows * len(campaign.classes)
-        return ring_bits(most + largest_noise(share, parties, cells))
+        return ring_bits(most + shares.reach(parties, cells))
     except UsageError as error:
         raise ProtocolError(f"a sum that is too large: {error}") from error
 

@@ -17,11 +17,12 @@ from pate.errors import ProtocolError, QuorumError
 from pate.masking.proofs.terms import commit_seed
 from pate.masking.ring import centred
 from pate.masking.server import ServerMasking
-from pate.noise.shares import check_row_totals, largest_noise
+from pate.noise.share_laws import GaussianShares
+from pate.noise.shares import check_row_totals
 from pate.votes import Counts, Histogram, LooseSum, NoisySum, check_entries
 from protos import masked, wire
 from protos.pate.v1 import vote_pb2
-from protos.terms import code_in, share_of
+from protos.terms import code_in, shares_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -327,22 +328,22 @@ class MaskedAggregation:
         residues = self._masking.result()
         responders = self._survivors
         teachers = sum(self._teachers[name] for name in responders)
-        share = share_of(self._campaign)
+        shares = shares_of(self._campaign)
         loose, code = self._campaign.most_votes > 0, code_in(self._campaign)
         try:
-            if share is None and not loose:
+            if shares is None and not loose:
                 return Sum(Histogram(residues, teachers), responders)
             counts: Counts = residues
-            if share is not None or code.signed:
+            if shares is not None or code.signed:
                 counts = np.asarray(centred(residues, self._context.bits), dtype=np.int64)
-            if share is None:
+            if shares is None:
                 return Sum(LooseSum(counts, teachers, code), responders)
             if loose:
-                reach = largest_noise(share, len(responders), counts.size)
+                reach = shares.reach(len(responders), counts.size)
                 least, most = code.bounds(teachers)
                 check_entries(counts, least=least - reach, most=most + reach)
-            else:
-                check_row_totals(counts, teachers, share, len(responders))
+            elif isinstance(shares, GaussianShares):
+                check_row_totals(counts, teachers, shares.share, len(responders))
         except ProtocolError as error:
             raise ProtocolError(
                 f"the sum of the votes of {', '.join(responders)} does not fit "

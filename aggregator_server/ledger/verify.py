@@ -20,7 +20,7 @@ from pate.mechanisms import (
 )
 from pate.mechanisms.distributed import DistributedMechanism
 from pate.mechanisms.neighbour import DistributedNeighbour
-from pate.noise.shares import check_row_totals, largest_noise
+from pate.noise.shares import check_row_totals
 from pate.storage.entries import each_entry, each_row, require_entry
 from pate.storage.hash_chain import canonical
 from pate.votes import check_entries, check_votes
@@ -205,7 +205,7 @@ def _check_noisy(state: CampaignState, counts: Counts, batch: VoteBatch) -> None
     if not isinstance(mechanism, DistributedMechanism):
         raise LedgerError("noise shares with a mechanism that does not use them")
     if isinstance(mechanism, DistributedNeighbour):
-        reach = largest_noise(mechanism.share, len(batch.responders), counts.size)
+        reach = mechanism.shares.reach(len(batch.responders), counts.size)
         least, most = _code(state).bounds(batch.teachers)
         check_entries(counts, least=least - reach, most=most + reach)
         # One batch has them all, and its release is what the parties sent.

@@ -18,7 +18,7 @@ from party.ledger.bounds import Bound
 from party.offer import Offer
 from party.policy.hours import Hours
 from pate.accounting.composition import Gate, composition_named
-from pate.accounting.events import LaplaceMax, NoisyCounts
+from pate.accounting.events import GeometricHistogram, LaplaceMax, NoisyCounts
 from pate.accounting.filters import FAILING, SITE_DELTA, Delta
 from pate.campaign.choices import AGGREGATIONS, NOISES, UNITS
 from pate.codes import CODES, code_of
@@ -443,7 +443,7 @@ def _no(rule: str, value: object, found: str) -> RefusedError:
 
 def _variance(event: Event) -> Fraction:
     """Return the variance of the continuous law with the noise's parameters, in squared units."""
-    if isinstance(event, LaplaceMax):
+    if isinstance(event, LaplaceMax | GeometricHistogram):
         return 2 * event.scale**2
     return event.variance if isinstance(event, NoisyCounts) else event.sigma**2
 

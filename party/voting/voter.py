@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from party.voting.own_data import OwnVoters
     from party.voting.request import Ensemble
     from party.voting.site import Site
-    from pate.noise.exact import Noise
+    from pate.noise.exact import NoiseInShares
     from pate.votes import Counts
 
 
@@ -127,7 +127,7 @@ class Voter:
         ensemble: Ensemble | None,
         home: Path,
         site: Site,
-        noise: Noise,
+        noise: NoiseInShares,
         public: Inputs | None = None,
         records: NeighbourVotes | None = None,
         own: OwnVoters | None = None,

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from pate.campaign.choices import Aggregation, Aggregator, NoiseSource, Publish, Unit
+from pate.noise.share_laws import NoiseLawName
 from pate.runtime.options import of_campaign, of_privacy
 
 #: The mechanisms that have teachers.
@@ -34,6 +35,9 @@ DeltaOption = Annotated[float, of_privacy(help="Well below 1/records.", metavar=
 UnitOption = Annotated[Unit, of_privacy(help="Who or what is protected.")]
 FirstRoundShareOption = Annotated[
     str, _interactive(help="Share of the budget for round 1.", metavar="SHARE")
+]
+NoiseLawOption = Annotated[
+    NoiseLawName | None, _neighbour(help="Geometric needs no delta. Default: the smaller noise")
 ]
 NoiseOption = Annotated[
     NoiseSource | None, _masked(help="By the server, or in shares by the parties.")
@@ -77,9 +81,9 @@ class ParameterOptions:
         str | None,
         _settings("--sigma2", "--sigma", help="Noise on each count: standard deviation."),
     ] = None
-    scale: Annotated[str | None, _settings(help="LNMax: scale of the Laplace noise, in votes.")] = (
-        None
-    )
+    scale: Annotated[
+        str | None, _settings(help="Scale of Laplace or geometric noise on each count, in votes.")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,3 +152,4 @@ class MechanismOptions(SumOptions, ParameterOptions):
     votes_per_patient: Annotated[
         int | None, _neighbour(min=1, help="Most votes of one patient. Default: 1")
     ] = None
+    noise_law: NoiseLawOption = None

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.codes import DENSE, NEAREST, SPREAD, Code, code_of
+from pate.errors import UsageError
 from pate.features.neighbours import representatives
 from pate.features.space import space_over
-from pate.mechanisms.neighbour import least_share
+from pate.mechanisms.least_noise import least_noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,20 +40,20 @@ def default_number(records: int, queries: int, epsilon: float, delta: float, vot
     Each gets about records / number votes, and noise whose standard deviation depends on the budget
     but not on the number; so a larger budget, or more records, allow more representatives.
 
-    >>> default_number(60_000, 9_000, 0.1, 1e-5), default_number(60_000, 9_000, 1.0, 1e-5)
-    (229, 1882)
+    >>> default_number(60_000, 9_000, 0.1, 1e-5), default_number(60_000, 9_000, 0.1, 0.0)
+    (229, 353)
 
     Args:
         records: rough number over all parties; a guess that does not depend on the data.
         queries: size of the public set.
         epsilon: of the campaign.
-        delta: of the campaign.
+        delta: of the campaign; 0 with geometric noise.
         votes: most votes that one unit casts.
 
     Raises:
         BudgetError: if no noise gives so small an epsilon.
     """
-    sigma = float(least_share(epsilon, delta, 1, votes))
+    sigma = least_noise(epsilon, delta, 1, votes).spread(1)
     wanted = math.floor(records / (_VOTES_PER_SIGMA * sigma))
     return min(max(wanted, _FEWEST), _MOST, queries)
 
@@ -100,6 +101,19 @@ def settled_code(code: str, number: int, usual: int) -> Code:
         return code_of(code)
     places = min(round(_PARTS * number / usual), number)
     return Code(SPREAD, places) if places >= 2 else Code(NEAREST)
+
+
+def require_spread(code: str, delta: float) -> None:
+    """Check that a code whose k is open has noise that suits it.
+
+    Raises:
+        UsageError: for ``spread`` at delta 0: geometric noise grows as fast as k.
+    """
+    if code == SPREAD and delta == 0:
+        raise UsageError(
+            "spread votes are for Gaussian noise, at a delta above 0: geometric noise grows with every "
+            "representative that a record votes at; leave --code out"
+        )
 
 
 def choose(inputs: Inputs, number: int, say: Callable[[str], None]) -> tuple[int, ...]:

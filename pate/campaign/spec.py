@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pate.campaign.flat_text import Places
     from pate.storage.hash_chain import Json
 
-#: Mechanisms that support noise shares, whose sums are nearly Gaussian.
+#: Mechanisms that support noise shares.
 DISTRIBUTED: Final = ("gnmax", "confident-gnmax", "interactive-gnmax", "neighbour")
 
 #: Mechanisms whose data-dependent cost a gate can test.
@@ -63,7 +63,8 @@ class CampaignSpec:
         schema: the line that describes its inputs.
         classes: class names, or None to take those of the parties, who must agree.
         epsilon: of all labels together.
-        delta: see above; well below one over the number of records.
+        delta: see above; well below one over the number of records. 0 for neighbour votes with
+            geometric noise, above 0 for any other campaign.
         unit: unit of privacy.
         rounds: number of rounds of labels; at least 2 for ``interactive-gnmax``.
         first_round_share: share of the budget that round 1 may use if there are others.
@@ -103,7 +104,7 @@ class CampaignSpec:
     def __post_init__(self) -> None:
         self._check_names()
         self._check_sizes()
-        choices.check_budget(self.epsilon, self.delta)
+        choices.check_budget(self.epsilon, self.delta, records_vote=self.records_vote)
         self._check_mechanism()
         self._check_gate()
         self._check_sums()
@@ -224,8 +225,7 @@ class CampaignSpec:
             )
         if self.aggregator not in DISTRIBUTED:
             raise UsageError(
-                f"noise shares are for {', '.join(DISTRIBUTED)}: shares of Laplace noise do not add "
-                "up to Laplace noise"
+                f"noise shares are for {', '.join(DISTRIBUTED)}: choose one of them, or --noise central"
             )
         if self.gate is not None:
             raise UsageError("a gate needs exact votes, which noise shares never reveal")
@@ -238,6 +238,9 @@ class CampaignSpec:
             )
         if self.neighbour is None:
             return
+        law, other = ("geometric", "sigma2") if self.delta == 0 else ("Gaussian", "scale")
+        if other in self.parameters.stated():
+            raise UsageError(f"{other} has no meaning for {law} noise, at delta {self.delta:g}")
         classes = len(self.classes or ("", ""))
         self.neighbour.check(queries=self.queries, classes=classes, unit=self.unit)
         most = code_of(self.neighbour.code).bounds(self.neighbour.most_votes * self.wanted_parties)[

@@ -30,7 +30,9 @@ from pate.mechanisms import (
     over_noisy_sums,
     worst_cost,
 )
-from pate.mechanisms.neighbour import DistributedNeighbour, Neighbour, clear_margin, least_share
+from pate.mechanisms.least_noise import clear_margin, least_noise
+from pate.mechanisms.neighbour import DistributedNeighbour, Neighbour
+from pate.noise.share_laws import GaussianShares, GeometricShares
 from pate.noise.shares import share_sigma
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from pate.campaign.spec import CampaignSpec
     from pate.campaign.sum_terms import SumTerms
     from pate.mechanisms import Mechanism
+    from pate.noise.share_laws import Shares
 
 
 def votes_per_unit(spec: CampaignSpec, parties: Iterable[RosterParty]) -> int:
@@ -176,8 +179,9 @@ def _central(
 def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism:
     """Return the mechanism of a campaign of neighbour votes.
 
-    The noise is ``sigma2`` if it is stated, else the least that epsilon allows, since there is only
-    one release. A label needs a margin of :func:`clear_margin` unless it is stated.
+    The noise is ``sigma2`` or ``scale`` if one is stated, else the least that epsilon allows, since there
+    is only one release: geometric at delta 0, else Gaussian. A label needs a margin of
+    :func:`clear_margin` unless it is stated.
 
     Raises:
         UsageError: for parameters that make no sense.
@@ -187,21 +191,24 @@ def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism
     # What is stated is in votes, what a mechanism has in units of the counts.
     grid = code_of(code).grid
     honest = spec.sums.honest if spec.sums.distributed else 1
-    share = (
-        least_share(spec.epsilon, spec.delta, honest, votes_per_unit, code)
-        if spec.parameters.sigma2 is None
-        else share_sigma(grid * spec.parameters.sigma2, honest)
-        if spec.sums.distributed
-        else grid * Fraction(spec.parameters.sigma2)
-    )
+    shares: Shares
+    if (scale := spec.parameters.scale) is not None:
+        shares = GeometricShares(grid * scale, honest)
+    elif (sigma := spec.parameters.sigma2) is not None:
+        sigma = grid * sigma
+        shares = GaussianShares(share_sigma(sigma, honest) if spec.sums.distributed else sigma)
+    else:
+        shares = least_noise(spec.epsilon, spec.delta, honest, votes_per_unit, code)
     threshold = (
-        clear_margin(share, spec.wanted_parties if spec.sums.distributed else 1)
+        clear_margin(shares, spec.wanted_parties if spec.sums.distributed else 1)
         if spec.parameters.threshold is None
         else math.ceil(grid * spec.parameters.threshold)
     )
+    share = shares.share if isinstance(shares, GaussianShares) else None
+    scale = shares.scale if isinstance(shares, GeometricShares) else None
     if spec.sums.distributed:
-        return DistributedNeighbour(threshold, share, honest, votes_per_unit, code)
-    return Neighbour(threshold, share, votes_per_unit, code)
+        return DistributedNeighbour(threshold, share, honest, votes_per_unit, scale, code)
+    return Neighbour(threshold, share, votes_per_unit, scale, code)
 
 
 def voted_rows(
@@ -326,7 +333,7 @@ def check_mechanisms(
             raise UsageError(
                 f"noise is counted of {each.honest} honest parties, certain are {sums.honest}"
             )
-    if len({each.share for each in mechanisms if isinstance(each, DistributedMechanism)}) > 1:
+    if len({each.shares for each in mechanisms if isinstance(each, DistributedMechanism)}) > 1:
         raise UsageError("the mechanisms need different noise")
     # One party's data may change all its teachers, and each of their votes is charged.
     fewest = min(each.votes_per_unit for each in mechanisms)

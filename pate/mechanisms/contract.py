@@ -61,6 +61,10 @@ class Mechanism(Protocol):
     votes_per_unit: int
 
     @property
+    def votes_per_unit(self) -> int:
+        """Votes that one unit of privacy can move, or casts."""
+
+    @property
     def worst(self) -> tuple[Event, ...]:
         """The events of the most expensive outcome, which a query reserves."""
 

@@ -68,6 +68,10 @@ class Noise(Protocol):
     def laplace(self, scale: Fraction, count: int) -> Integers:
         """Return ``count`` independent draws of the law P[x] ~ exp(-|x|/scale)."""
 
+
+class NoiseInShares(Noise, Protocol):
+    """A source that draws the noise of one of several parties, too."""
+
     def laplace_share(self, scale: Fraction, shares: int, count: int) -> Integers:
         """Return ``count`` draws of a law of which ``shares`` sum to a draw of :meth:`laplace`."""
 

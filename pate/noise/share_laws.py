@@ -31,9 +31,13 @@ from pate.noise.shares import (
 )
 
 if TYPE_CHECKING:
-    from pate.noise.exact import Integers, Noise
+    from collections.abc import Mapping
+
+    from pate.noise.exact import Integers, Noise, NoiseInShares
 
 NoiseLawName = Literal["gaussian", "geometric"]
+#: The laws' names in sentences.
+IN_WORDS: Final[Mapping[NoiseLawName, str]] = {"gaussian": "Gaussian", "geometric": "geometric"}
 
 #: The s tried in tail bounds are multiples of 1/16; logarithms are rounded up to 1/64 of a bit.
 _STEPS: Final = 16
@@ -97,7 +101,7 @@ class GeometricShares:
                 f"{LARGEST_SHARED}"
             )
 
-    def draw(self, noise: Noise, cells: int) -> Integers:
+    def draw(self, noise: NoiseInShares, cells: int) -> Integers:
         """Return one party's noise on (cells,) counts: int64, votes."""
         if self.honest == 1:
             return noise.laplace(self.scale, cells)
@@ -137,7 +141,7 @@ class GeometricShares:
         """Return a bound on the probability that the noise of two counts differs by ``lead``."""
         ratio = 2 * parties / self.honest
         return min(
-            (1 - s * s) ** -ratio * math.exp(-s * lead / float(self.scale))
+            math.pow(1 - s * s, -ratio) * math.exp(-s * lead / float(self.scale))
             for s in (step / _STEPS for step in range(1, _STEPS))
         )
 

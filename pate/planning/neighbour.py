@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pate.campaign.choices import check_budget
 from pate.codes import NEAREST
 from pate.errors import UsageError
 from pate.masking.context import threshold_for
-from pate.mechanisms.neighbour import clear_margin, least_share
-from pate.noise.shares import total_sigma
+from pate.mechanisms.least_noise import clear_margin, law_of_least_noise, least_noise, spreads_of
 
 if TYPE_CHECKING:
-    from fractions import Fraction
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
+
+    from pate.noise.share_laws import NoiseLawName, Shares
 
 #: Sampled representatives; the plan is accurate to half a percentage point.
 _DRAWS: Final = 20_000
@@ -35,16 +37,26 @@ class NeighbourNoise:
     """The noise of a campaign.
 
     Attributes:
-        share: of each party, or of the server, in votes.
+        shares: its law, of each party or of the server.
+        delta: of the release; 0 with geometric noise.
         honest: number of shares that the accounting relies on.
-        carried: standard deviation of the noise in each count if no party drops out.
+        spreads: standard deviation of the noise in each count if no party drops out, by law: the
+            chosen one's, and the other's if it allows such an epsilon.
+        law: the chosen one.
         threshold: least noisy margin of a label.
     """
 
-    share: Fraction
+    shares: Shares
+    delta: float
     honest: int
-    carried: float
+    spreads: Mapping[NoiseLawName, float]
+    law: NoiseLawName
     threshold: int
+
+    @property
+    def carried(self) -> float:
+        """Standard deviation of the noise in each count if no party drops out."""
+        return self.spreads[self.law]
 
     @classmethod
     def of(
@@ -54,9 +66,10 @@ class NeighbourNoise:
         parties: int,
         votes: int,
         colluders: int | None,
+        law: NoiseLawName | None = None,
         code: str = NEAREST,
     ) -> NeighbourNoise:
-        """Return the noise that a server would choose.
+        """Return the noise that a server would choose; the law is the smaller one unless stated.
 
         Raises:
             UsageError: for parties that cannot have a masked sum, or colluders that are too many.
@@ -66,8 +79,14 @@ class NeighbourNoise:
         if parties >= 3:
             fewest, colluding = threshold_for(parties, colluders)
             adding, honest = parties, fewest - colluding
-        share = least_share(epsilon, delta, honest, votes, code)
-        return cls(share, honest, float(total_sigma(share, adding)), clear_margin(share, adding))
+        check_budget(epsilon, delta, records_vote=True)
+        law = law or law_of_least_noise(epsilon, delta, honest, adding, votes, code)
+        if law == "gaussian" and delta == 0:
+            raise UsageError("Gaussian noise needs a delta above 0")
+        at = 0.0 if law == "geometric" else delta
+        shares = least_noise(epsilon, at, honest, votes, code)
+        spreads = spreads_of(epsilon, delta, honest, adding, votes, code)
+        return cls(shares, at, honest, spreads, law, clear_margin(shares, adding))
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from aggregator_server.results.certificate import certificate_of
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from aggregator_server.student_service import StudentService
 from pate.accounting.composition import Gdp
-from pate.accounting.events import NoisyArray
+from pate.accounting.events import GeometricHistogram, NoisyArray
 from pate.campaign.representatives import choose, default_number, finer_number, settled_code
 from pate.campaign.roster import RosterParty
 from pate.campaign.settings import spec_of
@@ -53,7 +53,7 @@ from pate.formats.labels import LabelSet
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import PrivacyStatement, adjacency_of
 from pate.mechanisms import DistributedNeighbour, MatrixMechanism, Neighbour
-from pate.mechanisms.neighbour import least_share
+from pate.mechanisms.least_noise import least_share
 from pate.noise.exact import SystemNoise
 from pate.noise.simulated import SimulatedNoise
 from pate.runtime import failpoints
@@ -165,6 +165,7 @@ def test_the_noise_is_what_epsilon_leaves(path: Path) -> None:
     with start(path, epsilon=0.5) as ledger:
         mechanism = ledger.state().mechanism(1)
         assert isinstance(mechanism, Neighbour)
+        assert mechanism.sigma is not None
         assert 9.8 < mechanism.sigma < 10
         assert 0.49 < ledger.state().epsilon <= 0.5
         release(ledger)
@@ -179,6 +180,7 @@ def test_the_noise_is_what_epsilon_leaves(path: Path) -> None:
         mechanism, noisy = ledger.state().mechanism(1), ledger.state().noisy
         assert isinstance(mechanism, DistributedNeighbour)
         assert mechanism.honest == 2
+        assert mechanism.share is not None
         # All four that answered add their share: the labels carry it.
         assert noisy is not None
         assert noisy.sigma == pytest.approx(2 * float(mechanism.share), rel=1e-2)
@@ -189,6 +191,7 @@ def test_more_votes_of_a_patient_need_more_noise(path: Path) -> None:
         mechanism = ledger.state().mechanism(1)
         assert isinstance(mechanism, Neighbour)
         assert mechanism.votes_per_unit == 5
+        assert mechanism.sigma is not None
         assert 26 < mechanism.sigma < 27.5  # five times 5.3
 
 
@@ -560,7 +563,7 @@ def test_a_dense_campaign_goes_through_to_its_end(path: Path, changes: dict[str,
 def test_noise_and_threshold_of_dense_votes_are_stated_in_votes(path: Path) -> None:
     spec = matrix_spec(**DENSE, sigma2=Fraction(15, 2), threshold=Fraction(9))
     mechanism = resolve(spec, 4 * MOST, 1)[0]
-    assert mechanism == Neighbour(9 * GRID, Fraction(15, 2) * GRID, 1, "dense-8")
+    assert mechanism == Neighbour(9 * GRID, Fraction(15, 2) * GRID, 1, code="dense-8")
     with Ledger.create(path, spec) as ledger:
         ledger.record_roster(make_parties(MOST), CLASSES)
         assert ledger.state().mechanism(1) == mechanism
@@ -989,6 +992,25 @@ def test_the_code_follows_from_public_numbers_alone() -> None:
         options(code="dense-7", representatives=8)
     with pytest.raises(UsageError, match="a code is nearest, or spread-K"):
         options(code="far")
+
+
+def test_the_law_of_the_noise_follows_from_the_code() -> None:
+    assert options().delta == 0
+    assert options(code="spread-2").delta == 0
+    for code in ("spread-4", "dense-4", "spread"):
+        asked = options(code=code, expected_records=100)
+        assert asked.delta == 1e-5
+        mechanism = resolve(asked, 4 * MOST, 1)[0]
+        assert isinstance(mechanism, DistributedNeighbour)
+        assert mechanism.share is not None
+    made = options(code="spread-4", noise_law="geometric")
+    assert made.delta == 0
+    (event,) = resolve(made, 4 * MOST, 1)[0].worst
+    assert isinstance(event, GeometricHistogram)
+    assert event.distance == 8
+    for stated in ({"delta": 0.0}, {"noise_law": "geometric"}, {"scale": "20"}):
+        with pytest.raises(UsageError, match="spread votes are for Gaussian noise"):
+            options(code="spread", **stated)
 
 
 def test_representatives_are_different_inputs_and_follow_from_the_public_set_alone() -> None:

@@ -57,8 +57,8 @@ HELD = Dataset(
 )
 MOST = 500
 ONE = Neighbour(3, Fraction(40), 1)
-SPREAD = Neighbour(3, Fraction(60), 1, "spread-2")
-DENSE = Neighbour(3, Fraction(88 * GRID), 1, "dense-4")
+SPREAD = Neighbour(3, Fraction(60), 1, code="spread-2")
+DENSE = Neighbour(3, Fraction(88 * GRID), 1, code="dense-4")
 
 
 def of_patients(votes: int) -> Neighbour:
@@ -232,7 +232,9 @@ def test_a_dense_vote_is_the_records_array_at_all_queries(a: Site) -> None:
     np.testing.assert_array_equal(a.votes(campaign), votes)
     few = a.votes(a.campaign([DENSE], code="dense-4", most=1, id=b"3" * 16))
     np.testing.assert_array_equal(few, np.clip(votes, -GRID, GRID))
-    other = a.campaign([Neighbour(3, Fraction(90_000), 1, "dense-3")], code="dense-3", id=b"4" * 16)
+    other = a.campaign(
+        [Neighbour(3, Fraction(90_000), 1, code="dense-3")], code="dense-3", id=b"4" * 16
+    )
     a.refuses(a.ask(other), "ProtocolError", "code = dense-3 needs that many")
 
 
@@ -255,7 +257,7 @@ def test_what_is_charged_is_the_code_that_records_vote_by(a: Site) -> None:
             a.ask(a.campaign(code=code))
     with pytest.raises(ProtocolError, match="a campaign of gnmax with a code"):
         a.describe(a.campaign(joined=False, mechanism="gnmax", most_votes=0, code="spread-2"))
-    wide = Neighbour(3, Fraction(40), 1, "spread-5")
+    wide = Neighbour(3, Fraction(40), 1, code="spread-5")
     a.refuses(
         a.ask(a.campaign([wide], code="spread-5")), "ProtocolError", "spread-5 needs that many"
     )

@@ -22,7 +22,12 @@ from pate.accounting.events import (
 from pate.errors import AccountingError, UsageError
 
 EVENT = GeometricHistogram(Fraction(20), 3, 2)
-TEXT = {"event": "geometric-histogram", "scale": "20", "honest": 3, "distance": 2}
+TEXT: dict[str, str | int] = {
+    "event": "geometric-histogram",
+    "scale": "20",
+    "honest": 3,
+    "distance": 2,
+}
 
 
 def test_the_text_form_is_exact_and_comes_back() -> None:
