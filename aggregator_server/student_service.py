@@ -325,6 +325,7 @@ class _Servicer(student_pb2_grpc.StudentServicer):
             classes=len(state.classes),
             counts=state.noisy.counts.astype("<i8").tobytes(),
             sigma=state.noisy.sigma,
+            code=state.noisy.code,
         )
 
     def GetPrivacyStatement(  # noqa: N802

@@ -41,7 +41,9 @@ from pate.accounting.units import Neighbours
 from pate.features.neighbours import cast_votes, representatives
 from pate.features.space import space_over
 from pate.mechanisms import ConfidentGNMax, GNMax
-from pate.mechanisms.neighbour import Neighbour, clear_margin, least_share
+from pate.mechanisms.least_noise import clear_margin, least_share
+from pate.mechanisms.neighbour import Neighbour
+from pate.noise.share_laws import GaussianShares
 from pate.noise.simulated import SimulatedNoise
 from pate.storage.table_cache import cached_table
 
@@ -221,7 +223,7 @@ def _asked(votes: Whole, mechanism: ConfidentGNMax) -> int:
 def of_neighbours(votes: Whole, truth: Whole, epsilon: float, seed: int) -> dict[str, object]:
     """Return the figures of one matrix."""
     sigma = least_share(epsilon, DELTA, 1, 1)
-    mechanism = Neighbour(clear_margin(sigma, 1), sigma, 1)
+    mechanism = Neighbour(clear_margin(GaussianShares(sigma), 1), sigma, 1)
     return {
         "epsilon": epsilon,
         "sigma": float(sigma),

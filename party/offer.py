@@ -6,12 +6,13 @@ import re
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Final
 
-from pate.accounting.composition import Gate, composition_named
+from pate.accounting.composition import Gate, Pure, composition_named
 from pate.accounting.events import GatedBatch  # noqa: TC001 — its reader looks it up
 from pate.campaign import choices
 from pate.campaign.flat_text import nested, write_flat
 from pate.campaign.sum_terms import SumTerms  # noqa: TC001 — its reader looks it up
 from pate.campaign.terms import check_mechanisms
+from pate.codes import NEAREST, code_of
 from pate.errors import AccountingError, ProtocolError, RefusedError, UsageError
 from pate.mechanisms import MECHANISMS, Mechanism, worst_cost
 from pate.text_form import in_text, read
@@ -50,7 +51,7 @@ class Offer:
         sums: how votes are summed, and from whom they are hidden.
         unit: of privacy.
         epsilon: announced budget, towards the public.
-        delta: of that epsilon.
+        delta: of that epsilon; 0 for neighbour votes with geometric noise.
         public_queries: size of the public set.
         rounds: how often a query may be put to a mechanism.
         public_set: content hash of the public set, hex, or None if unknown; likewise for
@@ -66,6 +67,7 @@ class Offer:
         composition: how costs add up.
         cap: largest total cost of all answers, in that composition.
         gate: of a gated campaign, if its server states it; None for any other.
+        code: at which representatives records vote, the text of a :class:`~pate.codes.Code`.
 
     Raises:
         ProtocolError: for impossible values.
@@ -95,6 +97,7 @@ class Offer:
     cap: Fraction | None = None
     #: Omitted from the text if there is none, as in older ledgers.
     gate: GatedBatch | None = field(default=None, metadata=in_text(omitted=True))
+    code: str = field(default=NEAREST, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
         try:
@@ -111,7 +114,7 @@ class Offer:
         _require(_is_line(self.aggregator), "the mechanism's name is not a line of text")
         choices.check_choice("unit", self.unit, choices.UNITS)
         choices.check_choice("composition", self.composition or "gdp", choices.COMPOSITIONS)
-        choices.check_budget(self.epsilon, self.delta)
+        choices.check_budget(self.epsilon, self.delta, records_vote=self.records_vote)
         choices.check_count("public_queries", self.public_queries, 1, _MOST)
         choices.check_count("rounds", self.rounds, 1, _MOST)
         choices.check_count("queries", self.queries, 0, _MOST)
@@ -161,6 +164,8 @@ class Offer:
             not (self.records_vote and self.composition == Gate.name),
             "neighbour votes cannot be gated: their cost does not depend on the votes",
         )
+        code_of(self.code)
+        _require(self.records_vote or self.code == NEAREST, "a code where no records vote")
         _require(
             self.gate is None or self.composition == Gate.name,
             "a gate in a campaign that is not gated",
@@ -173,10 +178,15 @@ class Offer:
             unit=self.unit,
             records_vote=self.records_vote,
             most_teachers=max(self.teachers_each or (0,)),
+            code=self.code,
         )
         if self.composition is None or self.composition == Gate.name:
             return
         made = composition_named(self.composition)
+        _require(
+            (self.delta == 0) == (made.name == Pure.name),
+            f"costs in {self.composition!r} are not for delta {self.delta:g}",
+        )
         _require(
             all(made.supports(event) for each in self.mechanisms for event in each.worst),
             f"not every step of the mechanism has a cost in {self.composition!r}",
@@ -222,7 +232,7 @@ class Offer:
         Raises:
             RefusedError: if they contradict each other: the terms of a campaign never change.
         """
-        mine, theirs = self.to_dict(), earlier.to_dict()
+        mine, theirs = ({"code": NEAREST, **each.to_dict()} for each in (self, earlier))
         for name, was in theirs.items():
             now = mine.get(name)
             if was is not None and now is not None and now != was:

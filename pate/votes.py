@@ -11,10 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pate.codes import NEAREST, Code
 from pate.errors import ProtocolError
 
 #: Votes: (queries, classes) int64.
 Counts = NDArray[np.int64]
+
+_NEAREST = Code(NEAREST)
 
 
 def check_votes(
@@ -96,22 +99,25 @@ def check_entries(counts: Counts, *, least: int, most: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class LooseSum:
-    """Summed votes with unknown row sums: of records, each at its nearest query.
+    """Summed votes with unknown row sums: of records.
 
     Attributes:
-        counts: (queries, classes) int64, votes from 0 to ``teachers``.
+        counts: (queries, classes) int64, in units of the code.
         teachers: most votes that a count may have, over all parties in the sum.
+        code: of the votes.
     """
 
     counts: Counts
     teachers: int
+    code: Code = _NEAREST
 
     def __post_init__(self) -> None:
         if self.counts.ndim != 2 or self.counts.dtype != np.int64:
             raise ProtocolError(
                 f"a sum of votes has two axes of int64, got {self.counts.dtype} {self.counts.shape}"
             )
-        check_entries(self.counts, least=0, most=self.teachers)
+        least, most = self.code.bounds(self.teachers)
+        check_entries(self.counts, least=least, most=most)
         self.counts.setflags(write=False)
 
 

@@ -18,11 +18,11 @@ from pate.accounting.events import GatedBatch
 from pate.campaign.choices import UNITS
 from pate.campaign.sum_terms import SumTerms
 from pate.campaign.terms import check_mechanisms
+from pate.codes import NEAREST, Code, code_of
 from pate.errors import AccountingError, ProtocolError, UsageError
 from pate.masking.context import ring_bits
 from pate.mechanisms import MECHANISMS
 from pate.mechanisms.distributed import DistributedMechanism
-from pate.noise.shares import largest_noise
 from pate.text_form import fraction_from_text, parse, read
 from protos.bounds import (
     HASH_BYTES,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pate.campaign.roster import RosterParty
     from pate.campaign.spec import CampaignSpec
     from pate.mechanisms import Mechanism
+    from pate.noise.share_laws import Shares
 
 _LONGEST_MECHANISM: Final = 2_000
 _MOST_ROUNDS: Final = 10_000
@@ -73,6 +74,10 @@ def public_campaign(spec: CampaignSpec) -> vote_pb2.Campaign:
         colluders=spec.sums.colluders,
         proofs=spec.vote_proofs,
         most_votes=None if spec.neighbour is None else spec.neighbour.most_votes,
+        # Left out at its default, so that older parties read what they know.
+        code=None
+        if spec.neighbour is None or spec.neighbour.code == NEAREST
+        else spec.neighbour.code,
     )
 
 
@@ -121,13 +126,14 @@ def check_campaign(campaign: vote_pb2.Campaign) -> None:
         not campaign.proofs or (sums.masked and not sums.distributed),
         "proofs of votes are for masked sums without noise shares",
     )
+    matrix = campaign.mechanism == "neighbour"
+    check(0 < campaign.epsilon < 1e6, "the budget is not a positive epsilon")
     check(
-        0 < campaign.epsilon < 1e6 and 0 < campaign.delta < 1,
-        "the budget is not a pair of positive numbers",
+        0 < campaign.delta < 1 or (campaign.delta == 0 and matrix),
+        "delta is not a probability above 0; only neighbour votes may have delta 0",
     )
     check(campaign.unit in UNITS, "the campaign's unit is of no known kind")
     check(0 < campaign.rounds <= _MOST_ROUNDS, f"a campaign of {campaign.rounds} rounds")
-    matrix = campaign.mechanism == "neighbour"
     check(
         (campaign.most_votes > 0) == matrix and campaign.most_votes <= MAX_TEACHERS,
         f"a campaign of {campaign.mechanism} with at most {campaign.most_votes} votes on a count",
@@ -136,9 +142,24 @@ def check_campaign(campaign: vote_pb2.Campaign) -> None:
         not matrix or (campaign.rounds == 1 and campaign.unit != "party" and not campaign.proofs),
         "neighbour votes are cast once, by records or patients, and prove nothing of their sums",
     )
+    check(matrix or not campaign.code, f"a campaign of {campaign.mechanism} with a code")
+    check(campaign.code != NEAREST, "a code that is to be left out")
+    code_in(campaign)
     if campaign.HasField("terms"):
         check(len(campaign.classes) >= 2, "terms without a class list")
         _check_terms(campaign, campaign.terms, sums)
+
+
+def code_in(campaign: vote_pb2.Campaign) -> Code:
+    """Return at which representatives the records of a campaign vote.
+
+    Raises:
+        ProtocolError: if it is no known code.
+    """
+    try:
+        return code_of(campaign.code or NEAREST)
+    except UsageError as error:
+        raise ProtocolError(f"the code of a campaign: {error}") from error
 
 
 def sums_of(campaign: vote_pb2.Campaign) -> SumTerms:
@@ -178,6 +199,7 @@ def _check_terms(campaign: vote_pb2.Campaign, terms: vote_pb2.Terms, sums: SumTe
             unit=campaign.unit,
             records_vote=campaign.most_votes > 0,
             most_teachers=max(member.teachers for member in terms.roster),
+            code=campaign.code or NEAREST,
         )
     except UsageError as error:
         raise ProtocolError(f"the terms of a campaign: {error}") from error
@@ -236,16 +258,15 @@ def _text(value: Mechanism | GatedBatch) -> str:
     return json.dumps(value.to_dict(), sort_keys=True)
 
 
-def share_of(campaign: vote_pb2.Campaign) -> Fraction | None:
-    """Return sigma of the noise that a party adds to each count, in votes; None: it adds none."""
+def shares_of(campaign: vote_pb2.Campaign) -> Shares | None:
+    """Return the law of the noise that a party adds to each count; None: it adds none."""
     first = mechanisms_of(campaign.terms)[0]
-    return first.share if isinstance(first, DistributedMechanism) else None
+    return first.shares if isinstance(first, DistributedMechanism) else None
 
 
 def votes_per_unit(campaign: vote_pb2.Campaign) -> int:
     """Return the least number of votes of one unit that any mechanism of a campaign is charged for."""
-    mechanisms = mechanisms_of(campaign.terms)
-    return min(event.votes_per_unit for each in mechanisms for event in each.worst)
+    return min(each.votes_per_unit for each in mechanisms_of(campaign.terms))
 
 
 def bits_of(campaign: vote_pb2.Campaign, rows: int) -> int:
@@ -258,12 +279,14 @@ def bits_of(campaign: vote_pb2.Campaign, rows: int) -> int:
         ProtocolError: if no width is sufficient.
     """
     teachers = sum(member.teachers for member in campaign.terms.roster)
-    share = share_of(campaign)
+    shares = shares_of(campaign)
     try:
-        if share is None:
-            return exact_bits(teachers)
+        code = code_in(campaign)
+        most = code.bounds(teachers)[1]
+        if shares is None:
+            return ring_bits(most) if code.signed else exact_bits(teachers)
         parties, cells = len(campaign.terms.roster), rows * len(campaign.classes)
-        return ring_bits(teachers + largest_noise(share, parties, cells))
+        return ring_bits(most + shares.reach(parties, cells))
     except UsageError as error:
         raise ProtocolError(f"a sum that is too large: {error}") from error
 

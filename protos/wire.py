@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from cryptography.exceptions import InvalidSignature
@@ -33,6 +33,9 @@ from protos.bounds import (
 from protos.masked import check_batch, check_step
 from protos.pate.v1 import vote_pb2
 from protos.terms import check_campaign
+
+if TYPE_CHECKING:
+    from pate.codes import Code
 
 VERSION: Final = 3
 _REPLY: Final = b"pate/v1/reply\0"
@@ -161,29 +164,30 @@ def check_description(said: vote_pb2.Description) -> None:
 
 
 def pack_votes(
-    votes: Counts, *, teachers: int, batch: bytes, loose: bool = False
+    votes: Counts, *, teachers: int, batch: bytes, code: Code | None = None
 ) -> vote_pb2.VoteMatrix:
     """Return a vote matrix for the wire, in the least width that can represent ``teachers``.
 
     Args:
         votes: (queries, classes) int64; every row sums to ``teachers``.
-        teachers: k; if ``loose``, the most that a count may be.
+        teachers: k; of records' votes, the most on a count.
         batch: hash of the queries.
-        loose: whether the sum of rows is unknown.
+        code: of records' votes, whose rows have any sum; None for teachers.
     """
     rows, classes = votes.shape
-    if loose:
-        check_entries(votes, least=0, most=teachers)
-    else:
+    if code is None:
         check_votes(votes, teachers=teachers, classes=classes, queries=rows)
-    width = 1 if teachers < 2**8 else 2 if teachers < 2**16 else 4
+    else:
+        least, most = code.bounds(teachers)
+        check_entries(votes, least=least, most=most)
+    width = _width(teachers, code)
     return vote_pb2.VoteMatrix(
         batch=batch,
         rows=rows,
         classes=classes,
         teachers=teachers,
         width=width,
-        counts=votes.astype(f"<u{width}").tobytes(),
+        counts=votes.astype(_kind(width, code)).tobytes(),
     )
 
 
@@ -194,7 +198,7 @@ def read_votes(
     classes: int,
     queries: int,
     batch: bytes,
-    loose: bool = False,
+    code: Code | None = None,
 ) -> Counts:
     """Return (queries, classes) int64 counts, checked against the request and the party's declaration.
 
@@ -213,11 +217,24 @@ def read_votes(
     check(matrix.width in (1, 2, 4), f"counts of {matrix.width} bytes")
     size = queries * classes * matrix.width
     check(len(matrix.counts) == size, f"votes have {len(matrix.counts)} bytes, expected {size}")
-    counts = np.frombuffer(matrix.counts, dtype=f"<u{matrix.width}").reshape(queries, classes)
-    if not loose:
+    kind = _kind(matrix.width, code)
+    counts = np.frombuffer(matrix.counts, dtype=kind).reshape(queries, classes)
+    if code is None:
         return check_votes(counts, teachers=teachers, classes=classes, queries=queries)
-    check_entries(counts.astype(np.int64), least=0, most=teachers)
+    least, most = code.bounds(teachers)
+    check_entries(counts.astype(np.int64), least=least, most=most)
     return counts.astype(np.int64)
+
+
+def _width(teachers: int, code: Code | None) -> int:
+    """Return the least number of bytes for every possible count."""
+    if code is not None and code.signed:
+        return 4
+    return 1 if teachers < 2**8 else 2 if teachers < 2**16 else 4
+
+
+def _kind(width: int, code: Code | None) -> str:
+    return f"<{'i' if code is not None and code.signed else 'u'}{width}"
 
 
 def _verify(key: bytes, signature: bytes, signed: bytes, what: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 import grpc
 import numpy as np
 
+from pate.codes import NEAREST
 from pate.errors import DataError, ProtocolError, RefusedError, SchemaError, UnreachableError
 from pate.formats.labels import checked_statement
 from pate.formats.noisy_counts import NoisyVotes
@@ -247,7 +248,10 @@ class StudentClient:
         counts = np.frombuffer(message.counts, dtype="<i8").reshape(rows, classes)
         try:
             noisy = NoisyVotes(
-                np.array(message.queries, dtype=np.int64), counts.astype(np.int64), message.sigma
+                np.array(message.queries, dtype=np.int64),
+                counts.astype(np.int64),
+                message.sigma,
+                message.code or NEAREST,
             )
         except (DataError, OverflowError) as error:
             raise ProtocolError(f"{self._address} sent {error}") from error

@@ -34,7 +34,9 @@ MOST_FILES = 16
 #: Their parts need each other: one kind of model a file.
 LARGE = {"student/trainers", "party/teachers"}
 #: Packages of pure mathematics, and their allowed imports besides the standard library and pate/.
-MATHEMATICS = ("mechanisms", "accounting", "auditing", "planning", "noise", "votes.py", "errors.py")
+MATHEMATICS = (
+    "mechanisms", "accounting", "auditing", "planning", "noise", "codes.py", "votes.py", "errors.py",
+)  # fmt: skip
 #: Modules that import flwr.
 GLUE = {
     "aggregator_server/flower/fleet/requests.py",

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from pate.codes import code_of
 from pate.errors import UsageError
 from pate.mechanisms.confident import ConfidentGNMax
 from pate.mechanisms.distributed import DistributedConfidentGNMax, DistributedInteractiveGNMax
 from pate.mechanisms.interactive import InteractiveGNMax
-from pate.mechanisms.neighbour import DistributedNeighbour, Neighbour
+from pate.mechanisms.neighbour import MatrixMechanism
 from pate.noise.shares import total_sigma
 
 if TYPE_CHECKING:
@@ -42,31 +43,31 @@ def require_reachable(state: CampaignState) -> str | None:
     Raises:
         UsageError: if no label is possible.
     """
-    mechanism, spec = state.mechanism(1), state.spec
+    mechanism, spec, sigma = state.mechanism(1), state.spec, 0.0
     parties, classes = len(state.roster), len(state.classes)
     most, what = state.teachers, f"{state.teachers} teachers"
     if isinstance(mechanism, ConfidentGNMax | InteractiveGNMax):
         sigma, draws = float(mechanism.sigma1), 1
     elif isinstance(mechanism, DistributedConfidentGNMax | DistributedInteractiveGNMax):
         sigma, draws = _carried(mechanism.share, parties), classes
-    elif isinstance(mechanism, Neighbour | DistributedNeighbour):
+    elif isinstance(mechanism, MatrixMechanism):
         each = state.roster[0].teachers  # for neighbour votes, the same for all
-        most = parties * each
+        least, largest = code_of(mechanism.code).bounds(parties * each)
+        most = largest - least
         what = f"{parties} parties with at most {each} votes on a count"
         # A label needs a lead: the difference of two noisy counts, of any two classes.
-        sigma = (
-            float(mechanism.sigma)
-            if isinstance(mechanism, Neighbour)
-            else _carried(mechanism.share, parties)
-        )
-        sigma, draws = math.sqrt(2) * sigma, classes * (classes - 1)
+        draws = classes * (classes - 1)
     else:
         return None  # it answers every query
     short = mechanism.threshold - most
     if short <= 0:
         return None
     queries = min(spec.max_queries or spec.queries, spec.queries)
-    chance = draws * queries * math.exp(-(short**2) / (2 * sigma**2))
+    if isinstance(mechanism, MatrixMechanism):
+        each_chance = mechanism.shares.overturns(short, parties if mechanism.noise_inside else 1)
+    else:
+        each_chance = math.exp(-(short**2) / (2 * sigma**2))
+    chance = draws * queries * each_chance
     fault = f"{what} never reach the threshold of {mechanism.threshold}, even if all agree"
     if chance < _CHANCE:
         raise UsageError(

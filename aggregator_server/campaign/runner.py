@@ -21,7 +21,6 @@ from pate.campaign.terms import votes_per_unit
 from pate.errors import ProtocolError, QuorumError
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.mechanisms.distributed import DistributedMechanism
-from pate.noise.shares import total_sigma
 from pate.runtime.failpoints import reach
 from pate.runtime.screen import listed
 from protos.pate.v1 import vote_pb2
@@ -179,11 +178,11 @@ class Campaign:
         self._say_outlook(state)
         mechanism = state.mechanism(1)
         if isinstance(mechanism, DistributedMechanism):
-            counted = float(total_sigma(mechanism.share, mechanism.honest))
-            carried = float(total_sigma(mechanism.share, len(parties)))
+            counted = mechanism.shares.spread(mechanism.honest)
+            carried = mechanism.shares.spread(len(parties))
             self._screen.say(
-                f"noise shares of {mechanism.honest} of {len(parties)} parties are counted, sigma "
-                f"{counted:.4g}; labels carry those of all that survive, up to {carried:.4g}"
+                f"noise shares of {mechanism.honest} of {len(parties)} parties are counted, standard "
+                f"deviation {counted:.4g}; labels carry those of all that survive, up to {carried:.4g}"
             )
 
     def _say_outlook(self, state: CampaignState) -> None:

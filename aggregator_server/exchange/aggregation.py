@@ -17,11 +17,12 @@ from pate.errors import ProtocolError, QuorumError
 from pate.masking.proofs.terms import commit_seed
 from pate.masking.ring import centred
 from pate.masking.server import ServerMasking
-from pate.noise.shares import check_row_totals, largest_noise
+from pate.noise.share_laws import GaussianShares
+from pate.noise.shares import check_row_totals
 from pate.votes import Counts, Histogram, LooseSum, NoisySum, check_entries
 from protos import masked, wire
 from protos.pate.v1 import vote_pb2
-from protos.terms import share_of
+from protos.terms import code_in, shares_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -135,7 +136,7 @@ class PlainAggregation:
         self._roster = tuple(party.name for party in roster)
         self._batch = batch
         self._least = least
-        self._kind = LooseSum if campaign.most_votes else Histogram
+        self._code = code_in(campaign) if campaign.most_votes else None
         # Only the sum is stored, not a thousand matrices.
         self._total: Counts = np.zeros((len(batch.rows), self._classes), dtype=np.int64)
         self._teachers: dict[str, int] = {}
@@ -167,7 +168,7 @@ class PlainAggregation:
             classes=self._classes,
             queries=len(self._batch.rows),
             batch=self._batch.digest,
-            loose=self._kind is LooseSum,
+            code=self._code,
         )
         if party.name not in self._teachers:
             self._teachers[party.name] = party.teachers
@@ -182,7 +183,10 @@ class PlainAggregation:
     def result(self) -> Sum:
         """Return the sum; each part was checked on arrival."""
         responders = tuple(name for name in self._roster if name in self._teachers)
-        return Sum(self._kind(self._total, sum(self._teachers.values())), responders)
+        teachers = sum(self._teachers.values())
+        if self._code is None:
+            return Sum(Histogram(self._total, teachers), responders)
+        return Sum(LooseSum(self._total, teachers, self._code), responders)
 
 
 class MaskedAggregation:
@@ -324,18 +328,22 @@ class MaskedAggregation:
         residues = self._masking.result()
         responders = self._survivors
         teachers = sum(self._teachers[name] for name in responders)
-        share = share_of(self._campaign)
-        loose = self._campaign.most_votes > 0
+        shares = shares_of(self._campaign)
+        loose, code = self._campaign.most_votes > 0, code_in(self._campaign)
         try:
-            if share is None:
-                exact = LooseSum if loose else Histogram
-                return Sum(exact(residues, teachers), responders)
-            counts: Counts = np.asarray(centred(residues, self._context.bits), dtype=np.int64)
+            if shares is None and not loose:
+                return Sum(Histogram(residues, teachers), responders)
+            counts: Counts = residues
+            if shares is not None or code.signed:
+                counts = np.asarray(centred(residues, self._context.bits), dtype=np.int64)
+            if shares is None:
+                return Sum(LooseSum(counts, teachers, code), responders)
             if loose:
-                reach = largest_noise(share, len(responders), counts.size)
-                check_entries(counts, least=-reach, most=teachers + reach)
-            else:
-                check_row_totals(counts, teachers, share, len(responders))
+                reach = shares.reach(len(responders), counts.size)
+                least, most = code.bounds(teachers)
+                check_entries(counts, least=least - reach, most=most + reach)
+            elif isinstance(shares, GaussianShares):
+                check_row_totals(counts, teachers, shares.share, len(responders))
         except ProtocolError as error:
             raise ProtocolError(
                 f"the sum of the votes of {', '.join(responders)} does not fit "

@@ -18,7 +18,7 @@ from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import total_cost
 from pate.errors import LedgerError
 from pate.formats.noisy_counts import NoisyVotes
-from pate.mechanisms import MatrixMechanism, Neighbour
+from pate.mechanisms import MatrixMechanism
 from pate.mechanisms.contract import MOST_TEACHERS
 
 if TYPE_CHECKING:
@@ -100,9 +100,10 @@ def _noisy(
         held = labels.get(query)
         if label != (None if held is None else held.label):
             raise LedgerError(f"query {query} has another label than its noisy counts give")
-    parties = len(state.batches[0].responders)
-    sigma = mechanism.sigma if isinstance(mechanism, Neighbour) else mechanism.total(parties)
-    return NoisyVotes(np.array(charge.queries, dtype=np.int64), counts, float(sigma))
+    adding = len(state.batches[0].responders) if mechanism.noise_inside else 1
+    spread = mechanism.shares.spread(adding)
+    queries = np.array(charge.queries, dtype=np.int64)
+    return NoisyVotes(queries, counts, spread, mechanism.code)
 
 
 def _gate(text: str) -> Literal["open", "closed"]:

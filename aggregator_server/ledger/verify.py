@@ -11,6 +11,7 @@ import numpy as np
 from aggregator_server.ledger import encoding
 from aggregator_server.ledger.rules import replay
 from aggregator_server.ledger.store.stores import examine
+from pate.codes import NEAREST, Code, code_of
 from pate.errors import LedgerError, ProtocolError
 from pate.mechanisms import (
     DistributedInteractiveGNMax,
@@ -19,7 +20,7 @@ from pate.mechanisms import (
 )
 from pate.mechanisms.distributed import DistributedMechanism
 from pate.mechanisms.neighbour import DistributedNeighbour
-from pate.noise.shares import check_row_totals, largest_noise
+from pate.noise.shares import check_row_totals
 from pate.storage.entries import each_entry, each_row, require_entry
 from pate.storage.hash_chain import canonical
 from pate.votes import check_entries, check_votes
@@ -190,7 +191,8 @@ def _check_batches(db: Transaction, state: CampaignState) -> None:
                 _check_noisy(state, counts, batch)
                 continue
             if state.spec.records_vote:
-                check_entries(counts, least=0, most=batch.teachers)
+                least, most = _code(state).bounds(batch.teachers)
+                check_entries(counts, least=least, most=most)
                 continue
             check_votes(counts, teachers=batch.teachers, classes=classes, queries=batch.count)
         except ProtocolError as error:
@@ -203,13 +205,19 @@ def _check_noisy(state: CampaignState, counts: Counts, batch: VoteBatch) -> None
     if not isinstance(mechanism, DistributedMechanism):
         raise LedgerError("noise shares with a mechanism that does not use them")
     if isinstance(mechanism, DistributedNeighbour):
-        reach = largest_noise(mechanism.share, len(batch.responders), counts.size)
-        check_entries(counts, least=-reach, most=batch.teachers + reach)
+        reach = mechanism.shares.reach(len(batch.responders), counts.size)
+        least, most = _code(state).bounds(batch.teachers)
+        check_entries(counts, least=least - reach, most=most + reach)
         # One batch has them all, and its release is what the parties sent.
         if state.noisy is not None and not np.array_equal(counts, state.noisy.counts):
             raise LedgerError("the noisy counts released are not those of the votes")
         return
     check_row_totals(counts, batch.teachers, mechanism.share, len(batch.responders))
+
+
+def _code(state: CampaignState) -> Code:
+    """Return the code of a campaign of records' votes."""
+    return code_of(NEAREST if state.spec.neighbour is None else state.spec.neighbour.code)
 
 
 def _check_predictions(db: Transaction, state: CampaignState) -> None:

@@ -14,6 +14,7 @@ from pate.campaign.choices import TEACHERS_EACH
 from pate.campaign.outlook import Outlook, plan_command
 from pate.campaign.settings import of_gated_delta, spec_of
 from pate.campaign.terms import budget, composition_of, resolve
+from pate.codes import DENSE, NEAREST, code_of
 from pate.data.read import read_inputs
 from pate.data.values import Images
 from pate.errors import StateError
@@ -133,7 +134,11 @@ def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
             "classes": len(spec.classes or ()) or None, "representatives": number,
             "epsilon": spec.epsilon, "delta": spec.delta, "unit": spec.unit,
             "votes-per-patient": votes if spec.unit == "patient" else None,
+            "code": None if spec.neighbour.code == NEAREST else spec.neighbour.code,
         }  # fmt: skip
+        code = code_of(spec.neighbour.code)
+        if code.name == DENSE:
+            return Finding.ok(f"{promise} pays for the one release, of sums in {number} directions")
         return Finding.ok(
             f"{promise} pays for the one release, over {number} representatives; how many get a label: "
             f"{plan_command(numbers, 'pate plan-neighbour')}"

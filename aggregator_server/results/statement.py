@@ -57,6 +57,7 @@ def _gate(state: CampaignState) -> tuple[Mapping[str, str | int], ...]:
 #: The basis of the guarantee, by composition.
 _HOW: Final = {
     "zcdp": "by a cap on the noise's cost that looks at no vote, ",
+    "pure": "by a cap on the noise's cost that looks at no vote, ",
     "gdp": "by a cap on the noise's cost that looks at no vote, ",
     "gate": "by a private test that let the batch out as a whole or kept it back, ",
 }

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from party.options import PolicyOption
+from pate.codes import code_of
 from pate.errors import DataError, LedgerError, UsageError
 from pate.runtime.command import print_json
 from pate.runtime.home import default_home
@@ -227,8 +228,10 @@ def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
 def _who_votes(offer: Offer) -> str:
     if not offer.records_vote:
         return _number(offer.teachers or 0, "teacher")
-    each = offer.teachers_each
-    return "records vote" + (f", at most {max(each)} of a party on a count" if each else "")
+    each, where = offer.teachers_each, code_of(offer.code).in_words
+    return f"records vote{where and f', {where}'}" + (
+        f", at most {max(each)} of a party on a count" if each else ""
+    )
 
 
 def _votes_in_words(record: CampaignRecord) -> str:

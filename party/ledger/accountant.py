@@ -28,7 +28,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from party.ledger.synthesis import unit_of
-from pate.accounting.composition import Gate, Gdp, Zcdp
+from pate.accounting.composition import Gate, Gdp, Pure, Zcdp
 from pate.accounting.filters import Spent, epsilon_of
 from pate.campaign.choices import UNITS
 from pate.errors import AccountingError, UsageError
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 _ZCDP: Final = Zcdp()
 _GDP: Final = Gdp()
+_PURE: Final = Pure()
 
 
 @dataclass(frozen=True)
@@ -222,6 +223,7 @@ def _of_campaign(totals: Totals) -> Spent:
     return Spent.concentrated(
         cost_of(totals, _ZCDP),
         gaussian=cost_of(totals, _GDP) if offer.composition == Gdp.name else None,
+        pure=cost_of(totals, _PURE) if offer.composition == Pure.name else None,
     )
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from party.ledger.unmaskings import exact_records
+from pate.codes import NEAREST
 from pate.errors import ProtocolError, RefusedError
 
 if TYPE_CHECKING:
@@ -82,9 +83,9 @@ class Given:
 def matrix_of(offer: Offer, batch: str) -> str:
     """Return the digest of what determines records' votes besides the records, hex.
 
-    Where a record votes depends on all queries and on the public set that the space is fitted on;
-    the number of votes per patient and the clipping depend on the terms. For teachers it is empty:
-    their votes on a query depend on nothing else.
+    Where a record votes depends on all queries, on the public set that the space is fitted on and
+    on the code; the number of votes per patient and the clipping depend on the terms. For teachers it
+    is empty: their votes on a query depend on nothing else.
 
     Args:
         offer: terms of the campaign.
@@ -92,8 +93,9 @@ def matrix_of(offer: Offer, batch: str) -> str:
     """
     if not offer.records_vote:
         return ""
-    events = [event for each in offer.mechanisms or () for event in each.worst]
-    of_patient = min((event.votes_per_unit for event in events), default=None)
+    of_patient = min((each.votes_per_unit for each in offer.mechanisms or ()), default=None)
+    # Left out at its default, so that the digests of older entries stay the same.
+    code = () if offer.code == NEAREST else (offer.code,)
     text = json.dumps(
         [
             batch,
@@ -101,6 +103,7 @@ def matrix_of(offer: Offer, batch: str) -> str:
             sorted(offer.classes or ()),
             of_patient if offer.unit == "patient" else None,
             sorted(set(offer.teachers_each or ())),
+            *code,
         ]
     )
     return hashlib.sha256(b"pate vote matrix v1\0" + text.encode()).hexdigest()

@@ -17,11 +17,12 @@ from pate.accounting.composition import (
     Composition,
     Gate,
     Gdp,
+    Pure,
     Zcdp,
     composition_named,
     total_cost,
 )
-from pate.accounting.events import GatedBatch, NoisyHistogram
+from pate.accounting.events import GatedBatch, GeometricHistogram, NoisyCounts
 from pate.errors import LedgerError, PateError
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import (
@@ -353,7 +354,8 @@ def _noise_text(offer: Offer) -> str:
     if not offer.sums.distributed:
         return "central: exact discrete noise, drawn by the server"
     events = [event for each in offer.mechanisms or () for event in each.worst]
-    counted = min((each.honest for each in events if isinstance(each, NoisyHistogram)), default=0)
+    shared = (each for each in events if isinstance(each, NoisyCounts | GeometricHistogram))
+    counted = min((each.honest for each in shared), default=0)
     return f"distributed: exact discrete noise, a share from each party, of which {counted} are counted"
 
 
@@ -399,7 +401,11 @@ def _compared(name: str, holds: bool, said: object, ours: object, words: str = "
 
 
 def _composition_in_words(name: object) -> str:
-    known = {Gdp.name: "Gaussian differential privacy", Zcdp.name: "zero-concentrated (zCDP)"}
+    known = {
+        Gdp.name: "Gaussian differential privacy",
+        Pure.name: "pure differential privacy",
+        Zcdp.name: "zero-concentrated (zCDP)",
+    }
     return known.get(str(name), _shown(name))
 
 

@@ -211,6 +211,7 @@ _READERS: Final[dict[str, Callable[[object], Any]]] = {
     "delta": _float,
     "failing_share": _exact,
     "units": _words,
+    "codes": _words,
     "hours": _span,
     "weekdays": _days,
     "repeat_queries": _word,

@@ -18,12 +18,14 @@ from party.ledger.bounds import Bound
 from party.offer import Offer
 from party.policy.hours import Hours
 from pate.accounting.composition import Gate, composition_named
-from pate.accounting.events import LaplaceMax, NoisyHistogram
+from pate.accounting.events import GeometricHistogram, LaplaceMax, NoisyCounts
 from pate.accounting.filters import FAILING, SITE_DELTA, Delta
 from pate.campaign.choices import AGGREGATIONS, NOISES, UNITS
+from pate.codes import CODES, code_of
 from pate.errors import AccountingError, RefusedError, UsageError
 from pate.formats.privacy_statement import rounded_up
 from pate.masking.context import threshold_for
+from pate.mechanisms import MatrixMechanism
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -89,6 +91,7 @@ class Policy:
         failing_share: part of ``delta`` for campaigns and releases that may fail outright: gated
             ones, and synthetic rows with a delta.
         units: allowed units of privacy.
+        codes: allowed codes of neighbour votes.
         hours: when votes may be computed, local time.
         repeat_queries: ``never`` or ``allow``: whether queries of one campaign may get other votes
             in another, and may be unmasked with other survivors.
@@ -112,6 +115,7 @@ class Policy:
     delta: float = SITE_DELTA
     failing_share: Fraction = FAILING
     units: tuple[str, ...] = UNITS
+    codes: tuple[str, ...] = CODES
     hours: Hours | None = None
     repeat_queries: str = "never"
 
@@ -138,7 +142,9 @@ class Policy:
             raise UsageError(f"delta must be between 0 and 1, got {self.delta!r}")
         if type(self.failing_share) is not Fraction or not 0 <= self.failing_share <= 1:
             raise UsageError(f"failing_share must be between 0 and 1, got {self.failing_share!r}")
-        for name, known in (("aggregation", AGGREGATIONS), ("noise", NOISES), ("units", UNITS)):
+        for name, known in (
+            ("aggregation", AGGREGATIONS), ("noise", NOISES), ("units", UNITS), ("codes", CODES),
+        ):  # fmt: skip
             given = getattr(self, name)
             if not given or not set(given) <= set(known):
                 raise UsageError(f"{name} is a list of one or more of {', '.join(known)}")
@@ -227,6 +233,8 @@ class Policy:
             ("aggregation", offer.sums.aggregation, self.aggregation),
             ("noise", offer.sums.noise, self.noise),
             ("units", offer.unit, self.units),
+            # Teachers' votes have no code.
+            ("codes", code_of(offer.code).name, self.codes if offer.records_vote else CODES),
         ):
             if value not in allowed:
                 raise _no(rule, ", ".join(allowed), f"the campaign has {value!r}")
@@ -268,7 +276,7 @@ class Policy:
     def _check_noise(self, mechanism: Mechanism) -> None:
         for event in mechanism.worst:
             if self.least_sigma is not None:
-                squared = _variance(event)
+                squared = _variance(event) / _grid(mechanism) ** 2
                 if squared < self.least_sigma**2:
                     raise _no(
                         "least_sigma",
@@ -353,6 +361,8 @@ class Policy:
             f"accepts {' or '.join(self.aggregation)} votes, with {' or '.join(self.noise)} noise",
             f"accepts guarantees per {' or '.join(self.units)}",
         ]
+        if self.codes != CODES:
+            lines.append(f"accepts neighbour votes by the code {' or '.join(self.codes)} only")
         for value, text in (
             (self.max_queries, "answers at most {} queries per campaign"),
             (self.max_queries_in_all, "answers at most {} queries in all"),
@@ -432,10 +442,15 @@ def _no(rule: str, value: object, found: str) -> RefusedError:
 
 
 def _variance(event: Event) -> Fraction:
-    """Return the variance of the continuous law with the noise's parameters, in votes squared."""
-    if isinstance(event, LaplaceMax):
+    """Return the variance of the continuous law with the noise's parameters, in squared units."""
+    if isinstance(event, LaplaceMax | GeometricHistogram):
         return 2 * event.scale**2
-    return event.variance if isinstance(event, NoisyHistogram) else event.sigma**2
+    return event.variance if isinstance(event, NoisyCounts) else event.sigma**2
+
+
+def _grid(mechanism: Mechanism) -> int:
+    """Return the units of its counts that are one vote."""
+    return code_of(mechanism.code).grid if isinstance(mechanism, MatrixMechanism) else 1
 
 
 def _plain(value: int | Fraction) -> str:

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Final
 from pate.errors import ProtocolError
 from pate.masking.party import PartyMasking
 from pate.noise.exact import require_production
-from pate.noise.shares import draw_share
 from pate.runtime.failpoints import reach
 from protos import masked
 from protos.pate.v1 import vote_pb2
-from protos.terms import digest_of, share_of
+from protos.terms import digest_of, shares_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from party.ledger.ledger import PartyLedger
     from party.voting.noise_shares import NoiseShares
-    from pate.noise.exact import Noise
+    from pate.noise.exact import NoiseInShares
     from pate.votes import Counts
 
 #: Most campaigns with masked sums in progress.
@@ -70,7 +69,7 @@ class MaskedVotes:
         identity: Ed25519PrivateKey,
         ledger: PartyLedger,
         shares: NoiseShares,
-        noise: Noise,
+        noise: NoiseInShares,
     ) -> None:
         require_production(noise)
         self._name = name
@@ -156,14 +155,14 @@ class MaskedVotes:
         if new:
             check(values)
         masked_values = values
-        share = share_of(campaign)
-        if share is not None:
+        shares = shares_of(campaign)
+        if shares is not None:
             batch = ongoing.asked.batch.digest
             masked_values = values + self._shares.share(
                 campaign.id,
                 batch,
                 values,
-                lambda cells: draw_share(self._noise, share, cells),
+                lambda cells: shares.draw(self._noise, cells),
                 answered=self._ledger.answered(campaign.id.hex(), batch),
             )
         if new:

@@ -1,4 +1,4 @@
-"""Neighbour votes of a party: each record votes once, at its nearest query.
+"""Neighbour votes of a party: each record votes once, at its nearest query or queries.
 
 No teacher is trained. A feature space over the public set, fixed independently of the records,
 determines where a record votes, so its vote depends only on itself.
@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from party.teachers.schema import schema_of
+from pate.codes import DENSE, NEAREST, Code, require_places
 from pate.data.checks import require_records
 from pate.data.values import Table, is_numeric
-from pate.errors import ProtocolError
+from pate.errors import ProtocolError, UsageError
+from pate.features.dense import Directions, dense_votes
 from pate.features.neighbours import cast_votes, voters_of
 from pate.features.progress import telling, told
 from pate.features.space import space_over
@@ -33,6 +35,7 @@ _VERSION: Final = b"pate neighbour votes v1\0"
 _AT_ONCE: Final = 2048
 #: Progress interval, in such portions.
 _TOLD: Final = 4
+_NEAREST: Final = Code(NEAREST)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,10 +111,11 @@ class NeighbourVotes:
         *,
         votes_per_patient: int | None,
         most_votes: int,
+        code: Code = _NEAREST,
     ) -> Counts:
         """Return the number of records that vote at each query for each class.
 
-        A count above ``most_votes`` is clipped to it, which does not increase the sensitivity.
+        A count of more than ``most_votes`` votes is clipped, which does not increase the sensitivity.
 
         Args:
             public: the whole public set: the feature space is fitted on it.
@@ -119,18 +123,29 @@ class NeighbourVotes:
             classes: the campaign's m classes; the data's are among them.
             votes_per_patient: most votes of one patient; None: each record has one vote.
             most_votes: most votes that are sent on one count.
+            code: at which queries a record votes.
 
         Returns:
-            (queries, m) int64 votes.
+            (queries, m) int64, in units of the code.
 
         Raises:
             SchemaError: if the public set is not of the kind of the data.
-            ProtocolError: if two queries are equal, so that the nearest is ambiguous.
+            ProtocolError: if two queries are equal, so that the nearest is ambiguous, or the code is
+                for another number of them.
         """
+        try:
+            require_places(code, len(rows))
+        except UsageError as error:
+            raise ProtocolError(str(error)) from error
         seen = self.conform(public)
         if isinstance(seen, Table) and self.records.inputs.schema() != seen.schema():
             return self._read_as(seen).vote(
-                seen, rows, classes, votes_per_patient=votes_per_patient, most_votes=most_votes
+                seen,
+                rows,
+                classes,
+                votes_per_patient=votes_per_patient,
+                most_votes=most_votes,
+                code=code,
             )
         queries = seen.take(list(rows))
         require_different(queries.row_hashes())
@@ -140,16 +155,22 @@ class NeighbourVotes:
         columns = np.array([list(classes).index(name) for name in voters.classes], dtype=np.int64)
         labels = columns[voters.labels]
         votes = np.zeros((len(queries), len(classes)), dtype=np.int64)
+        directions = Directions.fit(places) if code.name == DENSE else None
         # Each record's vote is its own, so any cut of them gives the same sum.
         for start in told(range(0, len(voters), _AT_ONCE)):
             some = range(start, min(start + _AT_ONCE, len(voters)))
             with telling(None):
                 described = space.embed(voters.inputs.take(some))
-            votes += cast_votes(places, described, labels[some.start : some.stop], len(classes))
+            given = labels[some.start : some.stop]
+            votes += (
+                cast_votes(places, described, given, len(classes), spread=code.places)
+                if directions is None
+                else dense_votes(directions, described, given, len(classes))
+            )
             if some.stop == len(voters) or (start // _AT_ONCE) % _TOLD == _TOLD - 1:
                 # A share, since the number of records is private.
                 self.say(f"{100 * some.stop // len(voters)} % of our records have voted")
-        return np.minimum(votes, most_votes)
+        return np.clip(votes, *code.bounds(most_votes))
 
     def _voters(self, votes_per_patient: int | None) -> Dataset:
         """Return the voting records: all, or a limited number per patient."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from party.offer import Offer
 from pate.errors import ProtocolError, SchemaError
-from protos.terms import cap_of, gate_of, mechanisms_of, sums_of
+from protos.terms import cap_of, code_in, gate_of, mechanisms_of, sums_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +68,7 @@ def offer_of(key: bytes, campaign: vote_pb2.Campaign, queries: int) -> Offer:
         unit=cast("Unit", campaign.unit),  # as checked
         epsilon=campaign.epsilon,
         delta=campaign.delta,
+        code=str(code_in(campaign)),
         public_queries=campaign.queries,
         public_set=campaign.public_set.hex(),
         schema=campaign.schema,

@@ -35,7 +35,7 @@ from pate.runtime.failpoints import reach
 from protos import wire
 from protos.bounds import check_name
 from protos.pate.v1 import vote_pb2
-from protos.terms import votes_per_unit
+from protos.terms import code_in, votes_per_unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from party.voting.own_data import OwnVoters
     from party.voting.request import Ensemble
     from party.voting.site import Site
-    from pate.noise.exact import Noise
+    from pate.noise.exact import NoiseInShares
     from pate.votes import Counts
 
 
@@ -127,7 +127,7 @@ class Voter:
         ensemble: Ensemble | None,
         home: Path,
         site: Site,
-        noise: Noise,
+        noise: NoiseInShares,
         public: Inputs | None = None,
         records: NeighbourVotes | None = None,
         own: OwnVoters | None = None,
@@ -199,7 +199,7 @@ class Voter:
                         votes,
                         teachers=self._weight(campaign),
                         batch=asked.answer.batch,
-                        loose=campaign.most_votes > 0,
+                        code=code_in(campaign) if campaign.most_votes else None,
                     )
                 )
             case "ask_keys":
@@ -337,10 +337,10 @@ class Voter:
         answer = Answer(batch.digest, hashes, who.fingerprint, view_of(who.schema))
         self._site.admit(offer, answer)
         if isinstance(who, NeighbourVotes):
-            # Where a record votes depends on all queries of the batch and on the public set; limits
-            # and clipping depend on the campaign. Cached votes must match all of these.
+            # Where a record votes depends on all queries of the batch, the public set and the code;
+            # limits and clipping depend on the campaign. Cached votes must match all of these.
             rows = tuple(batch.rows)
-            held_to = f"{_votes_per_patient(campaign)} {campaign.most_votes}"
+            held_to = f"{_votes_per_patient(campaign)} {campaign.most_votes}{campaign.code}"
             about = batch.digest + campaign.public_set + held_to.encode()
             votes = partial(_cast, who, public, rows, campaign)
         else:
@@ -434,6 +434,7 @@ def _cast(
         tuple(campaign.classes),
         votes_per_patient=_votes_per_patient(campaign),
         most_votes=campaign.most_votes,
+        code=code_in(campaign),
     )
     return votes[rows]
 

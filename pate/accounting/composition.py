@@ -8,6 +8,7 @@ is tightest for some events:
   epsilon than zCDP for the same noise. The discrete Gaussian is mu-GDP too, with a mu squared
   larger than the continuous noise's by 1 part in 3 sigma^2; sums of noise shares cost negligibly
   more.
+* ``pure`` for one release with geometric noise: epsilon itself, which holds at delta 0.
 * ``zcdp`` for everything else: rho.
 * ``gate`` for a batch that a private test releases: the number of such batches, at most one. The
   gate's parameters give its epsilon.
@@ -19,12 +20,25 @@ GDP: docs/proofs/discrete-gaussian-gdp.md; sums of shares: server-view.md, secti
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
-from pate.accounting.conversion import check_rho, epsilon_from_rho, rho_from_epsilon
-from pate.accounting.events import GatedBatch, GaussianMax, GaussianThreshold, NoisyHistogram
+from pate.accounting.conversion import (
+    check_delta,
+    check_rho,
+    epsilon_from_rho,
+    float_up,
+    rho_from_epsilon,
+)
+from pate.accounting.events import (
+    GatedBatch,
+    GaussianMax,
+    GaussianThreshold,
+    GeometricHistogram,
+    NoisyCounts,
+)
 from pate.accounting.gdp import (
     LEAST_SIGMA,
     epsilon_from_delta,
@@ -69,6 +83,55 @@ class Composition(Protocol):
         """Return the largest total, rounded down, that converts to at most ``epsilon``."""
 
 
+class Pure:
+    """Pure differential privacy: costs are epsilons, and the sum holds at every delta, 0 included.
+
+    Only for releases with geometric noise; many answers with Laplace noise cost less in zCDP.
+    """
+
+    name: ClassVar[str] = "pure"
+
+    def supports(self, event: Charged) -> bool:
+        """Return whether it is a histogram with geometric noise."""
+        return isinstance(event, GeometricHistogram)
+
+    def cost(self, event: Charged) -> Fraction:
+        """Return epsilon.
+
+        >>> Pure().cost(GeometricHistogram(Fraction(20), 3, 2))
+        Fraction(1, 10)
+
+        Raises:
+            AccountingError: for any other event.
+        """
+        if isinstance(event, GeometricHistogram):
+            return event.epsilon
+        raise AccountingError(f"no pure epsilon is counted for {event}: use zCDP")
+
+    def epsilon(self, total: Fraction, delta: float) -> float:
+        """Return the total itself, rounded up; ``delta`` may be 0.
+
+        Raises:
+            AccountingError: for a total that is not exact or negative, or a delta outside [0, 1).
+        """
+        if delta != 0.0:
+            check_delta(delta)
+        return float_up(check_rho(total, "a total cost"))
+
+    def budget(self, epsilon: float, delta: float) -> Fraction:
+        """Return ``epsilon`` itself, as an exact number.
+
+        Raises:
+            AccountingError: for an epsilon that is NaN, negative or infinite, or a delta outside
+                [0, 1).
+        """
+        if delta != 0.0:
+            check_delta(delta)
+        if not 0.0 <= epsilon < math.inf:
+            raise AccountingError(f"epsilon must be finite and not negative, got {epsilon}")
+        return Fraction(epsilon)
+
+
 class Zcdp:
     """Zero-concentrated DP: costs are rho, and every event has one."""
 
@@ -104,18 +167,19 @@ class Gdp:
 
     def supports(self, event: Charged) -> bool:
         """Return whether the event is one of Gaussian noise that is wide enough for the theorems."""
-        if isinstance(event, NoisyHistogram):
+        if isinstance(event, NoisyCounts):
             return event.variance >= LEAST_SIGMA**2 and event.ripple <= _MOST_RIPPLE
         return isinstance(event, GaussianThreshold | GaussianMax) and event.sigma >= LEAST_SIGMA
 
     def cost(self, event: Charged) -> Fraction:
         """Return mu^2 / 2: rho, times the ratio of the discrete noise's cost to the continuous.
 
-        Of a histogram with noise shares mu is that of one discrete Gaussian, and three times T, the
+        Of counts with noise shares mu is that of one discrete Gaussian, and three times T, the
         event's ripple: (mu + 3T)^2 <= mu^2 + 3T (1 + mu^2) + 9 T^2.
 
         >>> Gdp().cost(GaussianMax(Fraction(40), 1)) / GaussianMax(Fraction(40), 1).rho
         Fraction(4801, 4800)
+        >>> from pate.accounting.events import NoisyHistogram
         >>> shares = Gdp().cost(NoisyHistogram(Fraction(10), 16, 1))
         >>> float(shares / Gdp().cost(GaussianMax(Fraction(40), 1)) - 1) < 1e-24
         True
@@ -126,8 +190,8 @@ class Gdp:
         Source: docs/proofs/discrete-gaussian-gdp.md; server-view.md, section 4.
         """
         if self.supports(event):
-            if isinstance(event, NoisyHistogram):
-                squared = 2 * event.votes_per_unit**2 * squared_step_of(event.variance)
+            if isinstance(event, NoisyCounts):
+                squared = event.change[0] * squared_step_of(event.variance)
                 more = event.ripple
                 return (squared + 3 * more * (1 + squared) + 9 * more**2) / 2
             if isinstance(event, GaussianThreshold | GaussianMax):
@@ -204,7 +268,7 @@ class Gate:
 
 
 #: The compositions of events of single queries, the tightest first.
-COMPOSITIONS: Final[tuple[Composition, ...]] = (Gdp(), Zcdp())
+COMPOSITIONS: Final[tuple[Composition, ...]] = (Gdp(), Pure(), Zcdp())
 
 
 def tightest(events: Iterable[Charged]) -> Composition:

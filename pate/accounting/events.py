@@ -8,7 +8,7 @@ a query's histogram at most k votes move from some classes to others.
 
 *Cost*: ``rho`` is the zCDP parameter, an exact fraction; costs add over adaptively chosen queries
 (Bun and Steinke 2016, arXiv 1605.02065). No cost depends on the votes. The proofs are in
-``docs/proofs/discrete-noise.md`` and ``docs/proofs/server-view.md``.
+``docs/proofs/discrete-noise.md``, ``server-view.md`` and ``geometric-noise.md``.
 
 Ledgers store the text form of events, so the meaning of a kind never changes. A new meaning is a
 new kind.
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pate.accounting.conversion import float_up
 from pate.errors import AccountingError, UsageError
 from pate.noise.exact import check_scale
+from pate.noise.share_laws import GeometricShares
 from pate.noise.shares import check_parties, check_share, ripple
 from pate.text_form import TextForm, read
 
@@ -32,18 +33,18 @@ if TYPE_CHECKING:
 
 #: Largest accepted number of votes of one unit; more is a mistake.
 _MOST_VOTES = 2**31
+#: Largest accepted squared L2 distance of neighbours.
+_MOST_SQUARED = 2**80
 
 #: Largest order, or cost in nats, of a gate: more is a mistake.
 _MOST_NATS = 10**6
 _LONGEST_TEXT = 100
 
 
-def check_votes_per_unit(votes: int) -> int:
+def check_votes_per_unit(votes: int, name: str = "votes_per_unit") -> int:
     """Return ``votes`` if a unit can move that many, else raise UsageError."""
     if isinstance(votes, bool) or not isinstance(votes, int) or not 1 <= votes <= _MOST_VOTES:
-        raise UsageError(
-            f"votes_per_unit must be a whole number from 1 to {_MOST_VOTES}, got {votes!r}"
-        )
+        raise UsageError(f"{name} must be a whole number from 1 to {_MOST_VOTES}, got {votes!r}")
     return votes
 
 
@@ -192,22 +193,60 @@ class LaplaceMax(_Text):
         return float_up(min(self.rho * _order(order), self.epsilon))
 
 
-@dataclass(frozen=True)
-class NoisyHistogram(_Concentrated):
-    """A whole noisy histogram was released: n_j + Z_j for every class j.
+class NoisyCounts(_Concentrated):
+    """An event of noisy counts: a sum of independent shares of N_Z(0, share^2) is on each.
 
-    Z_j is a sum of independent shares of N_Z(0, share^2). At least ``honest`` of them are unknown
-    to the observer; anything else that was added is a shift by a known number, and costs nothing.
-    Labels and checks that are functions of this one histogram are post-processing.
+    At least ``honest`` of them are unknown to the observer; anything else that was added is a shift
+    by a known number, and costs nothing. What is a function of these noisy counts alone is
+    post-processing.
 
     A sum of shares is no discrete Gaussian. Over the integers its law divided by that of parameter
-    V = honest * share^2 varies by at most a factor exp(tau)
-    (:func:`~pate.noise.shares.ripple`), and of a histogram at most 2k counts move:
+    V = honest * share^2 varies by at most a factor exp(tau) (:func:`~pate.noise.shares.ripple`), so
 
-    rho = 2 k^2 / (2 V) + 2 k tau.
+    rho = squared / (2 V) + moved * tau,
 
-    The Renyi divergence is at most order * k^2/V + 2 k tau, which that rho is above at every order,
-    since order > 1.
+    with the squared L2 distance of neighbours, and the number of counts in which they differ. The
+    Renyi divergence is at most order * squared / (2 V) + moved * tau, which that rho is above at
+    every order, since order > 1.
+
+    Source: own; docs/proofs/server-view.md, sections 3 and 5.
+    """
+
+    share: Fraction
+    honest: int
+
+    def _check_shares(self) -> None:
+        object.__setattr__(self, "share", check_share(self.share))
+        check_parties(self.honest, "honest parties")
+
+    @property
+    def change(self) -> tuple[int, int]:
+        """The squared L2 distance of neighbours, and in how many counts they differ, at most."""
+        raise NotImplementedError
+
+    @property
+    def variance(self) -> Fraction:
+        """V, the joint parameter sigma^2 of the honest shares, in votes squared."""
+        return self.honest * self.share**2
+
+    @property
+    def ripple(self) -> Fraction:
+        """Moved * tau: most by which any log likelihood differs from that of discrete Gaussians."""
+        return self.change[1] * ripple(self.share, self.honest)
+
+    @property
+    def rho(self) -> Fraction:
+        """Squared / (2 V) + moved * tau."""
+        return self.change[0] / (2 * self.variance) + self.ripple
+
+
+@dataclass(frozen=True)
+class NoisyHistogram(NoisyCounts):
+    """A whole noisy histogram was released: n_j + Z_j for every class j; see :class:`NoisyCounts`.
+
+    At most k votes move from some counts to others, so squared is 2 k^2, and 2k counts move.
+
+    rho = k^2 / V + 2 k tau.
 
     Attributes:
         share: parameter of each share, in votes; at least 1.
@@ -216,8 +255,6 @@ class NoisyHistogram(_Concentrated):
 
     Raises:
         UsageError: for parameters that make no sense.
-
-    Source: own; docs/proofs/server-view.md, sections 3 and 5.
     """
 
     share: Fraction
@@ -227,24 +264,108 @@ class NoisyHistogram(_Concentrated):
     name: ClassVar[str] = "noisy-histogram"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "share", check_share(self.share))
-        check_parties(self.honest, "honest parties")
+        self._check_shares()
         check_votes_per_unit(self.votes_per_unit)
 
     @property
-    def variance(self) -> Fraction:
-        """V, the joint parameter sigma^2 of the honest shares, in votes squared."""
-        return self.honest * self.share**2
+    def change(self) -> tuple[int, int]:
+        """2 k^2, and 2k."""
+        return 2 * self.votes_per_unit**2, 2 * self.votes_per_unit
+
+
+@dataclass(frozen=True)
+class NoisyArray(NoisyCounts):
+    """A whole array of noisy whole numbers was released; see :class:`NoisyCounts`.
+
+    Neighbouring arrays may differ in any way within two bounds.
+
+    Attributes:
+        share: parameter of each share, in units of the array; at least 1.
+        honest: shares in the sum that the observer does not know.
+        squared: largest squared L2 distance of neighbours.
+        moved: most entries in which they differ.
+
+    Raises:
+        UsageError: for parameters that make no sense.
+
+    Source: docs/proofs/record-votes.md, section 3.
+    """
+
+    share: Fraction
+    honest: int
+    squared: int
+    moved: int
+
+    name: ClassVar[str] = "noisy-array"
+
+    def __post_init__(self) -> None:
+        self._check_shares()
+        for name, most in (("squared", _MOST_SQUARED), ("moved", _MOST_VOTES)):
+            value = getattr(self, name)
+            if type(value) is not int or not 1 <= value <= most:
+                raise UsageError(f"{name} must be a whole number from 1 to {most}, got {value!r}")
+        if self.moved > self.squared:
+            raise UsageError(
+                f"whole numbers differ by 1 or more: {self.moved} of them by {self.moved} squared, "
+                f"not by {self.squared}"
+            )
 
     @property
-    def ripple(self) -> Fraction:
-        """2 k tau: most by which any log likelihood differs from that of discrete Gaussians."""
-        return 2 * self.votes_per_unit * ripple(self.share, self.honest)
+    def change(self) -> tuple[int, int]:
+        """Both bounds."""
+        return self.squared, self.moved
+
+
+@dataclass(frozen=True)
+class GeometricHistogram(_Text):
+    """A whole noisy histogram was released: n_j + Z_j for every class j, P[Z_j = z] ~ exp(-|z|/scale).
+
+    Z_j is a sum of independent shares, ``honest`` of which sum to exactly that law. At least that
+    number are unknown to the observer; anything else that was added costs nothing. What is a function
+    of this one histogram is post-processing.
+
+    Neighbouring histograms differ by at most ``distance`` in l1, so the release is e0-DP at delta 0
+    with e0 = distance / scale. rho = e0^2 / 2.
+
+    Attributes:
+        scale: parameter of the noise of the honest shares together, in votes.
+        honest: shares in the sum that the observer does not know.
+        distance: largest l1 distance of neighbours, in votes: 2k where a unit of k votes is altered.
+
+    Raises:
+        UsageError: for parameters that make no sense.
+
+    Source: Ghosh, Roughgarden, Sundararajan 2012 (the mechanism); Balle et al. 2020, arXiv
+    2002.00817 (its shares); docs/proofs/geometric-noise.md, sections 1 and 3.
+    """
+
+    scale: Fraction
+    honest: int
+    distance: int
+
+    name: ClassVar[str] = "geometric-histogram"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", GeometricShares(self.scale, self.honest).scale)
+        check_votes_per_unit(self.distance, "distance")
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The pure-DP parameter e0 = distance / scale."""
+        return self.distance / self.scale
 
     @property
     def rho(self) -> Fraction:
-        """k^2 / V + 2 k tau."""
-        return self.votes_per_unit**2 / self.variance + self.ripple
+        """e0^2 / 2."""
+        return self.epsilon**2 / 2
+
+    def rdp(self, order: float) -> float:
+        """Return the Renyi divergence at ``order`` in nats: min(rho * order, e0), rounded up.
+
+        Raises:
+            AccountingError: for an order that is not above 1.
+        """
+        return float_up(min(self.rho * _order(order), self.epsilon))
 
 
 @dataclass(frozen=True)
@@ -283,12 +404,14 @@ class GatedBatch(_Text):
 
 
 #: What a mechanism does to one query.
-Event = GaussianThreshold | GaussianMax | LaplaceMax | NoisyHistogram
+Event = (
+    GaussianThreshold | GaussianMax | LaplaceMax | NoisyHistogram | NoisyArray | GeometricHistogram
+)
 #: Units of charging in a ledger: events of one query each, or a batch as a whole.
 Charged = Event | GatedBatch
 
 _KINDS: tuple[type[Charged], ...] = (
-    GaussianThreshold, GaussianMax, LaplaceMax, NoisyHistogram, GatedBatch,
+    GaussianThreshold, GaussianMax, LaplaceMax, NoisyHistogram, NoisyArray, GeometricHistogram, GatedBatch,
 )  # fmt: skip
 
 

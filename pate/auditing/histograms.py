@@ -8,6 +8,7 @@ that move from one cell to another.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,7 +22,7 @@ from pate.auditing.mechanism import claimed, claimed_with, reach_of, too_wide
 from pate.auditing.neighbours import Pair
 from pate.auditing.power import level_events, seen_from
 from pate.mechanisms import DistributedNeighbour, Neighbour
-from pate.noise.shares import draw_share
+from pate.noise.share_laws import GeometricShares
 
 if TYPE_CHECKING:
     from pate.accounting.arrays import Floats
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pate.auditing.result import Audit, Seen
     from pate.mechanisms import DistributedMechanism
     from pate.mechanisms.contract import Votes
-    from pate.noise.exact import Flags, Noise
+    from pate.noise.exact import Flags, NoiseInShares
 
 #: Rows and classes of the matrix: the smallest in which both can be equal, or differ.
 _SHAPE: Final = (2, 2)
@@ -59,7 +60,9 @@ def cell_pairs(votes: int) -> tuple[Pair, ...]:
     return tuple(pairs)
 
 
-def noisy_counts(mechanism: Neighbour | DistributedMechanism, rows: Votes, noise: Noise) -> Votes:
+def noisy_counts(
+    mechanism: Neighbour | DistributedMechanism, rows: Votes, noise: NoiseInShares
+) -> Votes:
     """Return the visible noisy counts of (queries, classes) votes.
 
     With noise shares the attacker may know those of colluding parties, and sees the sum less
@@ -69,7 +72,7 @@ def noisy_counts(mechanism: Neighbour | DistributedMechanism, rows: Votes, noise
         return mechanism.released(rows, noise)
     total = rows
     for _ in range(mechanism.honest):
-        total = total + draw_share(noise, mechanism.share, rows.size).reshape(rows.shape)
+        total = total + mechanism.shares.draw(noise, rows.size).reshape(rows.shape)
     return (
         mechanism.released(total, noise) if isinstance(mechanism, DistributedNeighbour) else total
     )
@@ -77,7 +80,7 @@ def noisy_counts(mechanism: Neighbour | DistributedMechanism, rows: Votes, noise
 
 def run_counts(
     mechanism: Neighbour | DistributedMechanism,
-    noise: Noise,
+    noise: NoiseInShares,
     queries: int,
     pair: Pair,
     world: int,
@@ -107,7 +110,7 @@ def _signs(pair: Pair) -> tuple[Flags, Flags]:
 
 def audit_counts(
     mechanism: Neighbour | DistributedMechanism,
-    noise: Noise,
+    noise: NoiseInShares,
     *,
     queries: int,
     runs: int,
@@ -220,10 +223,12 @@ def _noise(mechanism: Neighbour | DistributedMechanism, bug: Bug, at: int) -> Fl
     factor = bug.label[at % 2]
     if factor == 0:
         return laws.NOTHING
-    if isinstance(mechanism, Neighbour):
-        return laws.gaussian(mechanism.sigma * factor)
-    missing = {None: 0, "one": 1, "half": mechanism.honest // 2}[bug.shares_missing]
-    return laws.total(laws.gaussian(mechanism.share * factor), mechanism.honest - missing)
+    honest = 1 if isinstance(mechanism, Neighbour) else mechanism.honest
+    missing = {None: 0, "one": 1, "half": honest // 2}[bug.shares_missing]
+    shares = mechanism.shares
+    if isinstance(shares, GeometricShares):
+        return laws.geometric(shares.scale * factor, Fraction(honest - missing, shares.honest))
+    return laws.total(laws.gaussian(shares.share * factor), honest - missing)
 
 
 def _moved(law: Floats, by: int) -> tuple[Floats, Floats]:

@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from scipy import stats
 from scipy.signal import convolve
 
 if TYPE_CHECKING:
@@ -35,6 +36,19 @@ def laplace(scale: Fraction) -> Floats:
     """Return the discrete Laplace law, P[x] ~ exp(-|x| / scale)."""
     x = np.arange(-_reach(70 * scale), _reach(70 * scale) + 1, dtype=np.float64)
     return _scaled(-np.abs(x) / float(scale))
+
+
+def geometric(scale: Fraction, part: Fraction) -> Floats:
+    """Return the law of X - Y, X and Y of NB(part), a = exp(-1/scale): of noise shares.
+
+    Shares of which h sum to the discrete Laplace law have part 1/h each; the parts of a sum add up.
+    """
+    side = stats.nbinom.pmf(
+        np.arange(_reach(70 * scale) + 1.0), float(part), -math.expm1(-1 / float(scale))
+    )
+    made = np.maximum(convolve(side, side[::-1]), 0.0)
+    law: Floats = made / made.sum()
+    return law
 
 
 def total(law: Floats, times: int) -> Floats:

@@ -16,7 +16,7 @@ import numpy as np
 from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import tightest, total_cost
 from pate.accounting.conversion import float_up
-from pate.accounting.events import LaplaceMax, NoisyHistogram
+from pate.accounting.events import GeometricHistogram, LaplaceMax, NoisyCounts
 from pate.accounting.units import Neighbours
 from pate.auditing.bugs import bugs_of, label_runs
 from pate.auditing.experiment import attack, runs_together
@@ -190,8 +190,7 @@ def audit_mechanism(
 
 def reach_of(mechanism: Mechanism) -> int:
     """Return the k of the mechanism itself, whatever its events contain."""
-    reach: int = mechanism.votes_per_unit  # type: ignore[attr-defined]  # every mechanism has it
-    return reach
+    return mechanism.votes_per_unit
 
 
 def foresee(
@@ -227,9 +226,9 @@ def too_wide(mechanism: Mechanism) -> bool:
     """Return whether the noise is so wide that computing its exact laws takes too long."""
     widths = [
         float(event.scale)
-        if isinstance(event, LaplaceMax)
+        if isinstance(event, LaplaceMax | GeometricHistogram)
         else math.sqrt(event.variance)
-        if isinstance(event, NoisyHistogram)
+        if isinstance(event, NoisyCounts)
         else float(event.sigma)
         for event in mechanism.worst
     ]

@@ -27,7 +27,7 @@ Publish = Literal["capped", "gated"]
 Unit = Literal["record", "patient", "party"]
 
 #: How the costs of answers add up.
-CompositionName = Literal["gdp", "zcdp", "gate"]
+CompositionName = Literal["gdp", "pure", "zcdp", "gate"]
 
 AGGREGATORS: Final[tuple[Aggregator, ...]] = get_args(Aggregator)
 AGGREGATIONS: Final[tuple[Aggregation, ...]] = get_args(Aggregation)
@@ -62,13 +62,17 @@ def check_count(field: str, value: object, least: int, most: float = math.inf) -
         raise UsageError(f"{field} must be an integer of at most {most}, got {value!r:.60}")
 
 
-def check_budget(epsilon: float, delta: float) -> None:
-    """Check a privacy budget.
+def check_budget(epsilon: float, delta: float, *, records_vote: bool) -> None:
+    """Check a privacy budget: delta may be 0 for neighbour votes, whose noise is then geometric.
 
     Raises:
         UsageError: naming epsilon or delta.
     """
     if not 0 < epsilon < math.inf:
         raise UsageError(f"epsilon must be a positive number, got {epsilon!r}")
-    if not 0 < delta < 1:
-        raise UsageError(f"delta is a probability above 0 and below 1, got {delta!r}")
+    if not 0 <= delta < 1:
+        raise UsageError(f"delta is a probability below 1, got {delta!r}")
+    if delta == 0 and not records_vote:
+        raise UsageError(
+            "delta 0 is for neighbour votes (--aggregator neighbour): it must be above 0"
+        )

@@ -8,12 +8,14 @@ the largest number of votes that one party may cast on one count.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pate.campaign.choices import Unit, check_count
+from pate.codes import NEAREST, code_of, require_places
 from pate.errors import UsageError
 from pate.mechanisms.neighbour import MAX_MATRIX, MAX_MATRIX_QUERIES, require_unit
+from pate.text_form import in_text
 
 #: Default for the most votes of one party on one count: five parties and their noise then fit 16
 #: bits. A party with more records at one query sends no more than that.
@@ -29,11 +31,14 @@ class NeighbourTerms:
         representatives: the queries at which records vote, ascending rows of the public set.
         most_votes: most votes of one party on one count.
         votes_per_patient: most votes of one patient at one party; 1 for records.
+        code: at which representatives a record votes, the text of a :class:`~pate.codes.Code`.
     """
 
     representatives: tuple[int, ...]
     most_votes: int = MOST_VOTES
     votes_per_patient: int = 1
+    #: Omitted from the text at its default, as in older ledgers.
+    code: str = field(default=NEAREST, metadata=in_text(omitted=True))
 
     def check(self, *, queries: int, classes: int, unit: Unit) -> None:
         """Check each field, and that they fit the rest of a campaign.
@@ -55,6 +60,7 @@ class NeighbourTerms:
         ):
             raise UsageError(f"representatives are ascending rows of the {queries} public inputs")
         require_size(len(rows), classes)
+        require_places(code_of(self.code), len(rows))
         check_count("most_votes", self.most_votes, 1, _LARGEST_COUNT)
         check_count("votes_per_patient", self.votes_per_patient, 1, 2**16)
         if self.votes_per_patient != 1 and unit != "patient":

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from pate.campaign.choices import Aggregation, Aggregator, NoiseSource, Publish, Unit
+from pate.noise.share_laws import NoiseLawName
 from pate.runtime.options import of_campaign, of_privacy
 
 #: The mechanisms that have teachers.
@@ -34,6 +35,9 @@ DeltaOption = Annotated[float, of_privacy(help="Well below 1/records.", metavar=
 UnitOption = Annotated[Unit, of_privacy(help="Who or what is protected.")]
 FirstRoundShareOption = Annotated[
     str, _interactive(help="Share of the budget for round 1.", metavar="SHARE")
+]
+NoiseLawOption = Annotated[
+    NoiseLawName | None, _neighbour(help="Geometric needs no delta. Default: the smaller noise")
 ]
 NoiseOption = Annotated[
     NoiseSource | None, _masked(help="By the server, or in shares by the parties.")
@@ -77,9 +81,9 @@ class ParameterOptions:
         str | None,
         _settings("--sigma2", "--sigma", help="Noise on each count: standard deviation."),
     ] = None
-    scale: Annotated[str | None, _settings(help="LNMax: scale of the Laplace noise, in votes.")] = (
-        None
-    )
+    scale: Annotated[
+        str | None, _settings(help="Scale of Laplace or geometric noise on each count, in votes.")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,9 +140,16 @@ class MechanismOptions(SumOptions, ParameterOptions):
     expected_records: Annotated[
         int | None, _neighbour(min=1, help="Your guess at all parties' records. Default: 10000")
     ] = None
+    code: Annotated[
+        str | None,
+        _neighbour(
+            help="nearest, spread, spread-K, dense or dense-K. Default: nearest", metavar="CODE"
+        ),
+    ] = None
     most_votes: Annotated[
         int | None, _neighbour(min=1, help="Most votes of a party on one count. Default: 4095")
     ] = None
     votes_per_patient: Annotated[
         int | None, _neighbour(min=1, help="Most votes of one patient. Default: 1")
     ] = None
+    noise_law: NoiseLawOption = None

@@ -21,7 +21,7 @@ PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     "interactive-gnmax": (
         "threshold", "interactive_threshold", "sigma1", "sigma2", "confidence",
     ),
-    "neighbour": ("threshold", "sigma2"),
+    "neighbour": ("threshold", "sigma2", "scale"),
 }  # fmt: skip
 
 
@@ -35,7 +35,7 @@ class Parameters:
             teachers exceed the student.
         sigma1: parameter of the threshold's noise, in votes.
         sigma2: parameter of the noise on each count, in votes.
-        scale: parameter of LNMax's Laplace noise (1/gamma), in votes.
+        scale: parameter of LNMax's Laplace noise (1/gamma), or of geometric noise, in votes.
         confidence: least probability at which the student's own prediction is reinforced.
 
     Raises:

@@ -14,6 +14,7 @@ from pate.campaign.neighbour_terms import MOST_VOTES, NeighbourTerms
 from pate.campaign.parameters import Parameters
 from pate.campaign.spec import CampaignSpec, new_campaign_id
 from pate.campaign.sum_terms import SumTerms
+from pate.codes import NEAREST, SPREAD
 from pate.data.values import Inputs, content_hash
 from pate.errors import UsageError
 from pate.masking.context import most_colluders, threshold_for
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pate.campaign.options import MechanismOptions
+    from pate.noise.share_laws import NoiseLawName
 
     Say = Callable[[str], None]
     Choose = Callable[[Inputs, int, Say], tuple[int, ...]]
 
+#: A size of a public set that bounds no number of representatives.
+_ANY: Final = 10**9
 #: Delta that a party's default policy reserves for all campaigns that may fail outright.
 GATED_DELTA: Final = float(FAILING * Fraction(repr(SITE_DELTA)))
 
@@ -53,7 +57,6 @@ def spec_of(
     gate = make_gate(
         options.publish, options.epsilon, delta, options.gate_order, options.gate_share
     )
-    neighbour = _neighbour_terms(options, inputs, delta, say, chosen)
     roster = _roster(options.parties)
     count = roster if isinstance(roster, int) else len(roster)
     min_parties, colluders = options.min_parties, options.colluders
@@ -63,18 +66,27 @@ def spec_of(
             min_parties, colluders = threshold_for(count, colluders)
         elif colluders is None:
             colluders = most_colluders(count, min_parties)
-    central = neighbour is None or aggregation != "masked"
+    central = options.aggregator != "neighbour" or aggregation != "masked"
+    sums = SumTerms(
+        aggregation=aggregation,
+        noise=options.noise or ("central" if central else "distributed"),
+        min_parties=min_parties if min_parties is not None else max(1, -(-2 * count // 3)),
+        colluders=colluders or 0,
+    )
+    # Of nearest votes the law of the noise is known first, and how many representatives it allows;
+    # of others it follows from the code.
+    code = options.code or NEAREST
+    if options.aggregator == "neighbour" and code == NEAREST:
+        delta = _delta_of_matrix(options, delta, sums, count, say)
+    neighbour = _neighbour_terms(options, inputs, delta, say, chosen)
+    if neighbour is not None and code != NEAREST:
+        delta = _delta_of_matrix(options, delta, sums, count, say, neighbour.code)
     return CampaignSpec(
         name=options.campaign,
         id=new_campaign_id(),
         aggregator=options.aggregator,
         parties=roster,
-        sums=SumTerms(
-            aggregation=aggregation,
-            noise=options.noise or ("central" if central else "distributed"),
-            min_parties=min_parties if min_parties is not None else max(1, -(-2 * count // 3)),
-            colluders=colluders or 0,
-        ),
+        sums=sums,
         public_set=content_hash(inputs).hex(),
         queries=len(inputs),
         schema=inputs.schema(),
@@ -110,22 +122,70 @@ def _neighbour_terms(
     given = {
         "--representatives": options.representatives,
         "--expected-records": options.expected_records,
+        "--code": options.code,
         "--most-votes": options.most_votes,
         "--votes-per-patient": options.votes_per_patient,
+        "--noise-law": options.noise_law,
     }
     if options.aggregator != "neighbour":
         for option, value in given.items():
             if value is not None:
                 raise UsageError(f"{option} is for --aggregator neighbour: leave it out")
         return None
-    from pate.campaign.representatives import RECORDS, choose, default_number
+    from pate.campaign.representatives import (
+        RECORDS,
+        choose,
+        default_number,
+        finer_number,
+        require_spread,
+        settled_code,
+    )
 
-    votes, number = options.votes_per_patient or 1, options.representatives
-    if number is None:
+    votes, number, code = options.votes_per_patient or 1, options.representatives, options.code
+    geometric = options.noise_law == "geometric" or options.scale is not None
+    require_spread(code or NEAREST, 0.0 if geometric else delta)
+    usual = 0
+    if number is None or code == SPREAD:
         records = options.expected_records or RECORDS
-        number = default_number(records, len(inputs), options.epsilon, delta, votes)
+        usual = default_number(records, _ANY, options.epsilon, delta, votes)
+        number = number or finer_number(code or NEAREST, usual, len(inputs))
     points = (chosen or choose)(inputs, number, say)
-    return NeighbourTerms(points, options.most_votes or MOST_VOTES, votes)
+    made = settled_code(code or NEAREST, len(points), usual)
+    return NeighbourTerms(points, options.most_votes or MOST_VOTES, votes, str(made))
+
+
+def _delta_of_matrix(
+    options: MechanismOptions,
+    delta: float,
+    sums: SumTerms,
+    parties: int,
+    say: Say,
+    code: str = NEAREST,
+) -> float:
+    """Return the delta of neighbour votes: 0 with geometric noise, else as wanted.
+
+    The law is the one that is stated, or whose parameter is; else that with the smaller noise.
+    """
+    from pate.campaign.choices import check_budget
+    from pate.mechanisms.least_noise import law_of_least_noise, noise_in_words
+
+    check_budget(options.epsilon, delta, records_vote=True)
+    honest, adding = (max(1, sums.honest), parties) if sums.distributed else (1, 1)
+    of_one = options.epsilon, delta, honest, adding, options.votes_per_patient or 1
+    named: dict[str, NoiseLawName | None] = {
+        "--noise-law": options.noise_law,
+        "--sigma2": None if options.sigma2 is None else "gaussian",
+        "--scale": None if options.scale is None else "geometric",
+        "--delta 0": "geometric" if delta == 0 else None,
+    }
+    laws = {law for law in named.values() if law is not None}
+    if len(laws) > 1:
+        each = ", ".join(f"{name} ({law})" for name, law in named.items() if law is not None)
+        raise UsageError(f"these options name two laws of noise: {each}")
+    law = laws.pop() if laws else law_of_least_noise(*of_one, code)
+    if options.sigma2 is None and options.scale is None:
+        say(noise_in_words(*of_one, law, code))
+    return 0.0 if law == "geometric" else delta
 
 
 def delta_of(publish: str, given: float | None) -> float:

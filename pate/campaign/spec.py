@@ -18,6 +18,7 @@ from pate.campaign.flat_text import nested, write_flat
 from pate.campaign.neighbour_terms import NeighbourTerms
 from pate.campaign.parameters import Parameters
 from pate.campaign.sum_terms import SumTerms  # noqa: TC001 — its reader looks it up
+from pate.codes import NEAREST, code_of
 from pate.errors import StateError, UsageError
 from pate.text_form import read
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pate.campaign.flat_text import Places
     from pate.storage.hash_chain import Json
 
-#: Mechanisms that support noise shares, whose sums are nearly Gaussian.
+#: Mechanisms that support noise shares.
 DISTRIBUTED: Final = ("gnmax", "confident-gnmax", "interactive-gnmax", "neighbour")
 
 #: Mechanisms whose data-dependent cost a gate can test.
@@ -40,6 +41,10 @@ _PLACES: Final[Places] = {
     **{f"gate_{name}": ("gate", name) for name in ("order", "target", "test", "failure")},
     **{each.name: ("neighbour", each.name) for each in fields(NeighbourTerms)},
 }
+#: Of a count, without its noise: the ring has 32 bits, and so has a ledger.
+_LARGEST_SUM: Final = 2**30
+#: Those that the text lacks at their default, as texts older than the field do.
+_OMITTED: Final = ("code",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +63,8 @@ class CampaignSpec:
         schema: the line that describes its inputs.
         classes: class names, or None to take those of the parties, who must agree.
         epsilon: of all labels together.
-        delta: see above; well below one over the number of records.
+        delta: see above; well below one over the number of records. 0 for neighbour votes with
+            geometric noise, above 0 for any other campaign.
         unit: unit of privacy.
         rounds: number of rounds of labels; at least 2 for ``interactive-gnmax``.
         first_round_share: share of the budget that round 1 may use if there are others.
@@ -98,7 +104,7 @@ class CampaignSpec:
     def __post_init__(self) -> None:
         self._check_names()
         self._check_sizes()
-        choices.check_budget(self.epsilon, self.delta)
+        choices.check_budget(self.epsilon, self.delta, records_vote=self.records_vote)
         self._check_mechanism()
         self._check_gate()
         self._check_sums()
@@ -126,7 +132,7 @@ class CampaignSpec:
 
     def to_dict(self) -> dict[str, Json]:
         """Return a JSON object from which :meth:`from_dict` makes an equal value."""
-        return write_flat(self, _PLACES) | {"publish": self.publish}
+        return write_flat(self, _PLACES, _OMITTED) | {"publish": self.publish}
 
     @classmethod
     def from_dict(cls, text: Mapping[str, Json]) -> CampaignSpec:
@@ -135,7 +141,7 @@ class CampaignSpec:
         Raises:
             UsageError: for an unknown, missing or invalid field.
         """
-        made = nested(text, _PLACES, error=UsageError)
+        made = nested(text, _PLACES, _OMITTED, error=UsageError)
         publish = made.pop("publish", None)
         choices.check_choice("publish", publish, choices.PUBLISH)
         made["gate"][GatedBatch.tag] = GatedBatch.name
@@ -150,8 +156,8 @@ class CampaignSpec:
         Raises:
             StateError: naming the first field that differs, with both values.
         """
-        asked = other.to_dict()
-        for name, value in self.to_dict().items():
+        held, asked = ({"code": NEAREST, **each.to_dict()} for each in (self, other))
+        for name, value in held.items():
             if name != "id" and value != asked[name]:
                 raise StateError(
                     f"this campaign has {name} = {value}, but {asked[name]} was given: "
@@ -219,8 +225,7 @@ class CampaignSpec:
             )
         if self.aggregator not in DISTRIBUTED:
             raise UsageError(
-                f"noise shares are for {', '.join(DISTRIBUTED)}: shares of Laplace noise do not add "
-                "up to Laplace noise"
+                f"noise shares are for {', '.join(DISTRIBUTED)}: choose one of them, or --noise central"
             )
         if self.gate is not None:
             raise UsageError("a gate needs exact votes, which noise shares never reveal")
@@ -233,8 +238,19 @@ class CampaignSpec:
             )
         if self.neighbour is None:
             return
+        law, other = ("geometric", "sigma2") if self.delta == 0 else ("Gaussian", "scale")
+        if other in self.parameters.stated():
+            raise UsageError(f"{other} has no meaning for {law} noise, at delta {self.delta:g}")
         classes = len(self.classes or ("", ""))
         self.neighbour.check(queries=self.queries, classes=classes, unit=self.unit)
+        most = code_of(self.neighbour.code).bounds(self.neighbour.most_votes * self.wanted_parties)[
+            1
+        ]
+        if most > _LARGEST_SUM:
+            raise UsageError(
+                f"{self.wanted_parties} parties with most_votes = {self.neighbour.most_votes} each are too "
+                f"many for counts of 32 bits by the code {self.neighbour.code}: lower most_votes"
+            )
         if self.rounds != 1 or self.max_queries is not None:
             raise UsageError(
                 "neighbour votes have one round, over all representatives: leave rounds and max_queries "
@@ -255,7 +271,9 @@ def new_campaign_id() -> str:
 def _fit(text: dict[str, Any], place: str, where: str, *, wanted: bool) -> None:
     """Check that a wanted inner value is complete; else replace it by None."""
     for name, (inner, its_name) in _PLACES.items():
-        if inner == place and (text[place][its_name] is not None) != wanted:
+        if inner != place or (name in _OMITTED and its_name not in text[place]):
+            continue
+        if (text[place][its_name] is not None) != wanted:
             raise UsageError(
                 f"{where} needs {name}" if wanted else f"{name} is for {where}: leave it out"
             )

@@ -27,6 +27,7 @@ from pate.campaign.default_noise import (
     share_of,
 )
 from pate.campaign.order import VotedRows, public_order
+from pate.codes import NEAREST, code_of
 from pate.errors import BudgetError, LedgerError, UsageError
 from pate.mechanisms import (
     ConfidentGNMax,
@@ -38,7 +39,9 @@ from pate.mechanisms import (
     over_noisy_sums,
     worst_cost,
 )
-from pate.mechanisms.neighbour import DistributedNeighbour, Neighbour, clear_margin, least_share
+from pate.mechanisms.least_noise import clear_margin, least_noise
+from pate.mechanisms.neighbour import DistributedNeighbour, Neighbour
+from pate.noise.share_laws import GaussianShares, GeometricShares
 from pate.noise.shares import share_sigma
 
 if TYPE_CHECKING:
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
     from pate.campaign.spec import CampaignSpec
     from pate.campaign.sum_terms import SumTerms
     from pate.mechanisms import Mechanism
+    from pate.noise.share_laws import Shares
 
 
 def votes_per_unit(spec: CampaignSpec, parties: Iterable[RosterParty]) -> int:
@@ -185,29 +189,36 @@ def _central(
 def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism:
     """Return the mechanism of a campaign of neighbour votes.
 
-    The noise is ``sigma2`` if it is stated, else the least that epsilon allows, since there is only
-    one release. A label needs a margin of :func:`clear_margin` unless it is stated.
+    The noise is ``sigma2`` or ``scale`` if one is stated, else the least that epsilon allows, since there
+    is only one release: geometric at delta 0, else Gaussian. A label needs a margin of
+    :func:`clear_margin` unless it is stated.
 
     Raises:
         UsageError: for parameters that make no sense.
         BudgetError: if no noise gives so small an epsilon.
     """
+    code = NEAREST if spec.neighbour is None else spec.neighbour.code
+    # What is stated is in votes, what a mechanism has in units of the counts.
+    grid = code_of(code).grid
     honest = spec.sums.honest if spec.sums.distributed else 1
-    share = (
-        least_share(spec.epsilon, spec.delta, honest, votes_per_unit)
-        if spec.parameters.sigma2 is None
-        else share_sigma(spec.parameters.sigma2, honest)
-        if spec.sums.distributed
-        else Fraction(spec.parameters.sigma2)
-    )
+    shares: Shares
+    if (scale := spec.parameters.scale) is not None:
+        shares = GeometricShares(grid * scale, honest)
+    elif (sigma := spec.parameters.sigma2) is not None:
+        sigma = grid * sigma
+        shares = GaussianShares(share_sigma(sigma, honest) if spec.sums.distributed else sigma)
+    else:
+        shares = least_noise(spec.epsilon, spec.delta, honest, votes_per_unit, code)
     threshold = (
-        clear_margin(share, spec.wanted_parties if spec.sums.distributed else 1)
+        clear_margin(shares, spec.wanted_parties if spec.sums.distributed else 1)
         if spec.parameters.threshold is None
-        else math.ceil(spec.parameters.threshold)
+        else math.ceil(grid * spec.parameters.threshold)
     )
+    share = shares.share if isinstance(shares, GaussianShares) else None
+    scale = shares.scale if isinstance(shares, GeometricShares) else None
     if spec.sums.distributed:
-        return DistributedNeighbour(threshold, share, honest, votes_per_unit)
-    return Neighbour(threshold, share, votes_per_unit)
+        return DistributedNeighbour(threshold, share, honest, votes_per_unit, scale, code)
+    return Neighbour(threshold, share, votes_per_unit, scale, code)
 
 
 def voted_rows(
@@ -300,6 +311,7 @@ def check_mechanisms(
     unit: str,
     records_vote: bool,
     most_teachers: int,
+    code: str = NEAREST,
 ) -> None:
     """Check mechanisms against the other terms that a party receives.
 
@@ -309,6 +321,7 @@ def check_mechanisms(
         unit: unit of privacy.
         records_vote: whether records vote instead of teachers.
         most_teachers: of one party.
+        code: at which representatives records vote.
 
     Raises:
         UsageError: if there are none, or they have other votes, other noise, or are charged for
@@ -321,16 +334,19 @@ def check_mechanisms(
             raise UsageError(
                 f"the mechanism {each.name} is not for votes of {'records' if records_vote else 'teachers'}"
             )
+        charged = each.code if isinstance(each, MatrixMechanism) else NEAREST
+        if charged != code:
+            raise UsageError(f"records vote by the code {code}, but {charged} is charged")
         if each.noise_inside != sums.distributed:
             raise UsageError(f"the mechanism {each.name} does not use {sums.noise} noise")
         if isinstance(each, DistributedMechanism) and each.honest != sums.honest:
             raise UsageError(
                 f"noise is counted of {each.honest} honest parties, certain are {sums.honest}"
             )
-    if len({each.share for each in mechanisms if isinstance(each, DistributedMechanism)}) > 1:
+    if len({each.shares for each in mechanisms if isinstance(each, DistributedMechanism)}) > 1:
         raise UsageError("the mechanisms need different noise")
     # One party's data may change all its teachers, and each of their votes is charged.
-    fewest = min(event.votes_per_unit for each in mechanisms for event in each.worst)
+    fewest = min(each.votes_per_unit for each in mechanisms)
     if unit == "party" and fewest < most_teachers:
         raise UsageError(
             f"a party has up to {most_teachers} teachers, but only {fewest} votes are charged"
@@ -363,7 +379,7 @@ def recorded_terms(
     votes = votes_per_unit(spec, parties)
     if len(mechanisms) != (2 if spec.interactive else 1):
         raise LedgerError(f"{spec.aggregator} does not have {len(mechanisms)} mechanisms")
-    if any(event.votes_per_unit != votes for each in mechanisms for event in each.worst):
+    if any(each.votes_per_unit != votes for each in mechanisms):
         raise LedgerError(f"a mechanism is not charged for {votes} votes per {spec.unit}")
     _check_stated(spec, mechanisms, sum(party.teachers for party in parties), votes)
     made = _composition(spec, composition, mechanisms)
@@ -398,6 +414,11 @@ def _check_stated(
     for given, wanted in zip(mechanisms, wanted_ones, strict=True):
         if given.name != wanted.name:
             raise LedgerError(f"the mechanism is {given.name}, the campaign's is {wanted.name}")
+        codes = [each.code for each in (given, wanted) if isinstance(each, MatrixMechanism)]
+        if len(set(codes)) > 1:
+            raise LedgerError(
+                "the code of the mechanism is {}, the campaign's is {}".format(*codes)
+            )
         found, expected = given.to_dict(), wanted.to_dict()
         for field, value in expected.items():
             name = stated_as(given, field)

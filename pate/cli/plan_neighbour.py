@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from rich.console import Console
 from rich.table import Table as Sheet
 
-from pate.campaign.options import DeltaOption
+from pate.campaign.options import DeltaOption, NoiseLawOption
+from pate.codes import DENSE, NEAREST, SPREAD, code_of
 from pate.errors import UsageError
 from pate.formats.privacy_statement import in_words, neighbours_of
+from pate.noise.share_laws import IN_WORDS, GeometricShares
 from pate.runtime.command import print_json
 from pate.runtime.options import CommandOptions, of_campaign, of_privacy, takes
 
@@ -42,9 +44,13 @@ class NeighbourOptions(CommandOptions):
     votes_per_patient: Annotated[
         int, of_privacy(min=1, help="Patient: most votes of one patient.")
     ] = 1
+    noise_law: NoiseLawOption = None
     representatives: Annotated[
         int | None, of_campaign(min=1, help="Public inputs to vote at. Default: as the server")
     ] = None
+    code: Annotated[
+        str, of_campaign(help="nearest; spread or spread-K: vote at several.", metavar="CODE")
+    ] = NEAREST
 
 
 @takes(NeighbourOptions)
@@ -53,65 +59,119 @@ def plan_neighbour(options: NeighbourOptions) -> None:
 
     Nothing of it depends on data. For example: pate plan-neighbour --records 60000 --epsilon 0.1
     """
-    from pate.campaign.representatives import default_number
+    from pate.campaign.representatives import (
+        default_number,
+        finer_number,
+        require_spread,
+        settled_code,
+    )
     from pate.planning.neighbour import NeighbourNoise, plan_representatives
 
-    epsilon, delta, unit = options.epsilon, options.delta, options.unit
+    epsilon, unit = options.epsilon, options.unit
     votes, chosen = options.votes_per_patient, options.representatives
     if votes != 1 and unit != "patient":
         raise UsageError("--votes-per-patient is for --unit patient")
-    noise = NeighbourNoise.of(epsilon, delta, options.parties, votes, options.colluders)
-    middle = chosen or default_number(options.records, 10**9, epsilon, delta, votes)
-    plans = [
-        plan_representatives(
-            number,
-            records=options.records,
-            classes=options.classes,
-            purity=options.purity,
-            sigma=noise.carried,
-            threshold=noise.threshold,
+    if options.code.startswith(DENSE):
+        raise UsageError(
+            "dense votes have no cells to be pure: try the code on labelled public data"
         )
-        for number in sorted({max(1, round(middle * step)) for step in _STEPS})
-    ]
+    of_one = epsilon, options.delta, options.parties, votes, options.colluders
+    noise = NeighbourNoise.of(*of_one, options.noise_law)
+    delta = noise.delta
+    if options.code != NEAREST:
+        delta = 0.0 if options.noise_law == "geometric" else options.delta
+        require_spread(options.code, delta)
+    usual = default_number(options.records, 10**9, epsilon, delta, votes)
+    middle = chosen or finer_number(options.code, usual, 10**9)
+    least = 1 if options.code == SPREAD else code_of(options.code).places
+    if middle < least:
+        raise UsageError(f"--code {options.code} needs that many representatives, not {middle}")
+    noise = NeighbourNoise.of(
+        *of_one, options.noise_law, str(settled_code(options.code, middle, usual))
+    )
+    delta, plans = noise.delta, []
+    for number in sorted({max(least, round(middle * step)) for step in _STEPS}):
+        code = settled_code(options.code, number, usual)
+        each = NeighbourNoise.of(*of_one, noise.law, str(code))
+        plans.append(
+            plan_representatives(
+                number,
+                records=options.records,
+                classes=options.classes,
+                purity=options.purity,
+                sigma=each.carried,
+                threshold=each.threshold,
+                places=code.places,
+            )
+        )
     words = in_words(epsilon, delta, unit, neighbours=neighbours_of(unit, records_vote=True))
     default = middle if chosen is None else None
     if not options.as_json:
-        _show(noise, plans, default, words)
+        _show(noise, plans, default, words, options.delta)
         return
     print_json(
         {
             "guarantee": {"epsilon": epsilon, "delta": delta, "unit": unit, "in_words": words},
             "noise": {
-                "share": str(noise.share),
+                "law": noise.law,
+                **_parameter(noise),
                 "counted_shares": noise.honest,
                 "carried_sigma": noise.carried,
+                "sigma_of_each_law": noise.spreads,
                 "threshold": noise.threshold,
             },
+            "code": options.code,
             "server_default": default,
             "plans": [asdict(each) | {"labels": each.labels} for each in plans],
         }
     )
 
 
+def _parameter(noise: NeighbourNoise) -> dict[str, str]:
+    """Return the parameter of the noise by its name in a mechanism."""
+    shares = noise.shares
+    if isinstance(shares, GeometricShares):
+        return {"scale": str(shares.scale)}
+    return {"share": str(shares.share)}
+
+
 def _show(
-    noise: NeighbourNoise, plans: list[NeighbourPlan], default: int | None, words: str
+    noise: NeighbourNoise,
+    plans: list[NeighbourPlan],
+    default: int | None,
+    words: str,
+    wanted: float,
 ) -> None:
-    console = Console(highlight=False)
+    console, spreading = Console(highlight=False), any(plan.places > 1 for plan in plans)
     console.print(f"{words}, whatever the number of representatives")
+    counted = "1 share is" if noise.honest == 1 else f"{noise.honest} shares are"
     console.print(
-        f"each count carries noise of sigma {noise.carried:.4g} ({noise.honest} shares of "
-        f"{float(noise.share):.4g} are counted); a label leads by {noise.threshold} noisy votes"
+        f"each count carries {IN_WORDS[noise.law]} noise of standard deviation {noise.carried:.4g} "
+        f"({counted} counted); a label leads by {noise.threshold} noisy votes"
     )
+    for law, spread in noise.spreads.items():
+        if law != noise.law:
+            at = 0.0 if law == "geometric" else wanted
+            console.print(f"{IN_WORDS[law]} noise would have {spread:.4g}, at delta {at:g}")
+    if spreading:
+        console.print(
+            "that is in the middle row: noise grows with the square root of the representatives that a "
+            "record votes at"
+        )
     sheet = Sheet()
     titles = (
         "representatives", "votes at each", "get a label", "labels", "of these right",
         "largest count right",
     )  # fmt: skip
-    for title in titles:
-        sheet.add_column(title, justify="right", no_wrap=title == titles[0])
+    sheet.add_column(titles[0], justify="right", no_wrap=True)
+    if spreading:
+        sheet.add_column("a record votes at", justify="right")
+    for title in titles[1:]:
+        sheet.add_column(title, justify="right")
     for plan in plans:
         sheet.add_row(
             f"{plan.representatives}{' *' if plan.representatives == default else ''}",
+            *([str(plan.places)] if spreading else []),
             f"{plan.votes:.0f}",
             f"{plan.labelled:.1%}",
             f"{plan.labels:.0f}",
@@ -123,7 +183,14 @@ def _show(
     console.print(f"{star}right: the class of most records there")
     console.print(
         "A student learns from the noisy counts at every representative, not only from labels: what it "
-        "gets is the last column times the representatives. Few of them are nearly all right and teach "
-        "little; many spread the records too thinly. The server lets six sigmas of votes come to each, of "
-        "the least noise that the budget allows."
+        "gets is the last column times the representatives. "
+        + (
+            "There the counts of neighbours are taken together, as many as a record votes at. With more "
+            "of them the noise averages away, and classes that are close are blurred: this share of the "
+            "representatives is twice that of nearest votes."
+            if spreading
+            else "Few of them are nearly all right and teach little; many spread the records too thinly. "
+            "The server lets six standard deviations of votes come to each, of the least noise that the "
+            "budget allows. --code spread has each record vote at several."
+        )
     )

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pate.codes import NEAREST
 from pate.errors import DataError
 from pate.formats.noisy_counts import NoisyVotes
-from pate.text_form import parse, read, write
+from pate.text_form import in_text, parse, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -125,6 +126,7 @@ class LabelSet:
                 float(self.noisy.sigma),
                 tuple(self.noisy.queries.tolist()),
                 tuple(" ".join(map(str, row)) for row in self.noisy.counts.tolist()),
+                self.noisy.code,
             )
         )
         file = _File(
@@ -167,6 +169,8 @@ class _Noisy:
     sigma: float
     queries: tuple[int, ...]
     counts: tuple[str, ...]
+    #: Omitted from the text for the nearest query, as in older files.
+    code: str = field(default=NEAREST, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
         if not 0 <= self.sigma < _ENDLESS:
@@ -181,7 +185,7 @@ class _Noisy:
         if len({len(row) for row in rows}) != 1:
             raise DataError("rows of noisy votes differ in length, or there are none")
         queries = np.array(self.queries, dtype=np.int64)
-        return NoisyVotes(queries, np.array(rows, dtype=np.int64), self.sigma)
+        return NoisyVotes(queries, np.array(rows, dtype=np.int64), self.sigma, self.code)
 
 
 @dataclass(frozen=True)

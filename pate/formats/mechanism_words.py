@@ -8,16 +8,27 @@ from fractions import Fraction
 from string import Formatter
 from typing import Final
 
+from pate.codes import code_of
+from pate.errors import UsageError
+
 _MOVES: Final = "; votes on a query that one unit can change: {votes_per_unit}"
-_CASTS: Final = "; votes that one unit casts in all: at most {votes_per_unit}"
+_GEOMETRIC: Final = (
+    "geometric noise in shares from each party on each count, of which {honest} sum to scale "
+    "{scale}"
+)
 _SHARES: Final = (
     "noise of sigma {share} from each party on each count, of which {honest} shares are counted"
+)
+_RELEASED: Final = (
+    "neighbour votes: all counts leave once ({}); a query whose largest noisy count leads by "
+    "{{threshold}} or more gets a label; votes that one unit casts in all: at most {{votes_per_unit}}"
 )
 _OR_PREDICTION: Final = (
     ", else the student's own prediction if it is more than {confidence} sure, else no label"
 )
-#: By the mechanism's name. Each has all parameters of its mechanism, and no other.
-_WORDS: Final[Mapping[str, str]] = {
+#: By the mechanism's name, and where its noise has several laws one text for each. Each has all
+#: parameters of its mechanism, and no other.
+_WORDS: Final[Mapping[str, str | tuple[str, ...]]] = {
     "lnmax": "LNMax: the class with the most votes (Laplace noise of scale {scale} on each count)"
     + _MOVES,
     "gnmax": "GNMax: the class with the most votes (noise of sigma {sigma} on each count)" + _MOVES,
@@ -40,13 +51,10 @@ _WORDS: Final[Mapping[str, str]] = {
         f"expects, the class with the most votes{_OR_PREDICTION} ({_SHARES})" + _MOVES
     ),
     "neighbour": (
-        "neighbour votes: all counts leave once (noise of sigma {sigma} on each); a query whose "
-        "largest noisy count leads by {threshold} or more gets a label" + _CASTS
+        _RELEASED.format("noise of sigma {sigma} on each"),
+        _RELEASED.format("geometric noise of scale {scale} on each"),
     ),
-    "distributed-neighbour": (
-        f"neighbour votes: all counts leave once ({_SHARES}); a query whose largest noisy count "
-        "leads by {threshold} or more gets a label" + _CASTS
-    ),
+    "distributed-neighbour": (_RELEASED.format(_SHARES), _RELEASED.format(_GEOMETRIC)),
     "gate": (
         "a gate: all labels leave together if a private test of these votes passes (order {order}, "
         "target {target}, test {test}, failure {failure})"
@@ -74,14 +82,28 @@ def mechanism_in_words(mechanism: object) -> str:
         return str(mechanism)
     name = str(mechanism.get("mechanism", "see privacy.json"))
     parameters = {key: value for key, value in mechanism.items() if key != "mechanism"}
-    words = _WORDS.get(name)
-    if words is not None and set(parameters) == _parameters(words):
+    where = _places(parameters.get("code"))
+    if where:
+        del parameters["code"]
+    known = _WORDS.get(name, ())
+    for words in (known,) if isinstance(known, str) else known:
+        if set(parameters) != _parameters(words):
+            continue
         figures = {key: _figure(value) for key, value in parameters.items()}
         if "confidence" in figures:
             figures["confidence"] = _share(parameters["confidence"])
-        return words.format_map(figures)
-    rest = [f"{key} {value}" for key, value in parameters.items()]
+        return words.format_map(figures) + where
+    rest = [f"{key} {value}" for key, value in mechanism.items() if key != "mechanism"]
     return f"{name} ({', '.join(rest)})" if rest else name
+
+
+def _places(code: object) -> str:
+    """Return where each vote counts, in words; nothing for the nearest query or an unknown code."""
+    try:
+        words = code_of(str(code)).in_words
+    except UsageError:
+        return ""
+    return words and f", {words}"
 
 
 def _parameters(words: str) -> set[str]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.errors import DataError
+from pate.codes import DENSE, NEAREST, code_of, require_places
+from pate.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,13 +28,15 @@ class NoisyVotes:
 
     Attributes:
         queries: (v,) int64, distinct indices into the public set, ascending.
-        counts: (v, m) int64, votes and noise; may be negative.
-        sigma: standard deviation of the noise in each count, in votes, at most.
+        counts: (v, m) int64, votes and noise, in units of the code; may be negative.
+        sigma: standard deviation of the noise in each count, in the same units, at most.
+        code: where records voted, the text of a :class:`~pate.codes.Code`.
     """
 
     queries: NDArray[np.int64]
     counts: NDArray[np.int64]
     sigma: float
+    code: str = NEAREST
 
     def __post_init__(self) -> None:
         for name, held, axes in (("queries", self.queries, 1), ("counts", self.counts, 2)):
@@ -47,5 +50,19 @@ class NoisyVotes:
             raise DataError("noisy votes: a count is larger than any votes and noise")
         if not 0 <= self.sigma <= _LARGEST:  # nor NaN
             raise DataError(f"noisy votes with noise of {self.sigma!r}")
+        try:
+            require_places(code_of(self.code), max(1, len(self.queries)))
+        except UsageError as error:
+            raise DataError(f"noisy votes: {error}") from error
         self.queries.setflags(write=False)
         self.counts.setflags(write=False)
+
+    @property
+    def places(self) -> int:
+        """Queries at which each record voted."""
+        return code_of(self.code).places
+
+    @property
+    def dense(self) -> bool:
+        """Whether a record counts at every query, by how far it lies in that direction."""
+        return code_of(self.code).name == DENSE

@@ -187,7 +187,7 @@ class PrivacyStatement:
         campaign: id, hex.
         observer: whom ``epsilon`` is about: ``public``.
         epsilon: guarantee for all labels together, in nats; it depends on no data.
-        delta: failure probability.
+        delta: failure probability; 0 with geometric noise.
         unit: ``record``, ``patient`` or ``party``.
         adjacency: what one neighbour differs by, in words.
         mechanism: each mechanism with its parameters, in the order of its first round; last the
@@ -197,7 +197,8 @@ class PrivacyStatement:
         teachers: M, of the whole roster; 0 where records vote themselves.
         queries_asked: answers given, labels and no answers.
         labels_released: queries that have a label.
-        composition: how costs add up: ``gdp`` (half of mu squared) or ``zcdp`` (rho).
+        composition: how costs add up: ``gdp`` (half of mu squared), ``zcdp`` (rho) or ``pure``
+            (epsilon).
         cap: most that all answers together may cost in it, ``p/q``: what epsilon stands for.
         realised: what this run was charged, ``p/q``. It describes the run and is not a guarantee:
             another run with the same parameters may be charged up to ``cap``.
@@ -268,5 +269,5 @@ class PrivacyStatement:
 def _check_figures(epsilon: float, delta: float) -> None:
     if not isinstance(epsilon, float) or not math.isfinite(epsilon) or epsilon < 0:
         raise UsageError(f"epsilon must be a number that is not negative, got {epsilon!r}")
-    if not isinstance(delta, float) or not 0 < delta < 1:
-        raise UsageError(f"delta must lie between 0 and 1, got {delta!r}")
+    if not isinstance(delta, float) or not 0 <= delta < 1:
+        raise UsageError(f"delta must be 0 or more, and below 1, got {delta!r}")

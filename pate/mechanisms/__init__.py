@@ -18,6 +18,7 @@ from pate.mechanisms.distributed import (
     DistributedGNMax,
     DistributedInteractiveGNMax,
     DistributedMechanism,
+    DistributedTeachers,
     over_noisy_sums,
 )
 from pate.mechanisms.gnmax import GNMax
@@ -40,6 +41,7 @@ __all__ = [
     "DistributedInteractiveGNMax",
     "DistributedMechanism",
     "DistributedNeighbour",
+    "DistributedTeachers",
     "GNMax",
     "InteractiveGNMax",
     "LNMax",

@@ -29,6 +29,7 @@ from pate.mechanisms.interactive import (
     reinforced_by,
 )
 from pate.mechanisms.neighbour import DistributedNeighbour
+from pate.noise.share_laws import GaussianShares
 from pate.noise.shares import share_sigma
 
 if TYPE_CHECKING:
@@ -48,6 +49,11 @@ class _OneView(MechanismText):
     name: ClassVar[str]
     interactive: ClassVar[bool]
     noise_inside: ClassVar[bool] = True
+
+    @property
+    def shares(self) -> GaussianShares:
+        """The law of the parties' noise."""
+        return GaussianShares(self.share)
 
     @property
     def _event(self) -> NoisyHistogram:
@@ -204,16 +210,13 @@ class DistributedInteractiveGNMax(_OneView):
         return reinforced_by(expected, self.confidence)
 
 
+#: Those of teachers' votes, whose noise is Gaussian.
+DistributedTeachers = DistributedGNMax | DistributedConfidentGNMax | DistributedInteractiveGNMax
 #: Mechanisms whose rows contain the parties' noise.
-DistributedMechanism = (
-    DistributedGNMax
-    | DistributedConfidentGNMax
-    | DistributedInteractiveGNMax
-    | DistributedNeighbour
-)
+DistributedMechanism = DistributedTeachers | DistributedNeighbour
 
 
-def over_noisy_sums(mechanism: Mechanism, honest: int) -> DistributedMechanism:
+def over_noisy_sums(mechanism: Mechanism, honest: int) -> DistributedTeachers:
     """Return the same rule on noisy histograms, with at least the noise sigma2 guaranteed.
 
     sigma1 is unused: the test reads the same histogram.
@@ -225,7 +228,7 @@ def over_noisy_sums(mechanism: Mechanism, honest: int) -> DistributedMechanism:
     Raises:
         UsageError: for any other mechanism.
     """
-    k = mechanism.worst[0].votes_per_unit
+    k = mechanism.votes_per_unit
     if isinstance(mechanism, GNMax):
         return DistributedGNMax(share_sigma(mechanism.sigma, honest), honest, k)
     if isinstance(mechanism, ConfidentGNMax):
@@ -237,6 +240,6 @@ def over_noisy_sums(mechanism: Mechanism, honest: int) -> DistributedMechanism:
             mechanism.threshold, share, honest, mechanism.confidence, k
         )
     raise UsageError(
-        f"{mechanism.name} does not support noise shares: only sums of Gaussian noise are Gaussian; "
+        f"{mechanism.name} does not support noise shares; "
         "use gnmax, confident-gnmax or interactive-gnmax"
     )

@@ -1,10 +1,14 @@
 """Neighbour votes (reverse k-NN voting): each record votes once; the release is one noisy matrix.
 
-Every private record votes for its label at the query that is nearest to it, see
-:mod:`pate.features.neighbours`. So an altered record changes at most two counts of the whole matrix
-by one each, and an added or removed record changes one: the L2 sensitivity is sqrt(2), however many
-queries there are. Noise is added to all counts once, and everything computed from the noisy matrix
-(labels, unanswered queries, weights of labels) is post-processing.
+Every private record votes for its label at the query that is nearest to it, or at its k nearest, see
+:mod:`pate.features.neighbours`. So an altered record changes at most 2k counts of the whole matrix by
+one each, and an added or removed record changes k: the L1 sensitivity is 2k and the L2 sensitivity
+sqrt(2k), however many queries there are (:mod:`pate.codes`). Noise is added to all counts once, and
+everything computed from the noisy matrix (labels, unanswered queries, weights of labels) is
+post-processing.
+
+The noise has one of two laws: geometric, which is calibrated to L1 and gives pure epsilon (delta 0), or
+Gaussian. The parameter that a mechanism has says which: ``scale``, or ``sigma`` (of shares: ``share``).
 
 With teachers every query is a separate release with its own cost: one record changes one teacher,
 and with it any number of votes.
@@ -16,50 +20,72 @@ from Zhu et al., "Private-kNN", CVPR 2020.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from pate.accounting.composition import Gdp
-from pate.accounting.events import Event, NoisyHistogram
-from pate.errors import BudgetError, UsageError
+from pate.accounting.events import (
+    Event,
+    GeometricHistogram,
+    NoisyArray,
+    NoisyHistogram,
+    check_votes_per_unit,
+)
+from pate.codes import NEAREST, code_of
+from pate.errors import UsageError
 from pate.mechanisms.contract import MechanismText, Outcome, Votes, check_rows, check_threshold
-from pate.noise.exact import check_scale
-from pate.noise.shares import total_sigma
+from pate.noise.share_laws import GaussianShares, GeometricShares, Shares
+from pate.text_form import in_text
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from pate.noise.exact import Noise
 
 #: Most counts and most queries of a matrix of neighbour votes: it is in memory as a whole, with the
 #: features of its queries.
 MAX_MATRIX: Final = 2**20
 MAX_MATRIX_QUERIES: Final = 2**16
-#: Shares and sigmas are whole multiples of 1/64, as those of other noise.
-_GRID: Final = 64
-#: Larger shares exceed any number of votes, and could not be drawn exactly in units of 1/64.
-_MOST_SHARE: Final = 2**19
 
 
 class _Matrix(MechanismText):
     """Common part of both: one event for all queries, labels by noisy margin."""
 
     threshold: int
+    votes_per_unit: int
+    scale: Fraction | None
+    code: str
 
     name: ClassVar[str]
     interactive: ClassVar[bool] = False
     noise_inside: ClassVar[bool]
 
     @property
-    def _event(self) -> NoisyHistogram:
+    def shares(self) -> Shares:
+        """The law of the noise, in shares; noise by the server is one share."""
         raise NotImplementedError
 
     @property
     def worst(self) -> tuple[Event, ...]:
         """The one event of the whole matrix."""
         return (self._event,)
+
+    @property
+    def _event(self) -> NoisyHistogram | NoisyArray | GeometricHistogram:
+        return event_of(self.shares, self._honest, self.votes_per_unit, self.code)
+
+    @property
+    def _honest(self) -> int:
+        raise NotImplementedError
+
+    def _set_exact(self, gaussian: str) -> None:
+        """Check all parameters, and store that of the noise as a fraction."""
+        event = self._event
+        if isinstance(event, GeometricHistogram):
+            object.__setattr__(self, "scale", event.scale)
+        else:
+            object.__setattr__(self, gaussian, event.share)
 
     def released(self, rows: Votes, noise: Noise) -> Votes:
         """Return the noisy matrix behind all results: (queries, classes) int64."""
@@ -108,31 +134,45 @@ class Neighbour(_Matrix):
 
     Attributes:
         threshold: least noisy margin of a label, in votes.
-        sigma: parameter of the noise on each count, in votes.
+        sigma: parameter of Gaussian noise on each count, in votes; None for geometric noise.
         votes_per_unit: votes that one unit of privacy casts at most.
+        scale: parameter of geometric noise on each count, in votes; None for Gaussian noise.
+        code: at which queries each vote counts, the text of a :class:`~pate.codes.Code`.
 
     Raises:
         UsageError: for parameters that make no sense.
     """
 
     threshold: int
-    sigma: Fraction
-    votes_per_unit: int
+    sigma: Fraction | None = field(default=None, metadata=in_text(omitted=True))
+    votes_per_unit: int = 0  # no default: 0 is refused
+    scale: Fraction | None = field(default=None, metadata=in_text(omitted=True))
+    #: Omitted from the text at its default, as in older ledgers.
+    code: str = field(default=NEAREST, metadata=in_text(omitted=True))
 
     name: ClassVar[str] = "neighbour"
     noise_inside: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
-        object.__setattr__(self, "sigma", self._event.share)
+        require_one_law(sigma=self.sigma, scale=self.scale)
+        self._set_exact("sigma")
 
     @property
-    def _event(self) -> NoisyHistogram:
-        return NoisyHistogram(check_scale(self.sigma, "sigma"), 1, self.votes_per_unit)
+    def shares(self) -> Shares:
+        """The law of the noise that the server draws."""
+        return _shares_of(self.sigma, self.scale, 1)
+
+    @property
+    def _honest(self) -> int:
+        return 1
 
     def released(self, rows: Votes, noise: Noise) -> Votes:
         """Return the noisy matrix; see :class:`_Matrix`."""
-        rows = check_rows(rows)
+        rows = check_rows(rows, noisy=code_of(self.code).signed)
+        if self.scale is not None:
+            return rows + noise.laplace(self.scale, rows.size).reshape(rows.shape)
+        assert self.sigma is not None  # noqa: S101 - one of them is stated
         return rows + noise.gaussian(self.sigma, rows.size).reshape(rows.shape)
 
 
@@ -142,33 +182,42 @@ class DistributedNeighbour(_Matrix):
 
     Attributes:
         threshold: least noisy margin of a label, in votes.
-        share: parameter of each party's noise on every count, in votes.
+        share: parameter of each party's Gaussian noise on every count, in votes; None for geometric
+            noise.
         honest: shares in every sum that the observer does not know.
         votes_per_unit: votes that one unit of privacy casts at most.
+        scale: parameter of the geometric noise that ``honest`` shares sum to, in votes; None for
+            Gaussian noise.
+        code: at which queries each vote counts, the text of a :class:`~pate.codes.Code`.
 
     Raises:
         UsageError: for parameters that make no sense.
     """
 
     threshold: int
-    share: Fraction
-    honest: int
-    votes_per_unit: int
+    share: Fraction | None = field(default=None, metadata=in_text(omitted=True))
+    honest: int = 0  # no default: 0 is refused
+    votes_per_unit: int = 0  # likewise
+    scale: Fraction | None = field(default=None, metadata=in_text(omitted=True))
+    #: Omitted from the text at its default, as in older ledgers.
+    code: str = field(default=NEAREST, metadata=in_text(omitted=True))
 
     name: ClassVar[str] = "distributed-neighbour"
     noise_inside: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
-        object.__setattr__(self, "share", self._event.share)
+        require_one_law(share=self.share, scale=self.scale)
+        self._set_exact("share")
 
     @property
-    def _event(self) -> NoisyHistogram:
-        return NoisyHistogram(self.share, self.honest, self.votes_per_unit)
+    def shares(self) -> Shares:
+        """The law of the parties' noise."""
+        return _shares_of(self.share, self.scale, self.honest)
 
-    def total(self, parties: int) -> Fraction:
-        """Return the parameter of the noise on each count if ``parties`` parties are in the sum."""
-        return total_sigma(self.share, parties)
+    @property
+    def _honest(self) -> int:
+        return self.honest
 
     def released(self, rows: Votes, noise: Noise) -> Votes:
         """Return the rows as they are: their noise is in them."""
@@ -180,61 +229,44 @@ class DistributedNeighbour(_Matrix):
 MatrixMechanism = Neighbour | DistributedNeighbour
 
 
-def least_share(epsilon: float, delta: float, honest: int, votes_per_unit: int) -> Fraction:
-    """Return the least noise share with which one matrix costs at most (epsilon, delta).
+def require_one_law(**parameters: Fraction | None) -> None:
+    """Check that just one parameter, which names the law of the noise, is stated.
 
-    >>> float(least_share(0.1, 1e-5, 1, 1))
-    43.5
+    Raises:
+        UsageError: otherwise.
+    """
+    if sum(value is not None for value in parameters.values()) != 1:
+        raise UsageError(f"neighbour votes have one law of noise: state {' or '.join(parameters)}")
+
+
+def _shares_of(sigma: Fraction | None, scale: Fraction | None, honest: int) -> Shares:
+    if sigma is None:
+        assert scale is not None  # noqa: S101 - one of them is stated
+        return GeometricShares(scale, honest)
+    return GaussianShares(sigma)
+
+
+def event_of(
+    shares: Shares, honest: int, votes_per_unit: int, code: str
+) -> NoisyHistogram | NoisyArray | GeometricHistogram:
+    """Return the event of one noisy matrix of records' votes.
 
     Args:
-        epsilon: of the whole release.
-        delta: at which it holds.
-        honest: shares in every sum that the observer does not know; 1 where the server draws the
-            noise.
+        shares: law of the noise.
+        honest: shares in every sum that the observer does not know.
         votes_per_unit: votes that one unit casts at most.
-
-    Returns:
-        A multiple of 1/64 votes.
+        code: at which queries each of them counts.
 
     Raises:
-        BudgetError: if no noise gives so small an epsilon.
+        UsageError: for parameters that make no sense.
     """
-    most = Gdp().budget(epsilon, delta)
-
-    def fits(cells: int) -> bool:
-        event = NoisyHistogram(Fraction(cells, _GRID), honest, votes_per_unit)
-        return Gdp().supports(event) and Gdp().cost(event) <= most
-
-    low, high = _GRID - 1, 2 * _GRID  # a share is at least one vote
-    while not fits(high):
-        low, high = high, 2 * high
-        if high > _MOST_SHARE * _GRID:
-            raise BudgetError(
-                f"no noise gives a matrix of votes epsilon {epsilon:g} at delta {delta:g}"
-            )
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return Fraction(high, _GRID)
-
-
-def clear_margin(share: Fraction, parties: int) -> int:
-    """Return a noisy margin that noise alone seldom reaches, in votes.
-
-    Twice the spread of the difference of two counts, 2 sqrt(2) sigma: two classes with equally many
-    votes differ by that much with probability 5 %.
-
-    >>> clear_margin(Fraction(40), 1)
-    114
-
-    Args:
-        share: parameter of each noise share, in votes.
-        parties: whose shares may be in the sum.
-
-    Raises:
-        UsageError: for a share or number of parties that makes no sense.
-    """
-    return math.ceil(2 * math.sqrt(2) * float(total_sigma(share, parties)))
+    made = code_of(code)
+    change = made.change(check_votes_per_unit(votes_per_unit))
+    if isinstance(shares, GeometricShares):
+        return GeometricHistogram(shares.scale, honest, change.total)
+    if made.name == NEAREST:
+        return NoisyHistogram(shares.share, honest, votes_per_unit)
+    return NoisyArray(shares.share, honest, change.squared, change.counts)
 
 
 def require_unit(unit: str) -> None:

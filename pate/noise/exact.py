@@ -3,7 +3,8 @@
 Floating-point noise does not have the law that a privacy proof assumes (Mironov, CCS 2012). Here no
 float occurs between the bits and the noise: parameters are fractions, coins are comparisons of
 uniform integers, and the laws are the discrete Gaussian and the discrete Laplace themselves, not
-approximations of them.
+approximations of them. A discrete Laplace draw also comes in *shares*: independent draws of several
+parties that sum to exactly that law.
 
 The samplers are the rejection samplers of Canonne, Kamath and Steinke, "The Discrete Gaussian for
 Differential Privacy" (NeurIPS 2020, arXiv 2004.00010), Algorithms 1 to 3, run on many independent
@@ -43,10 +44,16 @@ LEAST_SCALE = Fraction(1, 100)
 #: No run of coins of exp(-1) or of fair coins gets this long (probability below 2^-1000 a lane):
 #: reaching it means that the bits are not random.
 _MOST_STEPS = 1000
+#: That many equal words in a row come from a broken source: uniform ones are, with 2^-960.
+_MANY_WORDS = 16
 #: Most draws of one call: their bits are in memory together.
 _MOST_DRAWS = 2**26
 #: Lanes of one pass. Bounds the memory of a large draw, about 100 bytes a lane.
 _LANES = 2**17
+#: Most shares of one draw, and largest scale of a draw in shares, in votes. The work of a share grows
+#: with the scale.
+_MOST_SHARES = 2**16
+LARGEST_SHARED = 2**12
 
 
 class Noise(Protocol):
@@ -60,6 +67,13 @@ class Noise(Protocol):
 
     def laplace(self, scale: Fraction, count: int) -> Integers:
         """Return ``count`` independent draws of the law P[x] ~ exp(-|x|/scale)."""
+
+
+class NoiseInShares(Noise, Protocol):
+    """A source that draws the noise of one of several parties, too."""
+
+    def laplace_share(self, scale: Fraction, shares: int, count: int) -> Integers:
+        """Return ``count`` draws of a law of which ``shares`` sum to a draw of :meth:`laplace`."""
 
 
 class SystemNoise:
@@ -77,6 +91,10 @@ class SystemNoise:
     def laplace(self, scale: Fraction, count: int) -> Integers:
         """See :func:`discrete_laplace`."""
         return discrete_laplace(scale, count, os.urandom)
+
+    def laplace_share(self, scale: Fraction, shares: int, count: int) -> Integers:
+        """See :func:`discrete_laplace_share`."""
+        return discrete_laplace_share(scale, shares, count, os.urandom)
 
 
 def require_production(noise: Noise) -> None:
@@ -186,20 +204,71 @@ def discrete_laplace(scale: Fraction, count: int, source: BitSource) -> Integers
     return _fill(propose, count, expected=0.6)
 
 
-def _fill(propose: Callable[[int], Integers], count: int, expected: float) -> Integers:
-    """Return the first ``count`` accepted proposals. ``expected`` only steers the batch size."""
+def discrete_laplace_share(scale: Fraction, shares: int, count: int, source: BitSource) -> Integers:
+    """Draw one of ``shares`` independent shares, whose sum has the law of :func:`discrete_laplace`.
+
+    A share is X - Y with independent X, Y of the negative binomial law NB(1/shares): P[x] = C(x +
+    1/shares - 1, x) (1 - a)^(1/shares) a^x with a = exp(-1/scale). A geometric x is kept with
+    probability C(x + 1/shares - 1, x), a product of rational factors.
+
+    Args:
+        scale: of the sum, in votes.
+        shares: that make up the sum.
+        count: how many independent draws.
+        source: uniform bytes.
+
+    Returns:
+        (count,) int64.
+
+    Raises:
+        UsageError: for a scale that :func:`check_scale` refuses or above :data:`LARGEST_SHARED`, or
+            numbers that make no sense.
+        AccountingError: if the source's bits are plainly not random.
+
+    Source: own; docs/proofs/geometric-noise.md, sections 1 and 2.
+    """
+    scale = check_scale(scale, "scale")
+    if scale > LARGEST_SHARED:
+        raise UsageError(f"scale {scale} is too large for shares: at most {LARGEST_SHARED} votes")
+    if type(shares) is not int or not 1 <= shares <= _MOST_SHARES:
+        raise UsageError(f"noise in {shares!r} shares: give a whole number from 1 to 2^16")
+    if not 0 <= 2 * count <= _MOST_DRAWS:
+        raise UsageError(f"cannot draw {count} noises at once: ask for 0 to {_MOST_DRAWS // 2}")
+    lanes = _Lanes(source)
+
+    def propose(number: int) -> Integers:
+        return lanes.negative_binomial(scale.numerator, scale.denominator, shares, number)
+
+    expected = (1 / (1 + float(scale))) ** (1 - 1 / shares)
+    sides = _fill(propose, 2 * count, expected, lanes=4 * _LANES)
+    return sides[:count] - sides[count:]
+
+
+def _fill(
+    propose: Callable[[int], Integers], count: int, expected: float, lanes: int = _LANES
+) -> Integers:
+    """Return the first ``count`` accepted proposals.
+
+    Args:
+        propose: runs a number of independent proposals; returns those accepted, in their order.
+        count: of wanted draws.
+        expected: about the probability that a proposal is accepted.
+        lanes: most proposals at a time.
+    """
     if count < 0 or count > _MOST_DRAWS:
         raise UsageError(f"cannot draw {count} noises at once: ask for 0 to {_MOST_DRAWS}")
     drawn = np.empty(count, dtype=np.int64)
-    done = 0
-    for _ in range(_MOST_STEPS + count):
-        if done == count:
-            return drawn
+    done, refused = 0, 0
+    while done < count:
         # The slack makes a second pass rare also for one draw.
-        kept = propose(min(_LANES, int((count - done) / expected) + 12))[: count - done]
+        number = min(lanes, int((count - done) / expected) + 12)
+        kept = propose(number)[: count - done]
         drawn[done : done + kept.size] = kept
         done += kept.size
-    raise _broken_source()
+        refused = 0 if kept.size else refused + number
+        if refused * expected > _MOST_STEPS:
+            raise _broken_source()
+    return drawn
 
 
 def _broken_source() -> AccountingError:
@@ -269,8 +338,8 @@ class _Lanes:
             heads[running] ^= True
         raise _broken_source()
 
-    def laplace(self, t: int, s: int, number: int) -> Integers:
-        """Run ``number`` proposals of the law exp(-|x| s/t); return those that are accepted."""
+    def geometric(self, t: int, s: int, number: int) -> Integers:
+        """Run ``number`` proposals of the law exp(-x s/t), x >= 0; return those that are accepted."""
         low = self.below(t, number)
         low = low[self.exp_coins(number, lambda lanes: self.below(t, lanes.size) < low[lanes])]
         high = np.zeros(low.size, dtype=np.int64)
@@ -282,12 +351,56 @@ class _Lanes:
             high[running] += 1
         else:
             raise _broken_source()
-        size = (low + t * high) // s
+        return (low + t * high) // s
+
+    def laplace(self, t: int, s: int, number: int) -> Integers:
+        """Run ``number`` proposals of the law exp(-|x| s/t); return those that are accepted."""
+        size = self.geometric(t, s, number)
         negative = self.below(2, size.size) == 1
         signed: Integers = np.where(negative, -size, size)
         # Zero has two signs and must not count twice.
         twice: Flags = negative & (size == 0)
         return signed[~twice]
+
+    def negative_binomial(self, t: int, s: int, shares: int, number: int) -> Integers:
+        """Run ``number`` proposals of the law NB(1/shares), a = exp(-s/t); return those accepted.
+
+        A proposal is a geometric x, kept by :meth:`binomial_coins`. The coin of its first factor,
+        1/shares, is tossed before x is drawn: where it fails, only x = 0 is kept, and whether x is 0
+        is one coin of exp(-s/t).
+        """
+        drawn = np.full(number, -1, dtype=np.int64)
+        first = self.below(shares, number) == 0
+        (any_,), (zero,) = first.nonzero(), (~first).nonzero()
+        drawn[zero[~self._decay_coins(t, s, zero.size)]] = 0
+        x = _fill(lambda lanes: self.geometric(t, s, lanes), any_.size, expected=0.6)
+        kept = self.binomial_coins(x, shares)
+        drawn[any_[kept]] = x[kept]
+        return drawn[drawn >= 0]
+
+    def binomial_coins(self, x: Integers, shares: int) -> Flags:
+        """Toss coins of C(x + r - 1, x), r = 1/shares, given that the first factor's succeeded.
+
+        C(x + r - 1, x) is the product over i = 1 .. x of (i - 1 + r)/i = ((i - 1) shares + 1)/(i
+        shares). All coins must succeed; the first failure decides.
+        """
+        kept: Flags = np.ones(x.size, dtype=np.bool_)
+        i, running = 2, np.flatnonzero(x >= 2)
+        while running.size:
+            heads = self.below(i * shares, running.size) < (i - 1) * shares + 1
+            kept[running[~heads]] = False
+            running = running[heads]
+            running = running[x[running] > i]
+            i += 1
+        return kept
+
+    def _decay_coins(self, t: int, s: int, number: int) -> Flags:
+        """Toss coins of exp(-s/t): one of exp(-1) for each whole part, and one of the rest."""
+        whole, rest = divmod(s, t)
+        kept = self.exp_coins(number, lambda lanes: self.below(t, lanes.size) < rest)
+        for _ in range(whole):
+            kept[kept] = self.exp_coins(int(kept.sum()), _always)
+        return kept
 
     def half_square_coins(self, z: Integers, c: int) -> Flags:
         """Toss coins of exp(-(z/c)^2 / 2), for integers z >= 0.
@@ -321,7 +434,10 @@ class _Lanes:
         raw = self._source(8 * number)
         if len(raw) != 8 * number:
             raise _broken_source()
-        return np.frombuffer(raw, dtype="<u8").astype(np.uint64)
+        words = np.frombuffer(raw, dtype="<u8").astype(np.uint64)
+        if number >= _MANY_WORDS and bool((words == words[0]).all()):
+            raise _broken_source()
+        return words
 
 
 def _always(lanes: NDArray[np.intp]) -> Flags:

@@ -39,7 +39,7 @@ FAILURE: Final = 2.0**-60
 _GRID: Final = 64
 _MOST_CELLS: Final = 2**60
 #: Just above ln 2.
-_LN_2: Final = Fraction(693_148, 10**6)
+LN_2: Final = Fraction(693_148, 10**6)
 #: Just below 2 pi^2 / ln 2.
 _RIPPLE_BITS: Final = Fraction(28_477, 1_000)
 #: Smaller ripples are counted as 2^-100.
@@ -225,9 +225,18 @@ def _reach(variance: Fraction, tests: int, failure: float | Fraction) -> int:
     r + 1 is the least integer with 2 tests exp(-(r+1)^2 / (2 variance)) <= failure, the logarithm
     rounded up to whole bits.
     """
+    bits = bits_of_failure(tests, failure)
+    return math.isqrt(math.ceil(2 * variance * bits * LN_2) - 1)
+
+
+def bits_of_failure(tests: int, failure: float | Fraction) -> int:
+    """Return log2 of 2 tests/failure, rounded up: the bits that a bound on two tails must have.
+
+    Raises:
+        UsageError: for numbers that make no sense.
+    """
     if isinstance(tests, bool) or not isinstance(tests, int) or not 1 <= tests <= _MOST_CELLS:
         raise UsageError(f"noise of {tests!r} counts: give a whole number from 1 to 2^60")
     if not 0 < failure < 1:
         raise UsageError(f"a failure probability must be between 0 and 1, got {failure}")
-    bits = (math.ceil(2 * tests / Fraction(failure)) - 1).bit_length()
-    return math.isqrt(math.ceil(2 * variance * bits * _LN_2) - 1)
+    return (math.ceil(2 * tests / Fraction(failure)) - 1).bit_length()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, ClassVar
 
-from pate.noise.exact import Integers, discrete_gaussian, discrete_laplace
+from pate.noise.exact import Integers, discrete_gaussian, discrete_laplace, discrete_laplace_share
 from pate.noise.seed import seed_bytes
 
 if TYPE_CHECKING:
@@ -42,6 +42,10 @@ class SimulatedNoise:
     def laplace(self, scale: Fraction, count: int) -> Integers:
         """See :func:`pate.noise.exact.discrete_laplace`."""
         return discrete_laplace(scale, count, self._bits)
+
+    def laplace_share(self, scale: Fraction, shares: int, count: int) -> Integers:
+        """See :func:`pate.noise.exact.discrete_laplace_share`."""
+        return discrete_laplace_share(scale, shares, count, self._bits)
 
     def _bits(self, number: int) -> bytes:
         self._requests += 1

@@ -7,20 +7,24 @@ have. Everything else follows from epsilon and delta.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pate.campaign.choices import check_budget
+from pate.codes import NEAREST
 from pate.errors import UsageError
 from pate.masking.context import threshold_for
-from pate.mechanisms.neighbour import clear_margin, least_share
-from pate.noise.shares import total_sigma
+from pate.mechanisms.least_noise import clear_margin, law_of_least_noise, least_noise, spreads_of
 
 if TYPE_CHECKING:
-    from fractions import Fraction
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
+
+    from pate.noise.share_laws import NoiseLawName, Shares
 
 #: Sampled representatives; the plan is accurate to half a percentage point.
 _DRAWS: Final = 20_000
@@ -33,22 +37,39 @@ class NeighbourNoise:
     """The noise of a campaign.
 
     Attributes:
-        share: of each party, or of the server, in votes.
+        shares: its law, of each party or of the server.
+        delta: of the release; 0 with geometric noise.
         honest: number of shares that the accounting relies on.
-        carried: standard deviation of the noise in each count if no party drops out.
+        spreads: standard deviation of the noise in each count if no party drops out, by law: the
+            chosen one's, and the other's if it allows such an epsilon.
+        law: the chosen one.
         threshold: least noisy margin of a label.
     """
 
-    share: Fraction
+    shares: Shares
+    delta: float
     honest: int
-    carried: float
+    spreads: Mapping[NoiseLawName, float]
+    law: NoiseLawName
     threshold: int
+
+    @property
+    def carried(self) -> float:
+        """Standard deviation of the noise in each count if no party drops out."""
+        return self.spreads[self.law]
 
     @classmethod
     def of(
-        cls, epsilon: float, delta: float, parties: int, votes: int, colluders: int | None
+        cls,
+        epsilon: float,
+        delta: float,
+        parties: int,
+        votes: int,
+        colluders: int | None,
+        law: NoiseLawName | None = None,
+        code: str = NEAREST,
     ) -> NeighbourNoise:
-        """Return the noise that a server would choose.
+        """Return the noise that a server would choose; the law is the smaller one unless stated.
 
         Raises:
             UsageError: for parties that cannot have a masked sum, or colluders that are too many.
@@ -58,8 +79,14 @@ class NeighbourNoise:
         if parties >= 3:
             fewest, colluding = threshold_for(parties, colluders)
             adding, honest = parties, fewest - colluding
-        share = least_share(epsilon, delta, honest, votes)
-        return cls(share, honest, float(total_sigma(share, adding)), clear_margin(share, adding))
+        check_budget(epsilon, delta, records_vote=True)
+        law = law or law_of_least_noise(epsilon, delta, honest, adding, votes, code)
+        if law == "gaussian" and delta == 0:
+            raise UsageError("Gaussian noise needs a delta above 0")
+        at = 0.0 if law == "geometric" else delta
+        shares = least_noise(epsilon, at, honest, votes, code)
+        spreads = spreads_of(epsilon, delta, honest, adding, votes, code)
+        return cls(shares, at, honest, spreads, law, clear_margin(shares, adding))
 
 
 @dataclass(frozen=True)
@@ -68,15 +95,18 @@ class NeighbourPlan:
 
     Attributes:
         representatives: q.
-        votes: records at each, about.
+        places: k, nearest representatives at which each record votes.
+        votes: at each, about.
         threshold: noisy margin of a label, in votes.
         labelled: expected share of representatives that get a label.
         right: expected share of those labels that are their representatives' main class.
         top_right: expected share of all representatives whose largest noisy count is of their main
-            class, with a label or without: a student learns from the counts of all.
+            class, with a label or without, the counts of k neighbours taken together: a student
+            learns from the counts of all.
     """
 
     representatives: int
+    places: int
     votes: float
     threshold: int
     labelled: float
@@ -97,6 +127,7 @@ def plan_representatives(
     purity: float,
     sigma: float,
     threshold: int,
+    places: int = 1,
     seed: int = 0,
 ) -> NeighbourPlan:
     """Return the expected utility of neighbour votes.
@@ -112,19 +143,22 @@ def plan_representatives(
         purity: share of a representative's records that are of its main class, above 1/m.
         sigma: of the noise that each count carries, in votes.
         threshold: noisy margin of a label, in votes.
+        places: k, nearest representatives at which each record votes.
         seed: of the draws.
 
     Raises:
         UsageError: for arguments that make no sense.
     """
-    if representatives < 1 or records < 1 or classes < 2:
+    if not 1 <= places <= representatives:
+        raise UsageError(f"records cannot vote at {places} of {representatives} representatives")
+    if records < 1 or classes < 2:
         raise UsageError("a plan needs representatives, records and two classes or more")
     if not 1 / classes < purity <= 1:
         raise UsageError(f"purity is a share above 1/{classes} and at most 1, got {purity}")
     if not sigma > 0:
         raise UsageError(f"the noise is above 0, got {sigma}")
     draw = np.random.default_rng(seed)
-    mean = records / representatives
+    mean = records * places / representatives
     sizes = draw.poisson(draw.gamma(4.0, mean / 4.0, _DRAWS))
     counts = draw.multinomial(sizes, _shares(classes, purity)).astype(np.float64)
     noisy = counts + draw.normal(0.0, sigma, counts.shape)
@@ -133,7 +167,10 @@ def plan_representatives(
     labelled = float(clear.mean())
     hits = noisy.argmax(axis=1) == 0
     right = float(hits[clear].mean()) if clear.any() else 0.0
-    return NeighbourPlan(representatives, mean, threshold, labelled, right, float(hits.mean()))
+    # The counts of k neighbours have much the same voters: the k-th part of their noise's variance.
+    together = counts + (noisy - counts) / math.sqrt(places)
+    top_right = float((together.argmax(axis=1) == 0).mean())
+    return NeighbourPlan(representatives, places, mean, threshold, labelled, right, top_right)
 
 
 def _shares(classes: int, purity: float) -> NDArray[np.float64]:

@@ -23,7 +23,7 @@ from pate.mechanisms import (
     ConfidentGNMax,
     DistributedConfidentGNMax,
     DistributedGNMax,
-    DistributedMechanism,
+    DistributedTeachers,
     GNMax,
     LNMax,
     Mechanism,
@@ -97,7 +97,7 @@ def settings_of(mechanism: Mechanism) -> dict[str, Fraction | int]:
     made = {name: getattr(mechanism, name) for name in names if hasattr(mechanism, name)}
     if isinstance(mechanism, GNMax):
         made["sigma2"] = mechanism.sigma
-    if isinstance(mechanism, DistributedMechanism):
+    if isinstance(mechanism, DistributedTeachers):
         made["sigma2"] = total_sigma(mechanism.share, mechanism.honest)
     return made
 
@@ -121,7 +121,7 @@ def laws_of(mechanism: Mechanism, shares: int | None = None) -> tuple[NoiseLaw, 
     if "scale" in given:
         return laplace_law(Fraction(given["scale"])), (None, None)
     sigma2 = Fraction(given["sigma2"])
-    if isinstance(mechanism, DistributedMechanism) and shares is not None:
+    if isinstance(mechanism, DistributedTeachers) and shares is not None:
         sigma2 = total_sigma(mechanism.share, shares)
     own = gaussian_law(Fraction(given["sigma1"])) if "sigma1" in given else None
     return gaussian_law(sigma2), (own, int(given["threshold"]) if "threshold" in given else None)

@@ -25,7 +25,7 @@ from pate.errors import UsageError
 from pate.mechanisms import (
     ConfidentGNMax,
     DistributedConfidentGNMax,
-    DistributedMechanism,
+    DistributedTeachers,
     LNMax,
 )
 from pate.noise.shares import share_sigma
@@ -269,7 +269,7 @@ def _at(like: Planned, point: Mapping[str, Fraction]) -> Planned:
     given: dict[str, Any] = {name: value for name, value in point.items() if name == "sigma1"}
     if "threshold" in point:
         given["threshold"] = int(point["threshold"])
-    if isinstance(like, DistributedMechanism):
+    if isinstance(like, DistributedTeachers):
         given["share"] = share_sigma(noise, like.honest)
     else:
         given[{"lnmax": "scale", "gnmax": "sigma"}.get(like.name, "sigma2")] = noise
@@ -284,7 +284,7 @@ def coarse_axes(like: Planned, teachers: int, rho: float) -> Axes:
         teachers: M.
         rho: the largest budget of interest, in zCDP.
     """
-    least = like.worst[-1].votes_per_unit / math.sqrt(max(rho, 1e-9))
+    least = like.votes_per_unit / math.sqrt(max(rho, 1e-9))
 
     def scales(name: str, low: float, high: float) -> tuple[Fraction, ...]:
         return _typed(np.geomspace(low, max(high, 4.0 * low), _COARSE[name]))

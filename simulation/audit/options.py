@@ -25,6 +25,7 @@ COUNTED: Final = ("distributed-gnmax", "neighbour", "distributed-neighbour")
 PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(get_args(Audited), ("sigma2",)),
     "lnmax": ("scale",),
+    **dict.fromkeys(("neighbour", "distributed-neighbour"), ("sigma2", "scale")),
     **dict.fromkeys(("confident-gnmax", "interactive-gnmax"), ("threshold", "sigma1", "sigma2")),
 }
 
@@ -80,7 +81,7 @@ class AuditOptions(CommandOptions):
     ] = None
     scale: Annotated[
         str | None,
-        _settings(help="LNMax: Laplace noise. Default: as --votes-per-unit"),
+        _settings(help="Laplace noise (lnmax); neighbour: geometric noise, no --sigma2"),
     ] = None
     parties: Annotated[int, _canary(min=1, help="How many parties.")] = 1
     teachers: Annotated[int, _canary(min=1, help="Teachers of each party.")] = 1

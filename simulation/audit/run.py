@@ -180,13 +180,16 @@ def mechanism_of(name: str, options: AuditOptions) -> Mechanism:
     if name == InteractiveGNMax.name:
         return InteractiveGNMax(threshold, sigma1, sigma2, _CONFIDENCE, k)
     central = GNMax(sigma2, k)
+    scale = _exact("scale", options.scale)
+    if scale is not None and options.sigma2 is not None:
+        raise UsageError("--sigma2 is of Gaussian noise and --scale of geometric noise: state one")
     if name == Neighbour.name:
-        return Neighbour(0, sigma2, k)
+        return Neighbour(0, None if scale else sigma2, k, scale)
     if name == GNMax.name:
         return central
     shares = over_noisy_sums(central, _HONEST)
     if name == DistributedNeighbour.name:
-        return DistributedNeighbour(0, shares.share, _HONEST, k)
+        return DistributedNeighbour(0, None if scale else shares.share, _HONEST, k, scale)
     return shares
 
 

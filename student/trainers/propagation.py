@@ -41,6 +41,7 @@ from student.trainers.images import (
     repeat,
     to_tensor,
 )
+from student.trainers.linear import linear_chances
 from student.trainers.network import build, swift_for
 from student.trainers.smoothing import smooth
 
@@ -149,8 +150,14 @@ def train(
 
 
 def _smoothed(lesson: Lesson, settings: Settings, seed: int) -> NDArray[np.float32] | None:
-    """Return (n, m) probabilities from noisy counts; None for drawings or without counts."""
+    """Return (n, m) probabilities from noisy counts; None without, or for drawings' own votes.
+
+    Dense votes have them for drawings, too.
+    """
     images = images_of(lesson)
+    if lesson.noisy is not None and lesson.noisy.dense:
+        chances = linear_chances(images, lesson.noisy)
+        return None if chances is None else chances.astype(np.float32)
     if lesson.noisy is None or not default_name(images).endswith("scattering"):
         return None
     cells = cells_of(images, lesson.noisy)

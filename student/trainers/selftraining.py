@@ -24,9 +24,10 @@ from pate.data.values import Table
 from pate.errors import DataError
 from pate.features.space import space_over
 from student.trainers.base import Effort, Lesson, Progress, silent
-from student.trainers.boosting import train_on_counts
+from student.trainers.boosting import TREES, fit_chances, train_on_counts
 from student.trainers.counts import cells_of
 from student.trainers.encoding import Encoding, learn_encoding
+from student.trainers.linear import linear_chances
 from student.trainers.smoothing import smooth
 
 if TYPE_CHECKING:
@@ -131,6 +132,13 @@ def train(
             rows, cells, seed=seed, effort=effort, guess=guess, progress=progress
         )
         return TableStudent(encoding, {"boosting": model}, None, lesson.classes)
+    if lesson.noisy is not None and lesson.noisy.dense:
+        chances = linear_chances(lesson.public, lesson.noisy)
+        if chances is not None:
+            trees = effort.steps or TREES
+            model = fit_chances(encoding.encode(lesson.public), chances, seed=seed, trees=trees)
+            progress(1, 1, float("nan"))
+            return TableStudent(encoding, {"boosting": model}, None, lesson.classes)
     present = np.unique(lesson.labels)
     if len(present) == 1:
         progress(1, 1, float("nan"))

@@ -83,6 +83,23 @@ def test_a_student_gets_the_noisy_votes_with_the_labels() -> None:
     np.testing.assert_array_equal(again.noisy.counts, COUNTS)
 
 
+def test_a_student_hears_and_keeps_where_records_voted() -> None:
+    for code, known, places in (
+        ("spread-2", "spread-2", 2),
+        ("nearest", "nearest", 1),
+        ("", "nearest", 1),
+    ):
+        labels = followed(message(code=code))
+        assert labels.noisy is not None
+        assert (labels.noisy.code, labels.noisy.places) == (known, places)
+        text = labels.to_json()
+        # Files of nearest votes are those that older students read.
+        assert ('"code"' in text) == (places > 1)
+        again = LabelSet.from_json(text).noisy
+        assert again is not None
+        assert again.code == known
+
+
 @pytest.mark.parametrize("classes", [0, 2])
 def test_campaigns_of_teachers_have_none(classes: int) -> None:
     with serving(server_with(wire.NoisyVotes(classes=classes))) as port, connect(port) as client:
@@ -110,6 +127,10 @@ HOSTILE: dict[str, Callable[[], wire.NoisyVotes]] = {
     "endless noise": lambda: message(sigma=math.inf),
     "huge noise": lambda: message(sigma=1e308),
     "negative noise": lambda: message(sigma=-1.0),
+    "no code": lambda: message(code="far"),
+    "a code with two texts": lambda: message(code="spread-1"),
+    "other directions than queries": lambda: message(code="dense-2"),
+    "more places than queries": lambda: message(code="spread-4"),
     "the largest count": lambda: _with(2**63 - 1),
     "the least count": lambda: _with(-(2**63)),
     "a count beyond any votes": lambda: _with(2**41),
@@ -203,6 +224,9 @@ def votes(
         {"counts": [[1, 2], [3, 4], [5, 6]]},
         {"counts": "1 2"},
         {"more": 1},
+        {"code": "nearest"},
+        {"code": "spread-4"},
+        {"code": 3},
     ],
 )
 def test_a_file_with_other_noisy_votes_is_refused(change: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pate.accounting.budget import PrivacyFilter
+from pate.accounting.events import GeometricHistogram
 from pate.accounting.publishing.gate import GateParameters
 from pate.auditing import bugs
 from pate.mechanisms import confident, gnmax, interactive, lnmax
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 HONEST = 4
 
 _GAUSSIAN, _LAPLACE = SystemNoise.gaussian, SystemNoise.laplace
+_LAPLACE_SHARE = SystemNoise.laplace_share
 
 
 def seed(patch: pytest.MonkeyPatch, text: str) -> None:
@@ -63,6 +65,7 @@ def plant(patch: pytest.MonkeyPatch, bug: Bug, mechanism: Mechanism, *, counted:
     elif bug is bugs.NO_NOISE:
         patch.setattr(SystemNoise, "gaussian", _nothing)
         patch.setattr(SystemNoise, "laplace", _nothing)
+        patch.setattr(SystemNoise, "laplace_share", lambda _, __, ___, n: np.zeros(n, np.int64))
     elif bug is bugs.NO_GATE_NOISE:
         patch.setattr(SystemNoise, "laplace", _nothing)
     elif bug is bugs.NO_GATE:
@@ -71,6 +74,9 @@ def plant(patch: pytest.MonkeyPatch, bug: Bug, mechanism: Mechanism, *, counted:
         less = Fraction(2, 3)
         patch.setattr(SystemNoise, "gaussian", lambda self, s, n: _GAUSSIAN(self, less * s, n))
         patch.setattr(SystemNoise, "laplace", lambda self, s, n: _LAPLACE(self, less * s, n))
+        patch.setattr(
+            SystemNoise, "laplace_share", lambda self, s, h, n: _LAPLACE_SHARE(self, less * s, h, n)
+        )
     elif bug is bugs.ONE_SHARE:
         _draws(patch, lambda call, drawn: drawn * (call % HONEST > 0))
     elif bug is bugs.HALF_SHARES:
@@ -80,9 +86,7 @@ def plant(patch: pytest.MonkeyPatch, bug: Bug, mechanism: Mechanism, *, counted:
         patch.setattr(
             type(mechanism),
             "worst",
-            property(
-                lambda self: tuple(replace(each, votes_per_unit=1) for each in charged.fget(self))
-            ),
+            property(lambda self: tuple(map(_of_one_vote, charged.fget(self)))),
         )
     elif bug is bugs.FREE:
         skip_charges(patch)
@@ -97,6 +101,12 @@ def plant(patch: pytest.MonkeyPatch, bug: Bug, mechanism: Mechanism, *, counted:
                     rows, _COUNTS[bug](noise.reshape(rows.shape)).copy()
                 ),
             )
+
+
+def _of_one_vote(event: Any) -> Any:
+    if isinstance(event, GeometricHistogram):
+        return replace(event, distance=2)
+    return replace(event, votes_per_unit=1)
 
 
 def skip_charges(patch: pytest.MonkeyPatch) -> None:
@@ -142,4 +152,18 @@ def _draws(patch: pytest.MonkeyPatch, change: Callable[[int, Integers], Integers
         calls += 1
         return drawn
 
+    def laplace(self: SystemNoise, scale: Fraction, count: int) -> Integers:
+        nonlocal calls
+        drawn = change(calls, _LAPLACE(self, scale, count))
+        calls += 1
+        return drawn
+
+    def laplace_share(self: SystemNoise, scale: Fraction, shares: int, count: int) -> Integers:
+        nonlocal calls
+        drawn = change(calls, _LAPLACE_SHARE(self, scale, shares, count))
+        calls += 1
+        return drawn
+
     patch.setattr(SystemNoise, "gaussian", gaussian)
+    patch.setattr(SystemNoise, "laplace", laplace)
+    patch.setattr(SystemNoise, "laplace_share", laplace_share)

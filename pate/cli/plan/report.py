@@ -9,7 +9,7 @@ from rich.table import Table as Sheet
 
 from pate.campaign.terms import noise_of
 from pate.formats.privacy_statement import ADJACENCY, NEIGHBOURS, rounded_up
-from pate.mechanisms import DistributedMechanism
+from pate.mechanisms import DistributedTeachers
 from pate.noise.shares import total_sigma
 from pate.planning.plans import settings_of
 from pate.planning.search import BUDGETS
@@ -119,7 +119,7 @@ def _plan_dict(plan: Plan) -> dict[str, Any]:
 
 def _shares_dict(plan: Plan) -> dict[str, Any] | None:
     made, campaign = plan.mechanism, plan.campaign
-    if not isinstance(made, DistributedMechanism) or not campaign.most or not campaign.fewest:
+    if not isinstance(made, DistributedTeachers) or not campaign.most or not campaign.fewest:
         return None
     return {
         "share": str(made.share),
@@ -171,11 +171,11 @@ def _rows(plan: Plan, report: PlanReport) -> Iterable[tuple[str, str]]:
     """Yield one column of the table, each figure with the name of its row."""
     made, campaign = plan.mechanism, plan.campaign
     settings = settings_of(made)
-    if isinstance(made, DistributedMechanism):
+    if isinstance(made, DistributedTeachers):
         del settings["sigma2"]  # it is that of the honest shares, below
     for name, value in settings.items():
         yield f"{name}, votes", str(value) if isinstance(value, int) else f"{float(value):g}"
-    if isinstance(made, DistributedMechanism) and campaign.most:
+    if isinstance(made, DistributedTeachers) and campaign.most:
         yield "noise share of a party, votes", f"{float(made.share):g}"
         for number, who in ((made.honest, "{} honest ones"), (campaign.most, "all {}")):
             sigma2 = float(total_sigma(made.share, number))

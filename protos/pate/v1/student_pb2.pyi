@@ -117,16 +117,18 @@ class GetNoisyVotesRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class NoisyVotes(_message.Message):
-    __slots__ = ("queries", "classes", "counts", "sigma")
+    __slots__ = ("queries", "classes", "counts", "sigma", "code")
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     CLASSES_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
     SIGMA_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
     queries: _containers.RepeatedScalarFieldContainer[int]
     classes: int
     counts: bytes
     sigma: float
-    def __init__(self, queries: _Optional[_Iterable[int]] = ..., classes: _Optional[int] = ..., counts: _Optional[bytes] = ..., sigma: _Optional[float] = ...) -> None: ...
+    code: str
+    def __init__(self, queries: _Optional[_Iterable[int]] = ..., classes: _Optional[int] = ..., counts: _Optional[bytes] = ..., sigma: _Optional[float] = ..., code: _Optional[str] = ...) -> None: ...
 
 class GetPrivacyStatementRequest(_message.Message):
     __slots__ = ()

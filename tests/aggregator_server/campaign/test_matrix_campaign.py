@@ -31,11 +31,13 @@ from aggregator_server.results.certificate import certificate_of
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from aggregator_server.student_service import StudentService
 from pate.accounting.composition import Gdp
-from pate.campaign.representatives import choose, default_number
+from pate.accounting.events import GeometricHistogram, NoisyArray
+from pate.campaign.representatives import choose, default_number, finer_number, settled_code
 from pate.campaign.roster import RosterParty
 from pate.campaign.settings import spec_of
 from pate.campaign.spec import CampaignSpec
 from pate.campaign.terms import resolve
+from pate.codes import GRID, Code
 from pate.data.values import Images, Table, batch_hash
 from pate.errors import (
     BudgetError,
@@ -48,8 +50,10 @@ from pate.errors import (
     UsageError,
 )
 from pate.formats.labels import LabelSet
+from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import PrivacyStatement, adjacency_of
 from pate.mechanisms import DistributedNeighbour, MatrixMechanism, Neighbour
+from pate.mechanisms.least_noise import least_share
 from pate.noise.exact import SystemNoise
 from pate.noise.simulated import SimulatedNoise
 from pate.runtime import failpoints
@@ -161,6 +165,7 @@ def test_the_noise_is_what_epsilon_leaves(path: Path) -> None:
     with start(path, epsilon=0.5) as ledger:
         mechanism = ledger.state().mechanism(1)
         assert isinstance(mechanism, Neighbour)
+        assert mechanism.sigma is not None
         assert 9.8 < mechanism.sigma < 10
         assert 0.49 < ledger.state().epsilon <= 0.5
         release(ledger)
@@ -175,6 +180,7 @@ def test_the_noise_is_what_epsilon_leaves(path: Path) -> None:
         mechanism, noisy = ledger.state().mechanism(1), ledger.state().noisy
         assert isinstance(mechanism, DistributedNeighbour)
         assert mechanism.honest == 2
+        assert mechanism.share is not None
         # All four that answered add their share: the labels carry it.
         assert noisy is not None
         assert noisy.sigma == pytest.approx(2 * float(mechanism.share), rel=1e-2)
@@ -185,6 +191,7 @@ def test_more_votes_of_a_patient_need_more_noise(path: Path) -> None:
         mechanism = ledger.state().mechanism(1)
         assert isinstance(mechanism, Neighbour)
         assert mechanism.votes_per_unit == 5
+        assert mechanism.sigma is not None
         assert 26 < mechanism.sigma < 27.5  # five times 5.3
 
 
@@ -485,16 +492,16 @@ def test_a_party_that_lies_on_the_wire_is_refused(name: str) -> None:
 @pytest.mark.parametrize(("most", "width"), [(1, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 4)])
 def test_loose_votes_come_back_from_the_wire(most: int, width: int) -> None:
     counts = np.array([[0, most], [most, 1], [0, 0]], dtype=np.int64)
-    packed = wire.pack_votes(counts, teachers=most, batch=BATCH.digest, loose=True)
+    packed = wire.pack_votes(counts, teachers=most, batch=BATCH.digest, code=Code("nearest"))
     assert packed.width == width
     read = wire.read_votes(
-        packed, teachers=most, classes=2, queries=3, batch=BATCH.digest, loose=True
+        packed, teachers=most, classes=2, queries=3, batch=BATCH.digest, code=Code("nearest")
     )
     np.testing.assert_array_equal(read, counts)
     with pytest.raises(ProtocolError):
         wire.read_votes(packed, teachers=most, classes=2, queries=3, batch=BATCH.digest)
     with pytest.raises(ProtocolError):
-        wire.pack_votes(counts, teachers=most - 1, batch=BATCH.digest, loose=True)
+        wire.pack_votes(counts, teachers=most - 1, batch=BATCH.digest, code=Code("nearest"))
 
 
 @pytest.mark.parametrize("value", [-1, -(2**15), 4 * MOST + 1, 2**15 - 1])
@@ -512,6 +519,95 @@ def test_a_noisy_masked_sum_may_be_negative_but_not_anything() -> None:
     for value in (-2000, 5000, 2**15 - 1, -(2**15)):
         with pytest.raises(ProtocolError, match="at most 2000 votes a count"):
             opened(SHARES, _with(value))
+
+
+DENSE: dict[str, Any] = {"code": "dense-8"}
+
+
+def dense_counts() -> Counts:
+    """Sums of some 300 records in eight directions, in units of 1/1024, with signs."""
+    return np.random.default_rng(8).integers(-100, 300, (8, 3)) * GRID // 3
+
+
+@pytest.mark.parametrize("changes", [{}, {"aggregation": "masked", "colluders": 1}, SHARES])
+def test_a_dense_campaign_goes_through_to_its_end(path: Path, changes: dict[str, Any]) -> None:
+    spec = matrix_spec(**DENSE, **changes)
+    with Ledger.create(path, spec) as ledger:
+        ledger.record_roster(make_parties(MOST), CLASSES)
+        if spec.sums.masked:
+            ledger.record_unmasking(0, len(ROWS), NAMES)
+        counts = dense_counts()
+        ledger.record_votes(
+            0,
+            NoisySum(counts, 4 * MOST)
+            if spec.sums.distributed
+            else LooseSum(counts, 4 * MOST, Code("dense", 8)),
+            NAMES,
+        )
+        release(ledger)
+        (event,) = ledger.state().mechanism(1).worst
+        assert isinstance(event, NoisyArray)
+        assert (event.squared, event.moved) == (4 * GRID**2, 16)
+        assert ledger.state().epsilon <= 1.0
+        noisy = ledger.state().noisy
+        assert noisy is not None
+        assert noisy.dense
+        # Twice the L2 of a removed vote: sigma is a bit above 5.3 / sqrt(2) * 2 votes, or more in sum.
+        assert 7 * GRID < noisy.sigma < 14 * GRID
+        assert np.abs(noisy.counts - counts).max() < 10 * noisy.sigma
+        ledger.end_round(wants_predictions=False)
+        ledger.finish()
+    verify(path)
+
+
+def test_noise_and_threshold_of_dense_votes_are_stated_in_votes(path: Path) -> None:
+    spec = matrix_spec(**DENSE, sigma2=Fraction(15, 2), threshold=Fraction(9))
+    mechanism = resolve(spec, 4 * MOST, 1)[0]
+    assert mechanism == Neighbour(9 * GRID, Fraction(15, 2) * GRID, 1, code="dense-8")
+    with Ledger.create(path, spec) as ledger:
+        ledger.record_roster(make_parties(MOST), CLASSES)
+        assert ledger.state().mechanism(1) == mechanism
+    shared = resolve(matrix_spec(**DENSE, **SHARES, sigma2=Fraction(20)), 4 * MOST, 1)[0]
+    assert isinstance(shared, DistributedNeighbour)
+    assert 20 * GRID <= 2**0.5 * float(shared.share) < 20.1 * GRID
+
+
+def test_a_dense_sum_has_signs_and_bounds() -> None:
+    counts = dense_counts()
+    masked = {**DENSE, "aggregation": "masked", "colluders": 1}
+    np.testing.assert_array_equal(opened(masked, counts), counts)
+    np.testing.assert_array_equal(opened({**SHARES, **DENSE}, counts), counts)
+    most = 4 * MOST * GRID
+    for changes, beyond in ((masked, 1), ({**SHARES, **DENSE}, 10**7)):
+        for end in (-most - beyond, most + beyond):
+            far = counts.copy()
+            far[1, 1] = end
+            with pytest.raises(ProtocolError, match="at most 2000 votes a count"):
+                opened(changes, far)
+    campaign = campaign_of(**masked)
+    campaign.terms.mechanisms.extend(mechanism_texts(resolve(matrix_spec(**masked), 4 * MOST, 1)))
+    campaign.terms.roster.extend(
+        vote_pb2.Member(name=each.name, identity=bytes.fromhex(each.identity), teachers=MOST)
+        for each in roster()
+    )
+    assert bits_of(campaign, len(ROWS)) == 32
+
+
+def test_dense_votes_come_back_from_the_wire_with_their_signs() -> None:
+    code = Code("dense", 3)
+    counts = np.array([[0, GRID], [-2 * GRID, 1], [2 * GRID, -1]], dtype=np.int64)
+    packed = wire.pack_votes(counts, teachers=2, batch=BATCH.digest, code=code)
+    assert packed.width == 4
+    about: dict[str, Any] = {"teachers": 2, "classes": 2, "queries": 3, "batch": BATCH.digest}
+    np.testing.assert_array_equal(wire.read_votes(packed, **about, code=code), counts)
+    with pytest.raises(ProtocolError, match="counts are outside"):
+        wire.read_votes(packed, **about, code=Code("nearest"))
+    with pytest.raises(ProtocolError, match="counts are outside"):
+        wire.pack_votes(counts, teachers=1, batch=BATCH.digest, code=code)
+    for count in (2 * GRID + 1, -2 * GRID - 1, -(2**31), 2**31 - 1):
+        packed.counts = np.array([count] * 6, "<i4").tobytes()
+        with pytest.raises(ProtocolError, match="counts are outside"):
+            wire.read_votes(packed, **about, code=code)
 
 
 @dataclass
@@ -664,6 +760,8 @@ FORGERIES: dict[str, tuple[int, Callable[[Body], object]]] = {
     ),
     "a party with more votes": (2, lambda b: b["parties"][0].update(teachers=MOST + 1)),
     "a larger cap": (2, lambda b: b.update(cap="1")),
+    "a code that is not charged": (1, lambda b: b["spec"].update(code="spread-2")),
+    "a code that the campaign has not": (2, lambda b: b["mechanisms"][0].update(code="spread-2")),
     "one patient's votes more": (1, lambda b: b["spec"].update(votes_per_patient=2)),
     "other representatives": (1, lambda b: b["spec"].update(representatives=[0, 1])),
 }
@@ -733,6 +831,7 @@ def test_a_spec_comes_back_from_its_text() -> None:
             unit="patient", votes_per_patient=7, sigma2=Fraction(40), threshold=Fraction(9)
         ),
         matrix_spec(**SHARES),
+        matrix_spec(code="spread-3"),
     ):
         assert CampaignSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
 
@@ -767,6 +866,13 @@ def test_a_spec_comes_back_from_its_text() -> None:
         ("rounds", {"rounds": 2}),
         ("max_queries", {"max_queries": 5}),
         ("proofs", {"vote_proofs": True, "aggregation": "masked", "colluders": 1}),
+        ("a code is", {"code": "spread"}),
+        ("a code is", {"code": "spread-1"}),
+        ("code = spread-9", {"code": "spread-9"}),
+        ("code = dense-7", {"code": "dense-7"}),
+        ("lower most_votes", {"code": "dense-8", "most_votes": 2**16, "parties": 17}),
+        ("code = dense-9", {"code": "dense-9"}),
+        ("code", {"code": None}),
         ("sigma1", {"sigma1": Fraction(40)}),
         ("scale", {"scale": Fraction(40)}),
         ("class_quota", {"class_quota": True}),
@@ -812,6 +918,99 @@ def test_options_of_neighbour_votes_are_refused_for_teachers() -> None:
     for name in ("representatives", "expected_records", "most_votes", "votes_per_patient"):
         with pytest.raises(UsageError, match="--aggregator neighbour"):
             options(aggregator="gnmax", **{"representatives": None, name: 5})
+    with pytest.raises(UsageError, match="--code is for --aggregator neighbour"):
+        options(aggregator="gnmax", representatives=None, code="spread-5")
+
+
+def test_a_campaign_without_a_code_has_the_text_that_it_always_had() -> None:
+    for spec in (matrix_spec(), make_spec()):
+        assert "code" not in spec.to_dict()
+    mechanism = resolve(matrix_spec(), MOST, 1)[0]
+    assert set(mechanism.to_dict()) == {"mechanism", "threshold", "sigma", "votes_per_unit"}
+    assert public_campaign(matrix_spec()).code == ""
+    with pytest.raises(UsageError, match="code must be omitted at its default"):
+        CampaignSpec.from_dict(matrix_spec().to_dict() | {"code": "nearest"})
+    with pytest.raises(UsageError, match="code is for aggregator = neighbour"):
+        CampaignSpec.from_dict(make_spec().to_dict() | {"code": "spread-2"})
+
+
+def test_a_resume_with_another_code_is_refused_by_name() -> None:
+    one, other = matrix_spec(), matrix_spec(code="spread-2")
+    with pytest.raises(StateError, match="code = nearest, but spread-2 was given"):
+        one.require_same(other)
+    with pytest.raises(StateError, match="code = spread-2, but nearest was given"):
+        other.require_same(one)
+    other.require_same(other)
+
+
+def test_a_spread_vote_costs_what_its_array_costs(path: Path) -> None:
+    with start(path, code="spread-4", **SHARES) as ledger:
+        mechanism = ledger.state().mechanism(1)
+        assert isinstance(mechanism, DistributedNeighbour)
+        (event,) = mechanism.worst
+        assert isinstance(event, NoisyArray)
+        assert (event.squared, event.moved) == (8, 8)
+        assert ledger.state().epsilon <= 1.0
+        # Twice the noise of nearest votes, since its root is that of four.
+        assert 1.98 < mechanism.share / least_share(1.0, 1e-5, 2, 1) < 2.01
+        release(ledger)
+        noisy = ledger.state().noisy
+        assert noisy is not None
+        assert (noisy.code, noisy.places) == ("spread-4", 4)
+        ledger.end_round(wants_predictions=False)
+        ledger.finish()
+        statement = privacy_statement(ledger.state(), ledger.head)
+    again = read_campaign(path)[0].noisy
+    assert again is not None
+    assert again.code == "spread-4"
+    assert "each counted at its 4 nearest queries" in mechanism_in_words(statement.mechanism)
+
+
+def test_the_code_follows_from_public_numbers_alone() -> None:
+    usual = default_number(10_000, 10**6, 0.3, 1e-5)
+    assert finer_number("nearest", usual, 10**6) == usual
+    assert finer_number("spread", usual, 10**6) == 4 * usual
+    assert finer_number("spread-3", usual, 50) == 50
+    assert str(settled_code("spread", 4 * usual, usual)) == "spread-8"
+    assert str(settled_code("spread", usual, usual)) == "spread-2"
+    assert str(settled_code("spread", usual // 2, usual)) == "nearest"
+    assert str(settled_code("spread", 2, 1)) == "spread-2"
+    assert str(settled_code("spread-30", 60, usual)) == "spread-30"
+    made = options(code="spread", representatives=None, expected_records=2000)
+    assert made.neighbour is not None
+    assert (len(made.neighbour.representatives), made.neighbour.code) == (30, "nearest")
+    stated = options(code="spread-3", representatives=8).neighbour
+    assert stated is not None
+    assert stated.code == "spread-3"
+    dense = options(code="dense", representatives=None).neighbour
+    assert dense is not None
+    assert (len(dense.representatives), dense.code) == (30, "dense-30")
+    seven = options(code="dense-7", representatives=None).neighbour
+    assert seven is not None
+    assert len(seven.representatives) == 7
+    with pytest.raises(UsageError, match="code = dense-7 needs that many representatives, not 8"):
+        options(code="dense-7", representatives=8)
+    with pytest.raises(UsageError, match="a code is nearest, or spread-K"):
+        options(code="far")
+
+
+def test_the_law_of_the_noise_follows_from_the_code() -> None:
+    assert options().delta == 0
+    assert options(code="spread-2").delta == 0
+    for code in ("spread-4", "dense-4", "spread"):
+        asked = options(code=code, expected_records=100)
+        assert asked.delta == 1e-5
+        mechanism = resolve(asked, 4 * MOST, 1)[0]
+        assert isinstance(mechanism, DistributedNeighbour)
+        assert mechanism.share is not None
+    made = options(code="spread-4", noise_law="geometric")
+    assert made.delta == 0
+    (event,) = resolve(made, 4 * MOST, 1)[0].worst
+    assert isinstance(event, GeometricHistogram)
+    assert event.distance == 8
+    for stated in ({"delta": 0.0}, {"noise_law": "geometric"}, {"scale": "20"}):
+        with pytest.raises(UsageError, match="spread votes are for Gaussian noise"):
+            options(code="spread", **stated)
 
 
 def test_representatives_are_different_inputs_and_follow_from_the_public_set_alone() -> None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from pate.codes import Code
     from pate.votes import Counts
 
 PUBLIC = Images(np.random.default_rng(2).integers(0, 255, (20, 4, 4, 1), dtype=np.uint8))
@@ -248,8 +249,10 @@ def test_a_vote_that_does_not_sum_is_refused_by_name(
 ) -> None:
     honest = wire.pack_votes
 
-    def greedy(votes: Counts, *, teachers: int, batch: bytes, loose: bool) -> vote_pb2.VoteMatrix:
-        made = honest(votes, teachers=teachers, batch=batch, loose=loose)
+    def greedy(
+        votes: Counts, *, teachers: int, batch: bytes, code: Code | None
+    ) -> vote_pb2.VoteMatrix:
+        made = honest(votes, teachers=teachers, batch=batch, code=code)
         if teachers == 2:
             made.counts = bytes(2 * count for count in made.counts)
         return made

@@ -214,7 +214,7 @@ def test_the_roster_fixes_mechanism_and_budget(path: Path) -> None:
     with start(path, make_spec(unit="party", epsilon=1e3), voted=False) as ledger:
         state = ledger.state()
     assert (state.phase, state.teachers, state.classes) == ("voting", 100, CLASSES)
-    assert [event.votes_per_unit for event in state.mechanisms[0].worst] == [25, 25]
+    assert [event.to_dict()["votes_per_unit"] for event in state.mechanisms[0].worst] == [25, 25]
     assert state.epsilon <= 1e3
 
 

@@ -372,6 +372,9 @@ def test_in_words() -> None:
     few = dataclasses.replace(FREE, hours=Hours.parse("20:00-06:00"), max_queries=5)
     assert "at most 5 queries per campaign" in "\n".join(few.in_words())
     assert "votes only 20:00-06:00, local time" in few.in_words()
+    near = dataclasses.replace(FREE, codes=("nearest",))
+    assert "accepts neighbour votes by the code nearest only" in near.in_words()
+    assert "code" not in lines
 
 
 # --- the file ------------------------------------------------------------------------------------
@@ -401,6 +404,7 @@ def test_the_example_of_the_docs_is_a_policy_with_every_key() -> None:
         delta=1e-6,
         failing_share=Fraction(1, 10),
         units=("patient", "party"),
+        codes=("nearest",),
         hours=Hours(450, 1080, frozenset(range(5))),
         repeat_queries="never",
         parties=policy.parties,
@@ -453,6 +457,7 @@ def test_what_is_not_named_is_as_by_default() -> None:
         ("aggregation = []", "aggregation is a list of one or more of plain, masked"),
         ("noise = ['loud']", "noise is a list of one or more of central, distributed"),
         ("units = [1]", "a list of texts is wanted"),
+        ("codes = ['spread-10']", "codes is a list of one or more of nearest, spread"),
         ("hours = '8-18'", "policy.toml: hours: hours are written as 08:00-18:00"),
         ("hours = '08:00-24:01'", "are an empty span"),
         ("hours = '08:00-08:00'", "are an empty span"),

@@ -21,8 +21,11 @@ from party.voting.voter import Voter
 from pate.accounting.composition import Gdp, total_cost
 from pate.accounting.filters import GAUSSIAN_PART, Delta
 from pate.campaign.roster import RosterParty
+from pate.codes import GRID, Code
 from pate.data.values import Dataset, Images, Inputs, Table, batch_hash, content_hash
 from pate.errors import ProtocolError, QuorumError, UsageError
+from pate.features.dense import Directions, dense_votes
+from pate.features.neighbours import near
 from pate.features.space import space_over
 from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
 from pate.mechanisms import DistributedGNMax, DistributedNeighbour, GNMax, Neighbour
@@ -54,6 +57,8 @@ HELD = Dataset(
 )
 MOST = 500
 ONE = Neighbour(3, Fraction(40), 1)
+SPREAD = Neighbour(3, Fraction(60), 1, code="spread-2")
+DENSE = Neighbour(3, Fraction(88 * GRID), 1, code="dense-4")
 
 
 def of_patients(votes: int) -> Neighbour:
@@ -143,7 +148,7 @@ class Site:
             classes=len(about.classes),
             queries=len(rows),
             batch=batch_of(rows, self.public).digest,
-            loose=True,
+            code=Code("nearest"),
         )
 
     def refuses(self, reply: vote_pb2.Reply, kind: str, words: str) -> None:
@@ -196,6 +201,74 @@ def test_each_record_votes_once_at_its_nearest_query(a: Site) -> None:
     votes = a.votes()
     np.testing.assert_array_equal(votes, nearest_votes(HELD, ROWS))
     assert votes.sum() == SIZE
+
+
+def test_a_spread_vote_is_one_at_each_of_the_nearest_queries(a: Site) -> None:
+    campaign = a.campaign([SPREAD], code="spread-2")
+    votes = a.votes(campaign)
+    space = space_over(PUBLIC)
+    queries = space.embed(PUBLIC.take(list(ROWS))).astype(float)
+    wanted = np.zeros_like(votes)
+    for at in range(SIZE):
+        record = space.embed(HELD.inputs.take([at])).astype(float)
+        first = np.square(queries - record).sum(axis=1).argsort(kind="stable")[:2]
+        wanted[first, HELD.labels[at]] += 1
+    np.testing.assert_array_equal(votes, wanted)
+    assert votes.sum() == 2 * SIZE
+    # The same batch again, from the file, is the same; with the nearest query alone it is not.
+    np.testing.assert_array_equal(a.votes(campaign), votes)
+    assert a.votes(a.campaign(id=b"2" * 16)).sum() == SIZE
+
+
+def test_a_dense_vote_is_the_records_array_at_all_queries(a: Site) -> None:
+    campaign = a.campaign([DENSE], code="dense-4")
+    votes = a.votes(campaign)
+    space = space_over(PUBLIC)
+    directions = Directions.fit(space.embed(PUBLIC.take(list(ROWS))))
+    arrays = directions.codes(space.embed(HELD.inputs))
+    for label in range(len(CLASSES)):
+        np.testing.assert_array_equal(votes[:, label], arrays[HELD.labels == label].sum(axis=0))
+    assert (votes < 0).any()
+    np.testing.assert_array_equal(a.votes(campaign), votes)
+    few = a.votes(a.campaign([DENSE], code="dense-4", most=1, id=b"3" * 16))
+    np.testing.assert_array_equal(few, np.clip(votes, -GRID, GRID))
+    other = a.campaign(
+        [Neighbour(3, Fraction(90_000), 1, code="dense-3")], code="dense-3", id=b"4" * 16
+    )
+    a.refuses(a.ask(other), "ProtocolError", "code = dense-3 needs that many")
+
+
+def test_noise_on_dense_votes_counts_in_votes(tmp_path: Path) -> None:
+    policy = replace(LOOSE, least_sigma=Fraction(89))
+    narrow = Site(tmp_path / "a", policy=policy)
+    narrow.refuses(
+        narrow.ask(narrow.campaign([DENSE], code="dense-4")), "RefusedError", "least_sigma"
+    )
+    wide = Site(tmp_path / "b", policy=replace(LOOSE, least_sigma=Fraction(87)))
+    assert wide.ask(wide.campaign([DENSE], code="dense-4")).WhichOneof("body") == "votes"
+
+
+def test_what_is_charged_is_the_code_that_records_vote_by(a: Site) -> None:
+    for mechanisms, code in (([ONE], "spread-2"), ([SPREAD], ""), ([SPREAD], "spread-3")):
+        with pytest.raises(ProtocolError, match="records vote by the code"):
+            a.ask(a.campaign(mechanisms, code=code))
+    for code in ("nearest", "far", "spread-1"):
+        with pytest.raises(ProtocolError, match="a code"):
+            a.ask(a.campaign(code=code))
+    with pytest.raises(ProtocolError, match="a campaign of gnmax with a code"):
+        a.describe(a.campaign(joined=False, mechanism="gnmax", most_votes=0, code="spread-2"))
+    wide = Neighbour(3, Fraction(40), 1, code="spread-5")
+    a.refuses(
+        a.ask(a.campaign([wide], code="spread-5")), "ProtocolError", "spread-5 needs that many"
+    )
+    assert a.answered == 0
+
+
+def test_a_campaign_does_not_change_its_code(tmp_path: Path) -> None:
+    for name, first, then in (("a", "", "spread-2"), ("b", "spread-2", "")):
+        a = Site(tmp_path / name, name=name)
+        a.describe(a.campaign(joined=False, code=first))
+        a.refuses(a.describe(a.campaign(joined=False, code=then)), "RefusedError", "its code")
 
 
 def test_columns_are_in_the_campaigns_order(a: Site) -> None:
@@ -279,7 +352,7 @@ def test_other_rows_under_the_same_digest_are_refused_and_equal_rows_are_the_sam
     np.testing.assert_array_equal(
         wire.read_votes(
             a.tell(request, a.campaign()).votes,
-            teachers=MOST, classes=2, queries=4, batch=batch.digest, loose=True,
+            teachers=MOST, classes=2, queries=4, batch=batch.digest, code=Code("nearest"),
         ),
         first,
     )  # fmt: skip
@@ -448,6 +521,7 @@ def test_a_patient_with_more_votes_costs_more(a: Site, cap: int) -> None:
         ("max_queries_in_all", replace(LOOSE, max_queries_in_all=3)),
         ("units", replace(LOOSE, units=("patient",))),
         ("aggregation", replace(LOOSE, aggregation=("masked",))),
+        ("codes", replace(LOOSE, codes=("spread",))),
     ],
 )
 def test_the_policy_still_judges(tmp_path: Path, rule: str, policy: Policy) -> None:
@@ -609,6 +683,26 @@ def test_the_server_learns_the_sum_of_all_records(hospitals: Hospitals) -> None:
     np.testing.assert_array_equal(found, nearest_votes(HELD, ROWS))
 
 
+def test_the_server_learns_the_sum_of_all_dense_votes(hospitals: Hospitals) -> None:
+    campaign = hospitals.campaign(DENSE, code="dense-4")
+    found = hospitals.run(hospitals.aggregation(campaign), [NAMES] * 5)
+    space = space_over(PUBLIC)
+    directions = Directions.fit(space.embed(PUBLIC.take(list(ROWS))))
+    wanted = dense_votes(directions, space.embed(HELD.inputs), HELD.labels, len(CLASSES))
+    np.testing.assert_array_equal(found, wanted)
+    assert (found < 0).any()
+
+
+def test_the_server_learns_the_sum_of_all_spread_votes(hospitals: Hospitals) -> None:
+    campaign = hospitals.campaign(SPREAD, code="spread-2")
+    found = hospitals.run(hospitals.aggregation(campaign), [NAMES] * 5)
+    space = space_over(PUBLIC)
+    places = near(space.embed(PUBLIC.take(list(ROWS))), space.embed(HELD.inputs), 2)
+    wanted = np.zeros_like(found)
+    np.add.at(wanted, (places, HELD.labels[:, None]), 1)
+    np.testing.assert_array_equal(found, wanted)
+
+
 @pytest.mark.slow
 def test_with_shares_it_learns_a_noisy_sum_once_and_the_same_again(hospitals: Hospitals) -> None:
     campaign = hospitals.campaign(SHARES)
@@ -655,7 +749,9 @@ def test_the_same_queries_with_other_survivors_are_refused(hospitals: Hospitals)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", ["queries", "most votes", "roster and queries", "public set"])
+@pytest.mark.parametrize(
+    "change", ["queries", "most votes", "roster and queries", "public set", "code"]
+)
 def test_another_exact_sum_gets_no_votes(hospitals: Hospitals, change: str) -> None:
     """Several exact sums would reveal how votes are spread over the parties: every party refuses."""
     hospitals.run(hospitals.aggregation(hospitals.campaign()), [NAMES] * 5)
@@ -674,7 +770,10 @@ def test_another_exact_sum_gets_no_votes(hospitals: Hospitals, change: str) -> N
             held = HELD.take(range(NAMES.index(name), SIZE, 4))
             hospitals.sites[name] = Site(hospitals.root / name, held, public=public, name=name)
         about = {"public_set": content_hash(public), "queries": len(public)}
-    other = hospitals.campaign(names=names, most=most, id=b"2" * 16, **about)
+    if change == "code":
+        about = {"code": "spread-2"}
+    mechanism = SPREAD if change == "code" else ONE
+    other = hospitals.campaign(mechanism, names=names, most=most, id=b"2" * 16, **about)
     aggregation, _ = hospitals.aggregation(other, rows)
     for name in names:
         one = hospitals.sites[name]

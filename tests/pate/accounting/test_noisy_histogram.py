@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from pate.accounting.events import NoisyHistogram
+from pate.accounting.composition import Gdp
+from pate.accounting.events import NoisyArray, NoisyHistogram, event_from_dict
+from pate.accounting.gdp import delta_from_epsilon, mu_of
+from pate.errors import UsageError
 
 if TYPE_CHECKING:
     from pate.accounting.arrays import Floats
@@ -53,3 +56,56 @@ def test_shares_of_discrete_noise(sigma: Fraction, shares: int, k: int) -> None:
 def test_many_shares_of_some_size_need_no_correction_worth_the_name() -> None:
     event = NoisyHistogram(Fraction(2), 1000, 1)
     assert float(event.rho) == pytest.approx(1 / 4000, rel=1e-9)
+
+
+@pytest.mark.parametrize("votes", [1, 3])
+def test_an_array_that_changes_like_a_histogram_costs_the_same(votes: int) -> None:
+    plain = NoisyHistogram(Fraction(9, 4), 3, votes)
+    array = NoisyArray(Fraction(9, 4), 3, 2 * votes**2, 2 * votes)
+    assert array.rho == plain.rho
+    assert array.ripple == plain.ripple
+    assert Gdp().cost(array) == Gdp().cost(plain)
+    assert event_from_dict(array.to_dict()) == array
+
+
+@pytest.mark.parametrize("change", [(1,) * 6, (-1, 1) * 5, (2, -1, 1), (3,), (2, -2, 2, -2)])
+@pytest.mark.parametrize("shares", [1, 3])
+def test_an_array_may_change_in_any_way_within_the_bounds(
+    change: tuple[int, ...], shares: int
+) -> None:
+    """The divergence of a product of laws is the sum of its parts."""
+    sigma = Fraction(5, 4)
+    event = NoisyArray(sigma, shares, sum(each**2 for each in change), len(change))
+    law = sum_of_shares(sigma, shares)
+    for order in ORDERS:
+        exact = sum(shift_divergence(law, abs(each), order) for each in change)
+        assert exact <= event.rdp(order) * (1 + 1e-9)
+        # And it is no loose bound.
+        assert exact > 0.75 * event.rdp(order)
+
+
+@pytest.mark.parametrize("moved", [2, 20])
+def test_the_exact_profile_of_many_small_changes_is_below_the_gaussian(moved: int) -> None:
+    """One draw on each of 2 or 20 counts that change by one; the sum of the draws tells all."""
+    sigma = 4
+    event = NoisyArray(Fraction(sigma), 1, moved, moved)
+    mu = mu_of(2 * Gdp().cost(event))
+    one = np.exp(sum_of_shares(Fraction(sigma), 1))
+    law = one
+    for _ in range(moved - 1):
+        law = np.convolve(law, one)
+    at = np.arange(law.size) - law.size // 2
+    for epsilon in (0.1, 0.5, 1.0, 2.0):
+        gain = np.exp((2 * at - moved) / (2 * sigma**2)) - math.exp(epsilon)
+        exact = float((law * np.clip(gain, 0, None)).sum())
+        assert exact <= delta_from_epsilon(mu, epsilon)
+        assert exact > 0.6 * delta_from_epsilon(mu, epsilon)
+
+
+@pytest.mark.parametrize(
+    ("squared", "moved"),
+    [(0, 1), (1, 0), (True, 1), (2.0, 1), (2**80 + 1, 1), (2, 3), (2**40, 2**31 + 1), ("2", 1)],
+)
+def test_an_array_that_cannot_be_is_refused(squared: object, moved: object) -> None:
+    with pytest.raises(UsageError):
+        NoisyArray(Fraction(4), 2, squared, moved)  # type: ignore[arg-type]

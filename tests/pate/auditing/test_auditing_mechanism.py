@@ -524,7 +524,7 @@ def forgetful_claim(mechanism: Mechanism, queries: int) -> Claim:
 )
 def test_a_charge_that_is_skipped_is_found(mechanism: Mechanism, runs: int, by: str) -> None:
     """Two queries for the price of one. Gaussian labels give 2/pi of mu^2 away: mu finds it first."""
-    pair = pair_of(31, 30, mechanism.worst[0].votes_per_unit, 0)
+    pair = pair_of(31, 30, mechanism.votes_per_unit, 0)
     claim = forgetful_claim(mechanism, 2)
     epsilon, mu = surely_found(mechanism, pair, 2, runs, doubt_of(claim))
     if by == "epsilon":

@@ -38,10 +38,14 @@ def test_it_shows_what_the_server_would_choose() -> None:
     spec = spec_of(asked, public)
     mechanism = matrix_mechanism(spec, 1)
     assert isinstance(mechanism, DistributedNeighbour)
-    assert found["noise"]["share"] == str(mechanism.share)
+    assert found["noise"]["law"] == "geometric"
+    assert found["noise"]["scale"] == str(mechanism.scale)
+    assert found["guarantee"]["delta"] == spec.delta == 0.0
+    spreads = found["noise"]["sigma_of_each_law"]
+    assert spreads["geometric"] == found["noise"]["carried_sigma"] < spreads["gaussian"]
     assert found["noise"]["counted_shares"] == mechanism.honest == spec.sums.honest
     assert found["noise"]["threshold"] == mechanism.threshold
-    assert found["server_default"] == default_number(60_000, 10**9, 0.1, 1e-5)
+    assert found["server_default"] == default_number(60_000, 10**9, 0.1, 0.0)
     assert len(found["plans"]) == 5
     assert "removed or altered; observer: public" in found["guarantee"]["in_words"]
 
@@ -55,6 +59,23 @@ def test_the_table_says_what_it_stands_for() -> None:
     assert code == 0
     assert "*" not in text
     assert " 77 " in text
+
+
+def test_both_laws_are_shown_and_either_can_be_stated() -> None:
+    asked = ("--records", "1000", "--epsilon", "0.1")
+    text = " ".join(run(*asked)[1].split())
+    assert "epsilon 0.1 at delta 0 (" in text
+    assert "carries geometric noise of standard deviation 36.51 (3 shares are counted)" in text
+    assert "Gaussian noise would have 56.14, at delta 1e-05" in text
+    text = " ".join(run(*asked, "--noise-law", "gaussian")[1].split())
+    assert "epsilon 0.1 at delta 1e-05 (" in text
+    assert "geometric noise would have 36.51, at delta 0" in text
+    found = json.loads(run(*asked, "--noise-law", "gaussian", "--json")[1])
+    assert found["noise"]["law"] == "gaussian"
+    assert "share" in found["noise"]
+    assert "scale" not in found["noise"]
+    # A delta that is worth more than it costs.
+    assert json.loads(run(*asked, "--delta", "0.01", "--json")[1])["noise"]["law"] == "gaussian"
 
 
 def test_the_table_shows_what_a_student_gets_besides_labels() -> None:
@@ -75,6 +96,11 @@ def test_what_makes_no_sense_is_refused() -> None:
         run("--votes-per-patient", "2")
     with pytest.raises(BudgetError):
         run("--epsilon", "1e-9", "--delta", "1e-12")
+    with pytest.raises(UsageError, match="delta above 0"):
+        run("--delta", "0", "--noise-law", "gaussian")
+    for option, value in (("--delta", "-1"), ("--delta", "1"), ("--epsilon", "0")):
+        with pytest.raises(UsageError):
+            run(option, value)
 
 
 def test_more_budget_pays_for_more_representatives() -> None:
@@ -91,3 +117,26 @@ def test_no_representative_is_there_twice() -> None:
     said: list[str] = []
     assert choose(public, 6, said.append) == (0, 1, 3, 5)
     assert said == ["choosing 4 representatives of 6 public inputs"]
+
+
+def test_spread_votes_are_planned_with_the_code_that_the_server_would_take() -> None:
+    code, text = run("--records", "60000", "--epsilon", "0.1", "--code", "spread", "--json")
+    assert code == 0
+    found = json.loads(text)
+    usual = default_number(60_000, 10**9, 0.1, 1e-5)
+    assert found["server_default"] == 4 * usual
+    assert [each["places"] for each in found["plans"]] == [2, 4, 8, 16, 32]
+    # The same share of the representatives, and the same noise of all that are taken together.
+    right = [each["top_right"] for each in found["plans"]]
+    assert max(right) - min(right) < 0.02
+    code, text = run("--records", "60000", "--epsilon", "0.1", "--code", "spread")
+    assert code == 0
+    assert "grows with the square root of the representatives" in " ".join(text.split())
+    with pytest.raises(UsageError, match="spread votes are for Gaussian noise"):
+        run("--code", "spread", "--delta", "0")
+    with pytest.raises(UsageError, match="needs that many representatives, not 100"):
+        run("--code", "spread-4000", "--representatives", "100")
+    with pytest.raises(UsageError, match="a code is nearest, or spread-K"):
+        run("--code", "far")
+    with pytest.raises(UsageError, match="dense votes have no cells"):
+        run("--code", "dense")

@@ -25,13 +25,18 @@ from pate.mechanisms import (
     mechanism_from_dict,
     worst_cost,
 )
-from pate.mechanisms.neighbour import clear_margin, least_share, require_unit
+from pate.mechanisms.least_noise import clear_margin, least_share
+from pate.mechanisms.neighbour import require_unit
 from pate.noise.exact import SystemNoise
+from pate.noise.share_laws import GaussianShares
 from pate.noise.shares import total_sigma
 from tests.support.one_query import answer
 
 CENTRAL = Neighbour(5, Fraction(81, 2), 3)
 SHARED = DistributedNeighbour(5, Fraction(81, 4), 4, 3)
+GEOMETRIC = Neighbour(5, votes_per_unit=3, scale=Fraction(81, 2))
+SHARED_GEOMETRIC = DistributedNeighbour(5, honest=4, votes_per_unit=3, scale=Fraction(81, 2))
+ALL = (CENTRAL, SHARED, GEOMETRIC, SHARED_GEOMETRIC)
 DELTA = 1e-5
 
 
@@ -48,7 +53,7 @@ class NoNoise:
         return np.zeros(count, dtype=np.int64)
 
     def laplace(self, scale: Fraction, count: int) -> Any:
-        raise AssertionError("neighbour votes have Gaussian noise")
+        raise AssertionError("these neighbour votes have Gaussian noise")
 
 
 def rows_of(*rows: list[int]) -> Any:
@@ -72,6 +77,17 @@ def rows_of(*rows: list[int]) -> Any:
                 '"honest": 4, "votes_per_unit": 3}'
             ),
         ),
+        (
+            GEOMETRIC,
+            '{"mechanism": "neighbour", "threshold": 5, "votes_per_unit": 3, "scale": "81/2"}',
+        ),
+        (
+            SHARED_GEOMETRIC,
+            (
+                '{"mechanism": "distributed-neighbour", "threshold": 5, "honest": 4, '
+                '"votes_per_unit": 3, "scale": "81/2"}'
+            ),
+        ),
     ],
 )
 def test_the_text_form_is_exact_and_comes_back(mechanism: MatrixMechanism, text: str) -> None:
@@ -79,10 +95,12 @@ def test_the_text_form_is_exact_and_comes_back(mechanism: MatrixMechanism, text:
     assert mechanism_from_dict(json.loads(text)) == mechanism
 
 
-@pytest.mark.parametrize("field", ["threshold", "sigma", "votes_per_unit", "share", "honest"])
+@pytest.mark.parametrize(
+    "field", ["threshold", "sigma", "votes_per_unit", "share", "honest", "scale"]
+)
 @pytest.mark.parametrize("value", [None, "", "x", "0", "-1", "2/4", 1.5, True, 10**50, "nan"])
 def test_another_text_is_refused(field: str, value: object) -> None:
-    for mechanism in (CENTRAL, SHARED):
+    for mechanism in ALL:
         fields: dict[str, Any] = dict(mechanism.to_dict())
         if field not in fields:
             continue
@@ -93,6 +111,9 @@ def test_another_text_is_refused(field: str, value: object) -> None:
         mechanism_from_dict({**SHARED.to_dict(), "mechanism": "neighbour"})
     with pytest.raises(UsageError):
         mechanism_from_dict({**CENTRAL.to_dict(), "more": 1})
+    for mechanism in ALL:  # one law, no more
+        with pytest.raises(UsageError):
+            mechanism_from_dict({**mechanism.to_dict(), "scale": "20", "sigma": "20"})
 
 
 @pytest.mark.parametrize(
@@ -106,6 +127,14 @@ def test_another_text_is_refused(field: str, value: object) -> None:
         lambda: DistributedNeighbour(5, Fraction(40), 0, 1),
         lambda: DistributedNeighbour(5, Fraction(40), 2**40, 1),
         lambda: DistributedNeighbour(5, Fraction(1, 64), 3, 1),
+        lambda: Neighbour(5, votes_per_unit=1),
+        lambda: Neighbour(5, scale=Fraction(20)),
+        lambda: Neighbour(5, Fraction(20), 1, Fraction(20)),
+        lambda: Neighbour(5, votes_per_unit=1, scale=20.5),  # type: ignore[arg-type]
+        lambda: DistributedNeighbour(5, honest=3, votes_per_unit=1),
+        lambda: DistributedNeighbour(5, votes_per_unit=1, scale=Fraction(20)),
+        lambda: DistributedNeighbour(5, honest=3, scale=Fraction(20)),
+        lambda: DistributedNeighbour(5, honest=3, votes_per_unit=1, scale=Fraction(2**13)),
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(make: Any) -> None:
@@ -202,7 +231,7 @@ def test_a_budget_that_no_noise_is_worth_is_refused() -> None:
 # --- what it says ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mechanism", [CENTRAL, SHARED])
+@pytest.mark.parametrize("mechanism", ALL)
 def test_a_label_needs_the_margin(mechanism: MatrixMechanism) -> None:
     noisy = rows_of([9, 4, 0], [9, 5, 0], [-20, -15, -10], [3, 3, 3], [0, 8, 8], [-3, 2, -9])
     assert mechanism.labels(noisy) == (0, None, 2, None, None, 1)
@@ -269,12 +298,13 @@ def test_the_noise_is_the_discrete_gaussian_that_is_charged() -> None:
     rows = np.full((cells // 4, 4), 7, dtype=np.int64)
     noise = (CENTRAL.released(rows, SystemNoise()) - 7).ravel()
     low, high = chi2.ppf([5e-10, 1 - 5e-10], cells)
-    squared = float((noise.astype(float) ** 2).sum()) / float(CENTRAL.sigma) ** 2
+    sigma = 40.5
+    squared = float((noise.astype(float) ** 2).sum()) / sigma**2
     assert low < squared < high
     # Independent of each other: the products of neighbours sum to about nothing, 6.2 sigma of it.
-    products = float((noise[1:] * noise[:-1]).sum()) / float(CENTRAL.sigma) ** 2
+    products = float((noise[1:] * noise[:-1]).sum()) / sigma**2
     assert abs(products) < 6.2 * math.sqrt(cells)
-    assert abs(noise.sum()) < 6.2 * float(CENTRAL.sigma) * math.sqrt(cells)
+    assert abs(noise.sum()) < 6.2 * sigma * math.sqrt(cells)
 
 
 def test_answers_are_of_one_release_and_all_have_its_one_event() -> None:
@@ -300,7 +330,7 @@ def test_two_classes_with_as_many_votes_seldom_have_a_clear_margin(
 ) -> None:
     """Two counts differ by sqrt(2) sigma: twice that is exceeded 4.6 times of a hundred."""
     sigma = float(total_sigma(share, parties))
-    margin = clear_margin(share, parties)
+    margin = clear_margin(GaussianShares(share), parties)
     assert margin - 1 < 2 * math.sqrt(2) * sigma <= margin
     assert 2 * norm.sf(margin / (math.sqrt(2) * sigma)) < 0.0456
 

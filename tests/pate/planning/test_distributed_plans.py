@@ -18,7 +18,7 @@ from pate.mechanisms import (
     DistributedConfidentGNMax,
     DistributedGNMax,
     DistributedInteractiveGNMax,
-    DistributedMechanism,
+    DistributedTeachers,
     GNMax,
     Mechanism,
     over_noisy_sums,
@@ -131,7 +131,7 @@ class TestOneView:
 )  # fmt: skip
 @pytest.mark.parametrize("shares", [HONEST, 25])
 def test_a_plan_expects_what_sums_of_shares_give(
-    mechanism: DistributedMechanism, shares: int
+    mechanism: DistributedTeachers, shares: int
 ) -> None:
     """The shipped rules on votes and real sums: Bernstein's inequality over 20,000 queries."""
     few, repeats = PUBLIC.thinned(40), 500

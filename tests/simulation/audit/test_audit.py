@@ -212,7 +212,7 @@ def test_shipped_campaigns_stand(mechanism: Mechanism) -> None:
 def test_a_campaign_of_an_audit_is_one_and_its_budget_ends_it(
     mechanism: Mechanism, tmp_path: Path
 ) -> None:
-    pair = distinguishing_pairs(mechanism, mechanism.worst[0].votes_per_unit)[0]
+    pair = distinguishing_pairs(mechanism, mechanism.votes_per_unit)[0]
     kept: list[CampaignState] = []
 
     class Keeping(Ledger):
@@ -226,7 +226,7 @@ def test_a_campaign_of_an_audit_is_one_and_its_budget_ends_it(
     start = campaigns.state(pair, 1)
     assert len(kept) == 3
     assert start.spec.queries == 160
-    assert start.spec.unit == ("record" if mechanism.worst[0].votes_per_unit == 1 else "party")
+    assert start.spec.unit == ("record" if mechanism.votes_per_unit == 1 else "party")
     assert start.teachers == pair.votes[0].sum()
     # The budget is for 40 queries at full cost; what is left does not pay for another.
     cost = start.cap / 40
@@ -321,7 +321,7 @@ def test_a_bug_is_found_in_whole_campaigns(
     """Worlds that noise would hide are distinguished in each run: 60 runs are more than enough."""
     seed(monkeypatch, bug.name)
     plant(monkeypatch, bug, mechanism, counted=False)
-    reach = mechanism.votes_per_unit  # type: ignore[attr-defined]
+    reach = mechanism.votes_per_unit
     (pair,) = (each for each in distinguishing_pairs(mechanism, reach) if each.name == by)
     audit = audit_campaign(
         mechanism, queries=2, runs=60, delta=1e-2, confidence=0.999, pairs=[pair]

@@ -1,0 +1,143 @@
+"""Codes: where among the representatives a record votes, and what one unit can change by that.
+
+A record with input x and answer y casts the integer array code(x) times answer(y), over
+representatives and classes. The answer is its class: 1 in that column. All records' arrays are added
+up, and the sum is released once, with noise. A code is public and chosen before any record is read; a
+record's array depends on that record alone.
+
+=============  =====================================================================
+``nearest``    1 at the nearest representative
+``spread-k``   1 at each of the k nearest representatives
+``dense-d``    at all d representatives how far it lies in their direction, in units of
+               1/1024; with signs, and of length 1 at most
+=============  =====================================================================
+
+Spread votes cost less than they bring where noise is Gaussian: the array is k times as large, the noise
+that hides it only sqrt(k) times.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pate.errors import UsageError
+
+#: Names of the codes.
+CODES: Final = ("nearest", "spread", "dense")
+#: The default code, and the one whose text has a number.
+NEAREST: Final = "nearest"
+SPREAD: Final = "spread"
+DENSE: Final = "dense"
+#: Units of a dense array that are one vote.
+GRID: Final = 2**10
+
+_TEXT: Final = re.compile(r"(nearest)|(spread|dense)-([1-9][0-9]{0,5})", re.ASCII)
+#: By name, so that no campaign asks a party for more memory or time than others.
+_MOST_PLACES: Final = {SPREAD: 2**12, DENSE: 2**10}
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one unit can change in the summed array if it is added, removed or altered, at most.
+
+    Attributes:
+        total: sum of the changes of all counts: the L1 distance.
+        squared: sum of their squares: the L2 distance squared.
+        counts: number of counts that change.
+    """
+
+    total: int
+    squared: int
+    counts: int
+
+
+@dataclass(frozen=True)
+class Code:
+    """A code.
+
+    Attributes:
+        name: one of :data:`CODES`.
+        places: k or d, representatives at which a record votes; 1 for ``nearest``, else 2 or more.
+    """
+
+    name: Literal["nearest", "spread", "dense"]
+    places: int = 1
+
+    def __str__(self) -> str:
+        """Return the text that :func:`code_of` reads."""
+        return self.name if self.name == NEAREST else f"{self.name}-{self.places}"
+
+    @property
+    def grid(self) -> int:
+        """Units of the array that are one vote."""
+        return GRID if self.name == DENSE else 1
+
+    @property
+    def signed(self) -> bool:
+        """Whether counts may be below 0."""
+        return self.name == DENSE
+
+    @property
+    def in_words(self) -> str:
+        """Where a vote counts, to follow a comma; empty for the nearest representative."""
+        if self.name == DENSE:
+            return f"each counted in {self.places} directions, in units of 1/{GRID} of a vote"
+        return "" if self.places == 1 else f"each counted at its {self.places} nearest queries"
+
+    def bounds(self, votes: int) -> tuple[int, int]:
+        """Return the least and the largest count if no more than ``votes`` votes may be on one."""
+        most = votes * self.grid
+        return (-most if self.signed else 0), most
+
+    def change(self, votes: int) -> Change:
+        """Return what a unit with at most ``votes`` votes can change.
+
+        A vote is k counts of 1. If the unit is altered, an array A is taken away and an array B
+        added, both sums of at most c votes, so |A|_1 <= c k and |A| <= c sqrt(k), and likewise B.
+        Their entries are not negative: |A - B|^2 <= |A|^2 + |B|^2 <= 2 c^2 k. A unit that is added
+        or removed changes half of each. All is reached where the votes of a unit move together from
+        one class to another; the number of counts where each has k places of its own.
+
+        A dense vote is d counts, of length g = :data:`GRID` at most; with signs, A and B may be
+        opposite: |A - B|^2 <= (|A| + |B|)^2 <= 4 c^2 g^2, and |A|_1 <= sqrt(d) |A|.
+
+        >>> code_of("nearest").change(3), code_of("spread-10").change(1)
+        (Change(total=6, squared=18, counts=6), Change(total=20, squared=20, counts=20))
+
+        Source: docs/proofs/record-votes.md, section 2.
+        """
+        places = 2 * votes * self.places
+        if self.name == DENSE:
+            length = math.isqrt(self.places * GRID**2)
+            return Change(2 * votes * length, (2 * votes * GRID) ** 2, places)
+        return Change(total=places, squared=votes * places, counts=places)
+
+
+def code_of(text: str) -> Code:
+    """Return the code of a text such as ``nearest``, ``spread-10`` or ``dense-64``.
+
+    Raises:
+        UsageError: if it is no code's text. Every code has one text: ``spread-1`` is ``nearest``.
+    """
+    found = _TEXT.fullmatch(text)
+    if found is None or (found[2] and not 2 <= int(found[3]) <= _MOST_PLACES[found[2]]):
+        raise UsageError(
+            f"a code is nearest, or spread-K or dense-K with K from 2 to {_MOST_PLACES[SPREAD]} or "
+            f"{_MOST_PLACES[DENSE]}, got {text[:60]!r}"
+        )
+    if found[1]:
+        return Code(NEAREST)
+    return Code(SPREAD if found[2] == SPREAD else DENSE, int(found[3]))
+
+
+def require_places(code: Code, number: int) -> None:
+    """Check that records can vote by a code at a number of representatives.
+
+    Raises:
+        UsageError: if there are too few, or for dense votes another number.
+    """
+    if code.places > number or (code.name == DENSE and code.places != number):
+        raise UsageError(f"code = {code} needs that many representatives, not {number}")

@@ -1,0 +1,138 @@
+"""Dense votes: a record counts at every representative, by how far it lies in that direction.
+
+A record's features, less the middle of the representatives' and with one constant coordinate, are
+scaled to length 1 and projected onto an orthonormal basis of the representatives' span. Of all such
+bases it is the one nearest to the representatives themselves (Loewdin's), so each direction belongs to
+one of them. The projection has length 1 at most; it is cut towards zero to multiples of 1/grid.
+
+All of that is exact: features are cut to whole numbers first, and products of whole numbers below 2^53
+have no rounding in doubles, in whatever order they are added. So a record's array depends on it and the
+representatives alone, and its length is checked in whole numbers.
+
+Source: P.-O. Loewdin, "On the non-orthogonality problem", 1950, for the basis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.codes import GRID
+from pate.errors import DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+    Wide = NDArray[np.float64]
+    Counts = NDArray[np.int64]
+
+#: Features and basis are multiples of one over it; sums of up to 2^13 of their products are exact.
+_FINE: Final = 2**20
+_WIDEST: Final = 2**13 - 1
+#: Coordinates further from the middle than this many times the farthest representative's are cut.
+_FAR: Final = 8.0
+#: The constant coordinate, relative to the usual distance of representatives from their middle.
+_CONSTANT: Final = 0.35
+#: Directions with less than this part of the variance are no directions.
+_LEAST: Final = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """The directions of a code, fitted on representatives.
+
+    Attributes:
+        middle: (w,) of the representatives.
+        reach: size at which coordinates less the middle are cut.
+        constant: the constant coordinate.
+        basis: (d, w + 1) whole numbers, a direction for each representative.
+    """
+
+    middle: Wide
+    reach: float
+    constant: float
+    basis: Wide
+
+    @classmethod
+    def fit(cls, points: Floats) -> Directions:
+        """Return the directions of representatives.
+
+        Args:
+            points: (d, w) float32, the representatives in a feature space.
+
+        Raises:
+            DataError: for points of another kind, too many coordinates, or all in one place.
+        """
+        _check(points)
+        wide = points.astype(np.float64)
+        middle = wide.mean(axis=0)
+        apart = wide - middle
+        reach, usual = float(np.abs(apart).max()), float(np.sqrt(np.square(apart).sum(1).mean()))
+        if not 0 < reach < 1e300:
+            raise DataError("representatives that are all in one place have no directions")
+        bare = cls(middle, _FAR * reach, _CONSTANT * usual, np.zeros((0, wide.shape[1] + 1)))
+        lifted = bare._lifted(points) / _FINE
+        values, vectors = np.linalg.eigh(lifted @ lifted.T)
+        root = np.where(values > _LEAST * values[-1], np.maximum(values, 1e-300) ** -0.5, 0.0)
+        basis = (vectors * root) @ vectors.T @ lifted
+        return cls(bare.middle, bare.reach, bare.constant, np.trunc(basis * _FINE))
+
+    def codes(self, points: Floats) -> Counts:
+        """Return (n, d) int64, the array of each record: of length at most :data:`~pate.codes.GRID`.
+
+        Args:
+            points: (n, w) float32 records in the same feature space.
+
+        Raises:
+            DataError: if shapes do not fit, or a coordinate is not finite.
+        """
+        _check(points)
+        if points.shape[1] != len(self.middle):
+            raise DataError(f"records of {points.shape[1]} coordinates, not {len(self.middle)}")
+        turned = (self._lifted(points) @ self.basis.T) / (_FINE * _FINE / GRID)
+        made: Counts = np.trunc(turned).astype(np.int64)
+        # The cut basis may be longer than 1 by a hair.
+        long = np.square(made).sum(axis=1) > GRID**2
+        made[long] -= np.sign(made[long])
+        if (np.square(made).sum(axis=1) > GRID**2).any():
+            raise DataError("an array of a record is longer than its code allows")
+        return made
+
+    def _lifted(self, points: Floats) -> Wide:
+        """Return (n, w + 1) whole numbers, each row of length at most :data:`_FINE`."""
+        apart = np.clip((points.astype(np.float64) - self.middle) / self.reach, -1, 1)
+        whole = np.trunc(apart * _FINE)
+        last = np.full((len(whole), 1), np.trunc(self.constant / self.reach * _FINE))
+        whole = np.concatenate([whole, last], axis=1)
+        return np.trunc(whole / np.sqrt(np.square(whole).sum(axis=1, keepdims=True)) * _FINE)
+
+
+def dense_votes(directions: Directions, points: Floats, labels: Counts, classes: int) -> Counts:
+    """Return the summed arrays of records, (d, classes) int64, in units of 1/grid of a vote.
+
+    Args:
+        directions: of the code.
+        points: (n, w) float32, the records.
+        labels: (n,) int64, from 0 to ``classes`` - 1.
+        classes: m.
+
+    Raises:
+        DataError: if shapes do not fit, a coordinate is not finite or a label is out of range.
+    """
+    if labels.shape != (len(points),) or (
+        labels.size and not 0 <= labels.min() <= labels.max() < classes
+    ):
+        raise DataError(f"labels of shape {labels.shape} for {len(points)} records")
+    codes = directions.codes(points)
+    sums = [codes[labels == label].sum(axis=0) for label in range(classes)]
+    return np.stack(sums, axis=1)
+
+
+def _check(points: Floats) -> None:
+    if points.ndim != 2 or points.dtype != np.float32 or not 0 < points.shape[1] <= _WIDEST:
+        raise DataError(f"features are {points.dtype} of shape {points.shape}")
+    if not np.isfinite(points).all():
+        raise DataError("a feature is not finite")

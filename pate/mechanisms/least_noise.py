@@ -1,0 +1,224 @@
+"""The least noise of a matrix of votes for a wanted epsilon and delta, and the smaller of its two laws.
+
+Geometric noise is calibrated to L1, 2k for a unit of k votes, and gives epsilon at delta 0. Gaussian noise
+is calibrated to L2, k sqrt(2). (These are of nearest votes; :mod:`pate.codes` has the others.) Which of
+them is smaller follows from public numbers only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from fractions import Fraction
+from typing import Final
+
+from pate.accounting.composition import Gdp, Pure
+from pate.codes import NEAREST, code_of
+from pate.errors import BudgetError
+from pate.mechanisms.neighbour import event_of
+from pate.noise.exact import LARGEST_SHARED
+from pate.noise.share_laws import IN_WORDS, GaussianShares, GeometricShares, NoiseLawName, Shares
+
+#: Shares, sigmas and scales are whole multiples of 1/64, as those of other noise.
+_GRID: Final = 64
+#: Larger ones exceed any number of votes, and could not be drawn exactly in units of 1/64.
+_MOST_SHARE: Final = 2**19
+
+
+def least_noise(
+    epsilon: float, delta: float, honest: int, votes_per_unit: int, code: str = NEAREST
+) -> Shares:
+    """Return the least noise with which one matrix costs at most (epsilon, delta).
+
+    It is geometric at delta 0, else Gaussian.
+
+    >>> least_noise(0.1, 0.0, 3, 1)
+    GeometricShares(scale=Fraction(20, 1), honest=3)
+
+    Args:
+        epsilon: of the whole release.
+        delta: at which it holds.
+        honest: shares in every sum that the observer does not know; 1 where the server draws the
+            noise.
+        votes_per_unit: votes that one unit casts at most.
+        code: at which queries each of them counts.
+
+    Raises:
+        BudgetError: if no noise gives so small an epsilon.
+    """
+    if delta == 0.0:
+        distance = code_of(code).change(votes_per_unit).total
+        return GeometricShares(least_scale(epsilon, honest, distance), honest)
+    return GaussianShares(least_share(epsilon, delta, honest, votes_per_unit, code))
+
+
+def law_of_least_noise(
+    epsilon: float,
+    delta: float,
+    honest: int,
+    parties: int,
+    votes_per_unit: int,
+    code: str = NEAREST,
+) -> NoiseLawName:
+    """Return the law with the smaller standard deviation on a count, if all parties stay.
+
+    >>> law_of_least_noise(0.1, 1e-5, 3, 5, 1)
+    'geometric'
+
+    Args:
+        epsilon: of the whole release.
+        delta: that Gaussian noise may use; geometric noise needs none.
+        honest: shares in every sum that the observer does not know.
+        parties: that add noise.
+        votes_per_unit: votes that one unit casts at most.
+        code: at which queries each of them counts.
+
+    Raises:
+        BudgetError: if no noise of either law gives so small an epsilon.
+    """
+    spreads = spreads_of(epsilon, delta, honest, parties, votes_per_unit, code)
+    if not spreads:
+        raise BudgetError(f"no noise gives a matrix of votes epsilon {epsilon:g}")
+    return min(spreads, key=lambda law: spreads[law])
+
+
+def spreads_of(
+    epsilon: float,
+    delta: float,
+    honest: int,
+    parties: int,
+    votes_per_unit: int,
+    code: str = NEAREST,
+) -> dict[NoiseLawName, float]:
+    """Return the standard deviation of the least noise of each law, if all parties stay, in votes.
+
+    Arguments are those of :func:`law_of_least_noise`. A law that allows no such epsilon, or Gaussian
+    noise at delta 0, is left out.
+    """
+    found: dict[NoiseLawName, float] = {}
+    wanted: list[tuple[NoiseLawName, float]] = [("geometric", 0.0)]
+    if delta > 0.0:
+        wanted.append(("gaussian", delta))
+    for law, at in wanted:
+        with contextlib.suppress(BudgetError):
+            found[law] = least_noise(epsilon, at, honest, votes_per_unit, code).spread(parties)
+    return found
+
+
+def noise_in_words(
+    epsilon: float,
+    delta: float,
+    honest: int,
+    parties: int,
+    votes_per_unit: int,
+    law: NoiseLawName,
+    code: str = NEAREST,
+) -> str:
+    """Return one line: the chosen law, and the standard deviation of each.
+
+    >>> noise_in_words(0.1, 1e-5, 1, 1, 1, "geometric")
+    'noise on each count: geometric, standard deviation 28.28, at delta 0 (Gaussian: 43.5, at delta 1e-05)'
+
+    Arguments are those of :func:`law_of_least_noise`, and the chosen law.
+
+    Raises:
+        BudgetError: if that law allows no such epsilon.
+    """
+    spreads = spreads_of(epsilon, delta, honest, parties, votes_per_unit, code)
+    if law not in spreads:
+        raise BudgetError(f"no {IN_WORDS[law]} noise gives a matrix of votes epsilon {epsilon:g}")
+    spreads = {name: spread / code_of(code).grid for name, spread in spreads.items()}
+    at: dict[NoiseLawName, float] = {"geometric": 0.0, "gaussian": delta}
+    other = "".join(
+        f" ({IN_WORDS[name]}: {spread:.4g}, at delta {at[name]:g})"
+        for name, spread in spreads.items()
+        if name != law
+    )
+    return (
+        f"noise on each count: {IN_WORDS[law]}, standard deviation {spreads[law]:.4g}, at delta {at[law]:g}"
+        f"{other}"
+    )
+
+
+def least_scale(epsilon: float, honest: int, distance: int) -> Fraction:
+    """Return the least scale of geometric noise with which one matrix costs at most epsilon.
+
+    >>> least_scale(0.1, 3, 2), least_scale(1.0, 3, 2)
+    (Fraction(20, 1), Fraction(2, 1))
+
+    Args:
+        epsilon: of the whole release, at delta 0.
+        honest: shares that sum to it.
+        distance: largest l1 distance of neighbours, in votes.
+
+    Returns:
+        A multiple of 1/64 votes.
+
+    Raises:
+        BudgetError: if no noise gives so small an epsilon.
+    """
+    cells = math.ceil(_GRID * distance / Pure().budget(epsilon, 0.0)) if epsilon > 0 else math.inf
+    if cells > (_MOST_SHARE if honest == 1 else LARGEST_SHARED) * _GRID:
+        raise BudgetError(f"no geometric noise gives a matrix of votes epsilon {epsilon:g}")
+    return Fraction(int(cells), _GRID)
+
+
+def least_share(
+    epsilon: float, delta: float, honest: int, votes_per_unit: int, code: str = NEAREST
+) -> Fraction:
+    """Return the least noise share with which one matrix costs at most (epsilon, delta).
+
+    >>> float(least_share(0.1, 1e-5, 1, 1)), float(least_share(0.1, 1e-5, 1, 1, "spread-9"))
+    (43.5, 130.46875)
+
+    Args:
+        epsilon: of the whole release.
+        delta: at which it holds.
+        honest: shares in every sum that the observer does not know; 1 where the server draws the
+            noise.
+        votes_per_unit: votes that one unit casts at most.
+        code: at which queries each of them counts.
+
+    Returns:
+        A multiple of 1/64 votes.
+
+    Raises:
+        BudgetError: if no noise gives so small an epsilon.
+    """
+    most = Gdp().budget(epsilon, delta)
+
+    def fits(cells: int) -> bool:
+        shares = GaussianShares(Fraction(cells, _GRID))
+        event = event_of(shares, honest, votes_per_unit, code)
+        return Gdp().supports(event) and Gdp().cost(event) <= most
+
+    low, high = _GRID - 1, 2 * _GRID  # a share is at least one vote
+    while not fits(high):
+        low, high = high, 2 * high
+        if high > _MOST_SHARE * _GRID:
+            raise BudgetError(
+                f"no noise gives a matrix of votes epsilon {epsilon:g} at delta {delta:g}"
+            )
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return Fraction(high, _GRID)
+
+
+def clear_margin(shares: Shares, parties: int) -> int:
+    """Return a noisy margin that noise alone seldom reaches, in votes.
+
+    Twice the spread of the difference of two counts, 2 sqrt(2) standard deviations: two classes with
+    equally many votes differ by that much with probability 5 %.
+
+    >>> clear_margin(GaussianShares(Fraction(40)), 1), clear_margin(GeometricShares(Fraction(20)), 1)
+    (114, 80)
+
+    Args:
+        shares: law of the noise.
+        parties: whose shares may be in the sum.
+
+    Raises:
+        UsageError: for a number of parties that makes no sense.
+    """
+    return math.ceil(2 * math.sqrt(2) * shares.spread(parties))

@@ -1,0 +1,217 @@
+"""Neighbour votes with geometric noise over the protocol: shares, the party's own figure, terms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from party.ledger.verify import verify_statement
+from party.policy.policy import Policy
+from pate.accounting.filters import Delta
+from pate.errors import ProtocolError
+from pate.formats.privacy_statement import ObserverStatement
+from pate.mechanisms import DistributedNeighbour, GNMax, Neighbour
+from protos.terms import bits_of, check_campaign
+from tests.party.voting.test_neighbour_voter import (
+    HELD,
+    MOST,
+    NAMES,
+    ONE,
+    ROWS,
+    SIZE,
+    Hospitals,
+    Site,
+    nearest_votes,
+    statement,
+)
+from tests.support.campaign_messages import campaign_message, terms_message
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from protos.pate.v1 import vote_pb2
+
+SCALE = Fraction(20)
+CENTRAL = Neighbour(3, votes_per_unit=1, scale=SCALE)
+SHARES = DistributedNeighbour(3, honest=2, votes_per_unit=1, scale=SCALE)
+PURE: dict[str, Any] = {"composition": "pure", "cap": "1/10", "epsilon": 0.1, "delta": 0.0}
+LOOSE = Policy.default(loopback=True)
+
+
+@pytest.fixture
+def a(tmp_path: Path) -> Site:
+    return Site(tmp_path / "a")
+
+
+class PureHospitals(Hospitals):
+    """The four parties, in campaigns of pure epsilon 0.1."""
+
+    def pure(self, id_: bytes = b"c" * 16) -> vote_pb2.Campaign:
+        members = [(p.name, bytes.fromhex(p.identity), MOST) for p in self.roster]
+        return campaign_message(
+            self.sites["a"].public,
+            terms_message(members, [SHARES], "pure", "1/10"),
+            id=id_, mechanism="neighbour", most_votes=MOST, classes=HELD.classes,
+            aggregation="masked", threshold=3, colluders=1, noise="distributed",
+            epsilon=0.1, delta=0.0,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def hospitals(tmp_path: Path) -> PureHospitals:
+    return PureHospitals(tmp_path)
+
+
+# --- shares in masked sums ----------------------------------------------------------------------
+
+
+#: Who answers each of the five steps: all, or all but one that stays away before its votes leave.
+ATTENDANCE = [[NAMES] * 5, [NAMES] * 2 + [NAMES[:3]] * 3]
+
+
+@pytest.mark.parametrize("steps", ATTENDANCE, ids=["all", "one stays away"])
+def test_a_noisy_sum_of_those_who_stay(
+    hospitals: PureHospitals, steps: Sequence[Sequence[str]]
+) -> None:
+    campaign = hospitals.pure()
+    found = hospitals.run(hospitals.aggregation(campaign), steps)
+    there = [at for at in range(SIZE) if NAMES[at % 4] in steps[-1]]
+    apart = found - nearest_votes(HELD.take(there), ROWS)
+    # Eight counts of scale 20 are all as they were with a chance below 1e-12.
+    assert np.abs(apart).max() > 0
+    # Beyond this with probability 2^-60.
+    assert np.abs(apart).max() <= SHARES.shares.reach(len(steps[-1]), apart.size)
+    for name in steps[-1]:
+        figure = hospitals.sites[name].site.ledger.cumulative_epsilon(Delta(1e-5))
+        assert (figure.epsilon, figure.observer) == (0.1, "server")
+
+
+def test_after_a_restart_a_party_sends_the_same_noise(hospitals: PureHospitals) -> None:
+    campaign = hospitals.pure()
+    first = hospitals.run(hospitals.aggregation(campaign), [NAMES] * 5)
+    for name in NAMES:
+        hospitals.start(name)
+    again = hospitals.run(hospitals.aggregation(campaign), [NAMES] * 5)
+    np.testing.assert_array_equal(again, first)
+    assert hospitals.sites["a"].epsilon() == 0.1
+
+
+def test_the_integers_of_a_sum_have_room_for_the_noise(hospitals: PureHospitals) -> None:
+    campaign = hospitals.pure()
+    assert bits_of(campaign, len(ROWS)) == 16
+    reach = SHARES.shares.reach(len(NAMES), len(ROWS) * 2)
+    assert MOST * len(NAMES) + reach < 2**15
+    wide = DistributedNeighbour(3, honest=2, votes_per_unit=1, scale=Fraction(600))
+    del campaign.terms.mechanisms[:]
+    campaign.terms.mechanisms.extend(terms_message([], [wide]).mechanisms)
+    assert bits_of(campaign, len(ROWS)) == 32
+
+
+# --- the party's own figure and policy ----------------------------------------------------------
+
+
+def test_the_own_figure_is_the_pure_epsilon_and_adds_up(a: Site) -> None:
+    a.votes(a.campaign([CENTRAL], **PURE))
+    a.votes(a.campaign([CENTRAL], **PURE))
+    assert a.epsilon() == 0.1
+    a.votes(a.campaign([CENTRAL], id=b"2" * 16, **PURE), rows=(0, 3, 4, 10))
+    assert a.epsilon() == 0.2
+    # Gaussian noise has no pure epsilon: rho adds up, 1/200 each, and that of the other.
+    before = a.epsilon()
+    a.votes(a.campaign(id=b"3" * 16), rows=(0, 3, 4, 11))
+    assert before < a.epsilon() < 1
+    # What was answered is in the ledger, and read back.
+    again = Site(a.home)
+    assert again.epsilon() == a.epsilon()
+
+
+def test_the_policy_judges_it(tmp_path: Path) -> None:
+    policy = replace(
+        LOOSE, largest_epsilon=0.1, least_sigma=Fraction(28), least_noise_multiplier=Fraction(10)
+    )
+    a = Site(tmp_path / "a", policy=policy)
+    assert a.votes(a.campaign([CENTRAL], **PURE)).sum() == SIZE
+    a.refuses(a.ask(a.campaign([CENTRAL], id=b"2" * 16, **PURE)), "RefusedError", "largest_epsilon")
+    for rule, stricter in (
+        ("least_sigma", replace(LOOSE, least_sigma=Fraction(29))),
+        ("least_noise_multiplier", replace(LOOSE, least_noise_multiplier=Fraction(11))),
+    ):
+        b = Site(tmp_path / rule, policy=stricter)
+        b.refuses(b.ask(b.campaign([CENTRAL], **PURE)), "RefusedError", rule)
+
+
+# --- terms that do not fit ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "changes"),
+    [
+        (ONE, PURE),
+        (ONE, PURE | {"composition": "gdp"}),
+        (CENTRAL, PURE | {"delta": 1e-5}),
+        (CENTRAL, PURE | {"composition": "zcdp"}),
+        (CENTRAL, PURE | {"composition": "gdp"}),
+        (CENTRAL, PURE | {"cap": "1/11"}),
+        (CENTRAL, PURE | {"cap": "1/9"}),
+        (Neighbour(3, votes_per_unit=1, scale=Fraction(19)), PURE),
+    ],
+)
+def test_terms_that_do_not_fit_get_no_votes(
+    a: Site, mechanism: Neighbour, changes: dict[str, Any]
+) -> None:
+    reply = a.ask(a.campaign([mechanism], **changes))
+    assert reply.WhichOneof("body") == "refusal"
+    assert a.answered == 0
+
+
+def test_a_campaign_of_teachers_has_a_delta(a: Site) -> None:
+    terms = terms_message([(a.name, a.key, 5)], [GNMax(Fraction(40), 1)])
+    campaign = campaign_message(a.public, terms, classes=HELD.classes)
+    check_campaign(campaign)
+    campaign.delta = 0.0
+    with pytest.raises(ProtocolError, match="only neighbour votes may have delta 0"):
+        check_campaign(campaign)
+
+
+# --- a published statement -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({}, []),
+        (
+            {
+                "delta": 1e-5,
+                "statements": (
+                    ObserverStatement("public", 0.1, 1e-5, "labels"),
+                    ObserverStatement("server", None, None, "sums"),
+                ),
+            },
+            ["delta"],
+        ),
+        ({"composition": "zcdp"}, ["composition", "epsilon"]),
+        ({"realised": "1/20"}, ["realised cost"]),
+        ({"mechanism": (ONE.to_dict(),)}, ["mechanism"]),
+    ],
+)
+def test_a_statement_is_held_against_the_own_ledger(
+    a: Site, changes: dict[str, object], wrong: list[str]
+) -> None:
+    a.votes(a.campaign([CENTRAL], **PURE))
+    made: dict[str, object] = {
+        "epsilon": 0.1, "delta": 0.0, "mechanism": (CENTRAL.to_dict(),), "composition": "pure",
+        "cap": "1/10", "realised": "1/10",
+        "statements": (
+            ObserverStatement("public", 0.1, 0.0, "labels"),
+            ObserverStatement("server", None, None, "sums"),
+        ),
+    }  # fmt: skip
+    record = a.site.ledger.find((b"c" * 16).hex())
+    checks = verify_statement(statement(**(made | changes)), record)
+    assert [each.name for each in checks if each.finding == "differs"] == wrong

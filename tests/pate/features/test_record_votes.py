@@ -1,0 +1,253 @@
+"""Every tiny world and every neighbour of it: what one unit changes in the sum of records' votes."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from pate.codes import GRID, Change, Code, code_of
+from pate.errors import DataError, UsageError
+from pate.features.dense import Directions, dense_votes
+from pate.features.neighbours import cast_votes, near
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+QUERIES = np.array([[0.0], [1.0], [3.0]], np.float32)
+#: The second and third are halfway between two queries.
+PLACES = (-1.0, 0.5, 2.0, 3.0)
+CLASSES = 2
+VALUES = tuple(itertools.product(PLACES, range(CLASSES)))
+CODES = (Code("nearest"), Code("spread", 2), Code("spread", 3))
+LARGEST = 3  # records of a world
+
+World = tuple[tuple[float, int, str], ...]
+
+
+def cast(world: World, code: Code, cap: int | None) -> np.ndarray:
+    records = np.array([[place] for place, _, _ in world], np.float32).reshape(-1, 1)
+    labels = np.array([label for _, label, _ in world], np.int64)
+    names = np.array([name for _, _, name in world], np.str_)
+    groups, most = (None, 1) if cap is None else (names, cap)
+    return cast_votes(
+        QUERIES, records, labels, CLASSES, spread=code.places, groups=groups, cap=most, key=b"k"
+    )
+
+
+def worlds(names: str) -> Iterable[World]:
+    """All worlds of at most three records in every order."""
+    units = [(*value, name) for value in VALUES for name in names]
+    for size in range(LARGEST + 1):
+        yield from itertools.product(units, repeat=size)
+
+
+def largest(changes: np.ndarray) -> Change:
+    """The largest of each measure over (n, queries, classes) changes."""
+    size = np.abs(changes)
+    return Change(
+        int(size.sum(axis=(1, 2)).max()),
+        int((size**2).sum(axis=(1, 2)).max()),
+        int((size > 0).sum(axis=(1, 2)).max()),
+    )
+
+
+def within(found: Change, claimed: Change) -> bool:
+    return (
+        found.total <= claimed.total
+        and found.squared <= claimed.squared
+        and found.counts <= claimed.counts
+    )
+
+
+@pytest.mark.parametrize("code", CODES, ids=str)
+def test_one_record_changes_what_is_claimed_and_no_more(code: Code) -> None:
+    """1,755 worlds, and of each all that differ by one record."""
+    made = {world: cast(world, code, None) for world in worlds("-")}
+    for world, votes in made.items():
+        assert np.array_equal(votes, made[tuple(sorted(world))])
+        assert votes.sum() == code.places * len(world)
+    taken, altered = [], []
+    for world, votes in made.items():
+        for at in range(len(world)):
+            rest = world[:at], world[at + 1 :]
+            taken.append(votes - made[rest[0] + rest[1]])
+            altered += [votes - made[(*rest[0], (*other, "-"), *rest[1])] for other in VALUES]
+    half = code.places
+    assert largest(np.array(taken)) == Change(half, half, half)
+    assert (np.array(taken) >= 0).all()
+    assert largest(np.array(altered)) == code.change(1)
+
+
+@pytest.mark.parametrize("cap", [1, 2])
+@pytest.mark.parametrize("code", CODES, ids=str)
+def test_one_patient_changes_what_is_claimed_and_no_more(code: Code, cap: int) -> None:
+    """26,214 worlds of two patients, and of each all that differ in one of the two.
+
+    The patient's records may be any, or none: added, removed and altered at once.
+    """
+    orders: dict[World, np.ndarray] = {}
+    of_others: dict[World, dict[bytes, np.ndarray]] = defaultdict(dict)
+    for world in worlds("ab"):
+        votes = cast(world, code, cap)
+        assert np.array_equal(orders.setdefault(tuple(sorted(world)), votes), votes)
+        others = tuple(sorted(unit for unit in world if unit[2] == "b"))
+        of_others[others][votes.tobytes()] = votes
+    claimed = code.change(cap)
+    changes = []
+    for others, found in of_others.items():
+        alone = orders[others]
+        every = np.stack(list(found.values()))
+        # Without the other patient: half of everything.
+        assert within(
+            largest(every - alone),
+            Change(claimed.total // 2, claimed.squared // 2, claimed.counts // 2),
+        )
+        changes.append(largest((every[:, None] - every[None]).reshape(-1, *every.shape[1:])))
+    assert all(within(each, claimed) for each in changes)
+    assert max(each.total for each in changes) == claimed.total
+    assert max(each.squared for each in changes) == claimed.squared
+    # There are only six counts.
+    assert max(each.counts for each in changes) == min(claimed.counts, QUERIES.size * CLASSES)
+
+
+@pytest.mark.parametrize("cap", [1, 2])
+@pytest.mark.parametrize("code", CODES, ids=str)
+def test_one_record_of_a_patient_changes_as_much_as_a_record(code: Code, cap: int) -> None:
+    """13,104 worlds of one patient: of the least hashes one is lost and one gained."""
+    made = {}
+    for size in (2, LARGEST):
+        for values in itertools.product(VALUES, repeat=size):
+            made[values] = cast(tuple((*each, "a") for each in values), code, cap)
+    altered = [
+        votes - made[(*world[:at], other, *world[at + 1 :])]
+        for world, votes in made.items()
+        for at in range(len(world))
+        for other in VALUES
+    ]
+    assert largest(np.array(altered)) == code.change(1)
+
+
+def test_near_is_the_set_of_nearest_whatever_the_batch() -> None:
+    rng = np.random.default_rng(0)
+    queries = rng.integers(-2, 3, (40, 3)).astype(np.float32)
+    records = (rng.integers(-4, 5, (400, 3)) / 2).astype(np.float32)  # ties at every rank
+    exact = np.square(queries[None].astype(float) - records[:, None].astype(float)).sum(axis=2)
+    for count in (1, 2, 7, 39, 40):
+        wanted = np.sort(exact.argsort(axis=1, kind="stable")[:, :count], axis=1)
+        assert np.array_equal(near(queries, records, count), wanted)
+        alone = np.concatenate([near(queries, each[None], count) for each in records[:50]])
+        assert np.array_equal(alone, wanted[:50])
+    for count in (0, 41):
+        with pytest.raises(UsageError, match=f"{count} nearest of 40 queries"):
+            near(queries, records, count)
+
+
+def test_a_record_too_large_to_square_moves_no_other() -> None:
+    rng = np.random.default_rng(1)
+    queries = rng.normal(size=(20, 4)).astype(np.float32)
+    records = rng.normal(size=(60, 4)).astype(np.float32)
+    before = near(queries, records, 3)
+    records[7] = np.float32(3e38)
+    after = near(queries, records, 3)
+    assert np.array_equal(np.delete(before, 7, axis=0), np.delete(after, 7, axis=0))
+    assert len(set(after[7].tolist())) == 3
+
+
+@pytest.mark.parametrize("text", ["nearest", "spread-2", "spread-10", "spread-4096", "dense-1024"])
+def test_a_code_has_one_text(text: str) -> None:
+    assert str(code_of(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "spread", "spread-1", "spread-0", "spread-02", "spread-4097", "spread-٣", "nearest-1",
+        "dense", "dense-1", "dense-1025", "dense--2",
+    ],
+)  # fmt: skip
+def test_another_text_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="a code is nearest, or spread-K"):
+        code_of(text)
+
+
+# --- dense votes ----------------------------------------------------------------------------------
+
+CORNERS = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 3.0]], np.float32)
+DENSE = Code("dense", len(CORNERS))
+#: At a representative, at the middle, far off on both sides, and beyond all bounds.
+SPOTS = ((0.0, 0.0), (2 / 3, 1.0), (90.0, 0.0), (-90.0, 0.0), (3e38, -3e38))
+RECORDS = tuple(itertools.product(SPOTS, range(CLASSES)))
+
+
+def cast_dense(world: tuple[tuple[tuple[float, float], int], ...]) -> np.ndarray:
+    points = np.array([spot for spot, _ in world], np.float32).reshape(-1, 2)
+    labels = np.array([label for _, label in world], np.int64)
+    return dense_votes(Directions.fit(CORNERS), points, labels, CLASSES)
+
+
+@pytest.mark.parametrize("cap", [1, 2])
+def test_dense_votes_change_what_is_claimed_and_no_more(cap: int) -> None:
+    """1,111 worlds, each the sum of its records' own; a patient's votes are any ``cap`` or fewer."""
+    made = {
+        world: cast_dense(world)
+        for size in range(LARGEST + 1)
+        for world in itertools.product(RECORDS, repeat=size)
+    }
+    one = {world[0]: votes for world, votes in made.items() if len(world) == 1}
+    for world, votes in made.items():
+        assert np.array_equal(votes, sum((one[each] for each in world), np.zeros((3, 2), np.int64)))
+    assert max(int((each**2).sum()) for each in one.values()) <= GRID**2
+    # A unit's votes: none up to ``cap``.
+    units = np.stack([votes for world, votes in made.items() if len(world) <= cap])
+    claimed = DENSE.change(cap)
+    assert claimed.squared == 4 * cap**2 * GRID**2
+    found = largest((units[:, None] - units[None]).reshape(-1, 3, CLASSES))
+    assert within(found, claimed)
+    half = largest(units)
+    assert half.squared <= cap**2 * GRID**2
+    assert half.total <= claimed.total // 2
+    # Opposite records of one class come near to it.
+    assert found.squared > 0.9 * claimed.squared
+    assert found.counts == min(claimed.counts, 6)
+
+
+def test_a_dense_array_is_the_records_own() -> None:
+    rng = np.random.default_rng(2)
+    points = (rng.normal(size=(400, 30)) * rng.lognormal(size=30)).astype(np.float32)
+    directions = Directions.fit(points[:20])
+    codes = directions.codes(points)
+    alone = np.concatenate([directions.codes(each[None]) for each in points[:60]])
+    assert np.array_equal(codes[:60], alone)
+    order = rng.permutation(len(points))
+    assert np.array_equal(directions.codes(points[order]), codes[order])
+    changed = points.copy()
+    changed[5] = np.float32(-3e38)
+    assert np.array_equal(np.delete(directions.codes(changed), 5, 0), np.delete(codes, 5, 0))
+    length = np.sqrt((codes.astype(float) ** 2).sum(axis=1)) / GRID
+    assert length.max() <= 1
+    # What the representatives span is kept but for the cut.
+    assert length[:20].min() > 0.99
+    # Each direction is that of its own representative.
+    assert (codes[:20].argmax(axis=0) == np.arange(20)).all()
+
+
+def test_more_representatives_than_coordinates_are_a_frame() -> None:
+    points = np.random.default_rng(3).normal(size=(40, 4)).astype(np.float32)
+    codes = Directions.fit(points).codes(points)
+    length = np.sqrt((codes.astype(float) ** 2).sum(axis=1)) / GRID
+    assert 0.97 < length.min() <= length.max() <= 1
+
+
+def test_points_that_have_no_directions_are_refused() -> None:
+    with pytest.raises(DataError, match="all in one place"):
+        Directions.fit(np.ones((3, 2), np.float32))
+    directions = Directions.fit(CORNERS)
+    for wrong in (np.zeros((2, 3), np.float32), np.zeros((2, 2)), np.full((1, 2), np.nan, "f4")):
+        with pytest.raises(DataError):
+            directions.codes(wrong)
+    with pytest.raises(DataError, match="labels of shape"):
+        dense_votes(directions, CORNERS, np.array([0, 1, 2]), CLASSES)

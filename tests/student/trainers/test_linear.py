@@ -1,0 +1,89 @@
+"""What a student makes of the noisy sums of dense votes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from pate.codes import GRID
+from pate.errors import DataError
+from pate.features.dense import Directions, dense_votes
+from pate.features.neighbours import representatives
+from pate.features.space import space_over
+from pate.formats.noisy_counts import NoisyVotes
+from student.trainers import selftraining
+from student.trainers.base import Effort
+from student.trainers.counts import cells_of
+from student.trainers.linear import linear_chances
+from tests.student.trainers.test_counts import draw, lesson_of, people
+
+if TYPE_CHECKING:
+    from pate.data.values import Table
+
+
+def summed(sigma: float, classes: int = 2) -> tuple[Table, NoisyVotes]:
+    """Return 1,000 public rows and the dense sums of 6,000 private ones; sigma in votes."""
+    public, _ = people(1000, 1)
+    private, chances = people(6000, 2)
+    labels = np.minimum(draw(chances, 3), classes - 1)
+    space = space_over(public)
+    points = space.embed(public)
+    chosen = representatives(points, 24)
+    votes = dense_votes(Directions.fit(points[chosen]), space.embed(private), labels, classes)
+    noise = np.rint(sigma * GRID * np.random.default_rng(4).normal(size=votes.shape))
+    return public, NoisyVotes(chosen, votes + noise.astype(np.int64), sigma * GRID, "dense-24")
+
+
+def test_chances_are_those_of_a_linear_model() -> None:
+    public, noisy = summed(0.0)
+    found = linear_chances(public, noisy)
+    assert found is not None
+    assert np.allclose(found.sum(axis=1), 1)
+    _, chances = people(1000, 1)
+    truth = np.stack([chances[:, 0], chances[:, 1:].sum(axis=1)], axis=1)
+    # Least squares on the same records themselves.
+    space = space_over(public)
+    private, of_private = people(6000, 2)
+    points = space.embed(public)
+    directions = Directions.fit(points[noisy.queries])
+    rows = directions.codes(space.embed(private)) / GRID
+    labels = np.minimum(draw(of_private, 3), 1)
+    weights = np.linalg.lstsq(rows, np.eye(2)[labels], rcond=None)[0]
+    plain = np.clip(directions.codes(points) / GRID @ weights, 1e-3, 1)
+    plain /= plain.sum(axis=1, keepdims=True)
+    assert np.abs(found - plain).mean() < 0.03
+    assert np.abs(found - truth).mean() < np.abs(plain - truth).mean() + 0.01
+
+
+def test_more_noise_is_shrunk_more_and_noise_alone_says_nothing() -> None:
+    _, chances = people(1000, 1)
+    apart = []
+    for sigma in (0.0, 20.0, 100.0):
+        found = linear_chances(*summed(sigma))
+        assert found is not None
+        apart.append(np.corrcoef(found[:, 0], chances[:, 0])[0, 1])
+    assert apart[0] > 0.85
+    assert apart[1] > 0.75
+    assert apart[2] > 0.4
+    public, noisy = summed(0.0)
+    nothing = np.rint(3e5 * np.random.default_rng(5).normal(size=noisy.counts.shape))
+    empty = NoisyVotes(noisy.queries, nothing.astype(np.int64), 3e5, noisy.code)
+    assert linear_chances(public, empty) is None
+
+
+def test_dense_sums_have_no_cells() -> None:
+    assert cells_of(*summed(0.0)) is None
+    _, noisy = summed(0.0)
+    with pytest.raises(DataError, match="dense-23"):
+        NoisyVotes(noisy.queries, noisy.counts, 1.0, "dense-23")
+
+
+@pytest.mark.slow
+def test_a_student_of_tables_learns_from_dense_sums() -> None:
+    public, noisy = summed(10.0)
+    student = selftraining.train(lesson_of(public, noisy), seed=0, effort=Effort(steps=20))
+    held, chances = people(2000, 5)
+    found = student.predict_probabilities(held)[:, 0]
+    assert np.corrcoef(found, chances[:, 0])[0, 1] > 0.8
