@@ -66,6 +66,7 @@ class Offer:
         composition: how costs add up.
         cap: largest total cost of all answers, in that composition.
         gate: of a gated campaign, if its server states it; None for any other.
+        series: name of the series of campaigns in which a unit votes once; None for none.
 
     Raises:
         ProtocolError: for impossible values.
@@ -95,6 +96,7 @@ class Offer:
     cap: Fraction | None = None
     #: Omitted from the text if there is none, as in older ledgers.
     gate: GatedBatch | None = field(default=None, metadata=in_text(omitted=True))
+    series: str | None = field(default=None, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
         try:
@@ -123,6 +125,10 @@ class Offer:
         )
         self._check_roster()
         self._check_inputs()
+        _require(
+            self.series is None or (_is_line(self.series) and self.records_vote),
+            "a series has a name, one line of text, and campaigns of neighbour votes",
+        )
         self._check_terms()
 
     def _check_roster(self) -> None:
@@ -194,6 +200,24 @@ class Offer:
         return self.aggregator == "neighbour"
 
     @property
+    def votes_per_unit(self) -> int | None:
+        """Votes of one unit that are charged; None while the mechanisms are not known."""
+        events = [event for each in self.mechanisms or () for event in each.worst]
+        return min((event.votes_per_unit for event in events), default=None)
+
+    def continues(self, other: Offer) -> bool:
+        """Return whether both are campaigns of one series, different ones.
+
+        A series is known by its name and by the key that signs its campaigns: another coordinator's
+        series of the same name is another series.
+        """
+        return (
+            self.series is not None
+            and (self.series, self.key) == (other.series, other.key)
+            and self.campaign != other.campaign
+        )
+
+    @property
     def settled(self) -> bool:
         """Whether the roster is complete, with all terms that follow from it."""
         return all(getattr(self, name) is not None for name in _LATER)
@@ -222,6 +246,11 @@ class Offer:
         Raises:
             RefusedError: if they contradict each other: the terms of a campaign never change.
         """
+        if self.series != earlier.series:  # None is a value of it: its campaign is in no series
+            raise RefusedError(
+                f"campaign {self.campaign[:8]} has changed its series: it was "
+                f"{earlier.series or 'none'}, now it is {self.series or 'none'}"
+            )
         mine, theirs = self.to_dict(), earlier.to_dict()
         for name, was in theirs.items():
             now = mine.get(name)

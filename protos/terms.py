@@ -73,6 +73,7 @@ def public_campaign(spec: CampaignSpec) -> vote_pb2.Campaign:
         colluders=spec.sums.colluders,
         proofs=spec.vote_proofs,
         most_votes=None if spec.neighbour is None else spec.neighbour.most_votes,
+        series=spec.series or "",
     )
 
 
@@ -132,6 +133,9 @@ def check_campaign(campaign: vote_pb2.Campaign) -> None:
         (campaign.most_votes > 0) == matrix and campaign.most_votes <= MAX_TEACHERS,
         f"a campaign of {campaign.mechanism} with at most {campaign.most_votes} votes on a count",
     )
+    if campaign.series:
+        check(matrix, "a series of campaigns in which teachers vote")
+        line(campaign.series, MAX_NAME, "name of a series")
     check(
         not matrix or (campaign.rounds == 1 and campaign.unit != "party" and not campaign.proofs),
         "neighbour votes are cast once, by records or patients, and prove nothing of their sums",

@@ -1,13 +1,15 @@
 """The entries of a party's ledger: read from its file, and appended to it durably.
 
 One SQLite file, append-only and hash-chained. ``entries`` is the chain; ``queries`` has the hashes
-of each batch, to which the chain commits by digest. Neither contains a vote.
+of each batch, and ``units`` those of the units that vote in a series, to which the chain commits by
+digest. None contains a vote.
 """
 
 from __future__ import annotations
 
 import json
 from datetime import UTC
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from party.ledger.campaigns import Entry
@@ -77,6 +79,7 @@ class EntryLog:
         body: Mapping[str, Json],
         hashes: Sequence[bytes] = (),
         tags: Sequence[bytes] = (),
+        units: Sequence[bytes] = (),
         *,
         store: bool = False,
     ) -> None:
@@ -87,7 +90,8 @@ class EntryLog:
             body: of the entry.
             hashes: of the queries of its batch.
             tags: of the votes on them.
-            store: whether hashes and tags are written, too, for a first answer.
+            units: that vote in it, in a series.
+            store: whether hashes, tags and units are written, too, for a first answer.
 
         Raises:
             RefusedError: if a rule does not allow it.
@@ -97,12 +101,15 @@ class EntryLog:
         state = self.state()
         at = self._now().astimezone(UTC).isoformat(timespec="seconds")
         made = CHAIN.after(self.head, kind, body, at)
-        entry = Entry(made.seq, kind, json.loads(made.body), at, hashes, tags)
-        rows = (
-            (table, {"position": position, column: value})
-            for table, column, values in (("queries", "query", hashes), ("tags", "tag", tags))
-            for position, value in enumerate(values)
-            if store
+        entry = Entry(made.seq, kind, json.loads(made.body), at, hashes, tags, units)
+        rows = chain(
+            (
+                (table, {"position": position, column: value})
+                for table, column, values in (("queries", "query", hashes), ("tags", "tag", tags))
+                for position, value in enumerate(values)
+                if store
+            ),
+            (("units", {"unit": unit}) for unit in units if store),
         )
         # From here to the commit the state may be ahead of the file: on failure it is read again.
         self._state = None

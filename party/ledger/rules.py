@@ -26,6 +26,7 @@ from party.ledger.sent_votes import (
     queries_digest,
     tags_digest,
 )
+from party.ledger.series import UnitVotes, check_series
 from party.ledger.synthesis import KINDS as SYNTHESIS_KINDS
 from party.ledger.synthesis import Syntheses
 from party.ledger.unmaskings import Earlier, How, check_exact, check_unmasking, exact_records
@@ -77,6 +78,28 @@ class LedgerState:
         """Return whether a batch was answered."""
         current = self._campaigns.get(campaign)
         return current is not None and batch in current.batches
+
+    def voted(
+        self,
+        offer: Offer,
+        units: Sequence[bytes],
+        history: History,
+        before: int | None = None,
+    ) -> frozenset[bytes]:
+        """Return those of these units that have voted in another campaign than the offer's.
+
+        Hashes of units are different in each series.
+
+        Args:
+            offer: of a campaign of a series.
+            units: hashes; see :mod:`party.ledger.series`.
+            history: earlier entries.
+            before: number of an entry; only earlier answers count. None: all count.
+        """
+        current = self._campaigns.get(offer.campaign)
+        own = {} if current is None else current.answers
+        found = history.voted(units, before)
+        return frozenset(unit for unit, entry in found.items() if entry not in own)
 
     def view(
         self, offer: Offer, batch: str | None, hashes: Sequence[bytes] | None, history: History
@@ -171,6 +194,7 @@ class LedgerState:
         entry: Entry,
         history: History,
         *,
+        units: UnitVotes | None,
         allow_other: bool,
     ) -> None:
         """Check that votes may leave, given all earlier votes; see :mod:`party.ledger.sent_votes`.
@@ -181,6 +205,7 @@ class LedgerState:
             digest: of all queries.
             entry: to be written; without tags the votes are not known yet.
             history: earlier entries; may also contain later ones.
+            units: that vote, in a series.
             allow_other: whether to answer queries that another campaign had other votes on.
 
         Raises:
@@ -189,6 +214,17 @@ class LedgerState:
         name = given.offer.campaign
         current = self._joined(name)
         self._check_within(current, given, batch, digest)
+        check_series(
+            given.offer,
+            units,
+            current.units,
+            ((each.offer, each.units) for other, each in self._campaigns.items() if other != name),
+        )
+        if entry.units and self.voted(given.offer, entry.units, history, entry.seq):
+            raise RefusedError(
+                f"units of ours have voted in another campaign of series {given.offer.series!r}: "
+                "each votes once"
+            )
         if not allow_other:
             sharing = {other for other, _ in history.sharing(entry.hashes, entry.seq)} - {name}
             check_sources(given, (each.given for each in self._among(sharing) if each.source))
@@ -240,6 +276,8 @@ class LedgerState:
         votes = _digest(_popped(fields, "votes", str)) if tagged else ""
         view = _popped(fields, "view", str) if tagged else ""
         allow_other = _popped(fields, "allow_other", bool) if tagged else True
+        in_series = "series" in fields
+        units = UnitVotes.from_dict(_popped(fields, "series", dict)) if in_series else None
         if (
             _popped(fields, "queries", int) != len(hashes)
             or queries_digest(hashes) != digest
@@ -253,16 +291,22 @@ class LedgerState:
             and (len(entry.tags), tags_digest(entry.tags)) != (len(hashes), votes)
         ):
             raise LedgerError("an answer that does not match its votes")
+        if units is not None and not again and UnitVotes.of(units.known_by, entry.units) != units:
+            raise LedgerError("an answer that does not match the units that vote in it")
         matrix = matrix_of(current.offer, batch)
         given = Given(current.offer, source, matrix, view)
         if tagged:
-            self.check_answer(given, batch, digest, entry, history, allow_other=allow_other)
+            self.check_answer(
+                given, batch, digest, entry, history, units=units, allow_other=allow_other
+            )
         else:
+            check_series(current.offer, units, current.units, ())
             self._check_within(current, given, batch, digest)
         if tagged and current.votes.setdefault(batch, votes) != votes:
             raise other_votes(batch)
         current.source, current.matrix, current.last = source, matrix, entry.seq
         current.view = view or current.view
+        current.units = units
         if again:
             record = current.batches[batch]
             current.batches[batch] = replace(record, answered_at=(*record.answered_at, entry.at))

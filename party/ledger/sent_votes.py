@@ -42,6 +42,9 @@ class Answer:
             source: (32,) bytes, digest of the data and settings that determine our votes.
         view: of our data; see :func:`view_of`.
         tags: (queries,), 16 bytes each, of the votes, see :func:`tags_of`; empty until they are known.
+        units: hashes of the units that vote, ascending; None outside a series. See
+            :mod:`party.ledger.series`.
+        known_by: digest of what these hashes depend on besides the units, hex.
     """
 
     batch: bytes
@@ -49,6 +52,8 @@ class Answer:
     source: bytes
     view: str = ""
     tags: Sequence[bytes] = ()
+    units: Sequence[bytes] | None = None
+    known_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,18 @@ class Given:
         """Return whether a common query has the same votes, from the same data."""
         # The difference between votes of teachers and of records reveals no votes.
         return self.offer.records_vote == other.offer.records_vote and self.matrix == other.matrix
+
+    def of_other_units(self, other: Given) -> bool:
+        """Return whether both are noisy, and no unit's vote is in both: campaigns of one series.
+
+        Then the difference of the sums is no change of our votes. Exact sums are compared all the
+        same: they have no noise to hide how few units a sum has.
+        """
+        return (
+            self.offer.continues(other.offer)
+            and self.offer.sums.distributed
+            and other.offer.sums.distributed
+        )
 
 
 def matrix_of(offer: Offer, batch: str) -> str:
@@ -182,6 +199,8 @@ def check_sources(mine: Given, sharing: Iterable[Given]) -> None:
     """
     for each in sharing:
         same_kind = each.offer.records_vote == mine.offer.records_vote
+        if mine.of_other_units(each):
+            continue
         if mine.masked and each.masked and same_kind and each.source != mine.source:
             raise RefusedError(
                 f"campaign {each.offer.campaign[:8]} had votes on one of these queries, from "
@@ -268,6 +287,8 @@ def check_votes(mine: Given, batch: str, clashing: Iterable[Given]) -> None:
     """
     for each in clashing:
         same = each.offer.campaign == mine.offer.campaign
+        if mine.of_other_units(each):
+            continue
         if same or (mine.masked and each.masked and mine.alike(each)):
             raise other_votes(batch, "" if same else each.offer.campaign)
 

@@ -142,3 +142,7 @@ class MechanismOptions(SumOptions, ParameterOptions):
     votes_per_patient: Annotated[
         int | None, _neighbour(min=1, help="Most votes of one patient. Default: 1")
     ] = None
+    series: Annotated[
+        str | None,
+        _neighbour(help="Series in which each unit votes in one campaign only.", metavar="NAME"),
+    ] = None

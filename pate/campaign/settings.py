@@ -100,6 +100,7 @@ def spec_of(
         class_quota=options.class_quota,
         neighbour=neighbour,
         gate=gate,
+        series=options.series,
     )
 
 
@@ -112,6 +113,7 @@ def _neighbour_terms(
         "--expected-records": options.expected_records,
         "--most-votes": options.most_votes,
         "--votes-per-patient": options.votes_per_patient,
+        "--series": options.series,
     }
     if options.aggregator != "neighbour":
         for option, value in given.items():
