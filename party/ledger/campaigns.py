@@ -66,6 +66,7 @@ class Campaign:
             :func:`party.ledger.sent_votes.matrix_of`.
         view: of our data; see :func:`party.ledger.sent_votes.view_of`.
         units: that voted in it; None outside a series, and before its first answer.
+        forgotten: whether entries of this ledger may have been lost since it voted.
         ending: None while it may continue.
     """
 
@@ -82,6 +83,7 @@ class Campaign:
     matrix: str = ""
     view: str = ""
     units: UnitVotes | None = None
+    forgotten: bool = False
     ending: EndingRecord | None = None
 
     @property

@@ -16,6 +16,7 @@ from party.ledger.campaigns import Entry
 from party.ledger.chain import APPLICATION_ID, CHAIN, SCHEMA, check_tables, complete, replayed
 from party.ledger.head_file import HeadFile
 from party.ledger.history import History
+from party.ledger.series import LOST
 from pate.errors import LedgerError, RefusedError
 from pate.runtime.failpoints import reach
 from pate.storage.durable_file import DurableFile
@@ -61,6 +62,10 @@ class EntryLog:
         if self._head_file is not None:
             self._head_file.require_noted(noted, self.require)
             self._head_file.note(self.head)
+            if self._head_file.loss_noted:
+                if self._state.in_series:
+                    self.append(LOST, {})
+                self._head_file.loss_recorded()
 
     @property
     def path(self) -> Path:

@@ -26,7 +26,7 @@ from party.ledger.sent_votes import (
     queries_digest,
     tags_digest,
 )
-from party.ledger.series import UnitVotes, check_series
+from party.ledger.series import LOST, UnitVotes, check_series
 from party.ledger.synthesis import KINDS as SYNTHESIS_KINDS
 from party.ledger.synthesis import Syntheses
 from party.ledger.unmaskings import Earlier, How, check_exact, check_unmasking, exact_records
@@ -55,6 +55,11 @@ class LedgerState:
         self.syntheses = Syntheses()
         #: Bounds of the home's own accountant.
         self.bounds = Bounds()
+
+    @property
+    def in_series(self) -> bool:
+        """Whether units have voted in a series: then it matters whether an entry is lost."""
+        return any(each.units is not None for each in self._campaigns.values())
 
     def campaigns(self) -> tuple[CampaignRecord, ...]:
         """Return a record of every campaign, in the order in which they were joined."""
@@ -164,6 +169,8 @@ class LedgerState:
                     self._opening(fields, entry, history)
                 case "ending":
                     self._ending(fields, entry)
+                case _ if kind == LOST:
+                    self._lost(fields)
                 case _ if kind == BOUND:
                     self.bounds.follow(fields)
                 case _ if kind in SYNTHESIS_KINDS:
@@ -218,7 +225,7 @@ class LedgerState:
             given.offer,
             units,
             current.units,
-            ((each.offer, each.units) for other, each in self._campaigns.items() if other != name),
+            (each for other, each in self._campaigns.items() if other != name),
         )
         if entry.units and self.voted(given.offer, entry.units, history, entry.seq):
             raise RefusedError(
@@ -414,6 +421,12 @@ class LedgerState:
         if min(ending.queries_asked, ending.labels_released) < 0 or not ending.epsilon >= 0:
             raise ProtocolError("a campaign cannot end with negative counts")
         current.ending, current.last = ending, entry.seq
+
+    def _lost(self, fields: dict[str, Any]) -> None:
+        if fields:
+            raise LedgerError(f"a loss with unknown fields: {', '.join(sorted(fields))}")
+        for each in self._campaigns.values():
+            each.forgotten = True
 
     def ended_as(self, campaign: str, ending: EndingRecord) -> bool:
         """Return whether exactly this ending is recorded."""

@@ -21,10 +21,13 @@ from pate.errors import LedgerError, ProtocolError, RefusedError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from party.ledger.campaigns import Campaign
     from party.offer import Offer
     from pate.storage.hash_chain import Json
 
 UNIT_BYTES: Final = 16
+#: The kind of an entry: entries before it may have been lost.
+LOST: Final = "lost"
 #: Most votes of one answer.
 _MOST_UNITS: Final = 10**8
 _DIGEST: Final = 64
@@ -94,7 +97,7 @@ def check_series(
     offer: Offer,
     units: UnitVotes | None,
     before: UnitVotes | None,
-    others: Iterable[tuple[Offer, UnitVotes | None]],
+    others: Iterable[Campaign],
 ) -> None:
     """Check an answer against the other campaigns of its series.
 
@@ -105,11 +108,11 @@ def check_series(
         offer: terms of its campaign.
         units: that vote; None outside a series.
         before: that voted in the campaign's earlier answer; None if it has none.
-        others: all other campaigns, with the units that voted in them.
+        others: all other campaigns.
 
     Raises:
         RefusedError: if the campaign had the votes of other units before, or the series knows units
-            in another way, or charges other ones.
+            in another way, or charges other ones, or entries about it may have been lost.
         ProtocolError: for a campaign of a series without its units, or units without a series.
     """
     if (offer.series is None) != (units is None):
@@ -121,9 +124,15 @@ def check_series(
             f"other units of ours would vote in campaign {offer.campaign[:8]} than when it was "
             "first answered"
         )
-    for earlier, voted in others:
+    for each in others:
+        earlier, voted = each.offer, each.units
         if voted is None or not offer.continues(earlier):
             continue
+        if each.forgotten:
+            raise RefusedError(
+                f"entries of our ledger were lost after we had voted in series {offer.series!r}: who "
+                "voted then could vote again. Take part in a new series, whose cost adds up"
+            )
         if (earlier.unit, earlier.votes_per_unit) != (offer.unit, offer.votes_per_unit):
             raise RefusedError(
                 f"series {offer.series!r} protects each {earlier.unit} with "

@@ -408,7 +408,9 @@ class Voter:
             epsilon=finish.epsilon_cap,
             delta=finish.delta,
             unit=offer.unit,
-            adjacency=neighbours_of(offer.unit, records_vote=offer.records_vote),
+            adjacency=neighbours_of(
+                offer.unit, records_vote=offer.records_vote, series=offer.series
+            ),
             records_vote=offer.records_vote,
             observer="public",
             votes_given=0 if record is None else record.asked,
@@ -469,7 +471,9 @@ def _guarantee(campaign: vote_pb2.Campaign) -> str:
         campaign.epsilon,
         campaign.delta,
         campaign.unit,
-        neighbours=neighbours_of(campaign.unit, records_vote=campaign.most_votes > 0),
+        neighbours=neighbours_of(
+            campaign.unit, records_vote=campaign.most_votes > 0, series=campaign.series
+        ),
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from party.backup import back_up, restore
+from party.backup import back_up, forget, restore
 from party.ledger.chain import SCHEMA
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.ledger.sent_votes import Answer
@@ -269,3 +269,26 @@ def test_a_backup_has_the_units_and_an_older_one_is_refused(
         restore(tmp_path / "old", home, head=head)
     restore(tmp_path / "new", home, head=head)
     assert PartyLedger(ledger.path).voted(offer(3), units(1, 2, 3)) == frozenset(units(1, 2))
+
+
+def test_after_a_loss_the_series_is_over(ledger: PartyLedger, tmp_path: Path) -> None:
+    """Who voted in what was lost is not known, whatever the restored ledger has."""
+    home = ledger.path.parent
+    give(ledger, 1, units(1))
+    back_up(home, tmp_path / "old")
+    give(ledger, 2, units(2))
+    for each in home.glob(f"{LEDGER_FILE}*"):
+        each.unlink()
+    restore(tmp_path / "old", home, head=None, entries_lost=True)
+    for _ in range(2):  # also when it is started again
+        with pytest.raises(RefusedError, match="entries of our ledger were lost"):
+            give(PartyLedger(ledger.path), 3, units(3))
+    again = PartyLedger(ledger.path)
+    give(again, 4, units(1004), series="monthly 2", at=10)
+    give(again, 5, units(1005), series="monthly 2", at=10)
+    assert not (home / "ledger.lost").exists()
+    # An older copy that is used knowingly is a loss, too.
+    (home / "ledger.head").unlink()
+    forget(home)
+    with pytest.raises(RefusedError, match="entries of our ledger were lost"):
+        give(PartyLedger(ledger.path), 6, units(1006), series="monthly 2", at=10)

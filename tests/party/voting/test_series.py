@@ -6,20 +6,27 @@ in the cell of its own input and label, and counts say which contents voted.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pytest
+import typer
+from typer.testing import CliRunner
 
 import party.ledger.entry_log
 import party.voting.cache
 import party.voting.series
 import party.voting.site
 import party.voting.voter
+from party.cli import ledger
+from party.ledger.verify import verify_statement
 from pate.accounting.composition import Gdp, total_cost
+from pate.accounting.filters import Delta
 from pate.data.values import Dataset
+from pate.formats.privacy_statement import adjacency_of, rounded_up
 from pate.mechanisms import Neighbour
 from tests.party.voting.test_neighbour_voter import (
     CLASSES,
@@ -31,6 +38,7 @@ from tests.party.voting.test_neighbour_voter import (
     Hospitals,
     Site,
     of_patients,
+    statement,
 )
 
 if TYPE_CHECKING:
@@ -380,15 +388,9 @@ def test_noisy_sums_of_one_series_may_be_over_the_same_queries(tmp_path: Path) -
             # 28 counts of sigma 40: beyond 9 sigma with a chance below 1e-16.
             assert np.abs(found - truth).max() < 40 * 9
     one = hospitals.sites["a"]
-    assert one.site.ledger.cumulative_epsilon(one_delta()).observer == "server"
+    assert one.site.ledger.cumulative_epsilon(Delta(1e-5)).observer == "server"
     single = Gdp().epsilon(total_cost(Gdp(), SHARES.worst), PART)
     assert one.epsilon() == single
-
-
-def one_delta() -> Any:
-    from pate.accounting.filters import Delta
-
-    return Delta(1e-5)
 
 
 def test_exact_sums_are_compared_as_ever(tmp_path: Path) -> None:
@@ -402,3 +404,64 @@ def test_exact_sums_are_compared_as_ever(tmp_path: Path) -> None:
     aggregation, _ = hospitals.aggregation(other)
     one = hospitals.sites["a"]
     one.refuses(one.tell(aggregation.request("a"), other), "RefusedError", "repeat_queries")
+
+
+# --- what is said --------------------------------------------------------------------------------
+
+
+def test_the_screen_says_what_a_series_is_and_what_it_does_not_cover(tmp_path: Path) -> None:
+    for cap, words in (
+        (None, "one that is corrected counts as another"),
+        (1, "another identifier"),
+    ):
+        world = World(tmp_path / str(cap), cap)
+        site = world.start([("p1", 4)])
+        site.describe(world.campaign(0, joined=False))
+        assert words in site.said[-1]
+        assert "in all campaigns of series 'monthly'" in " ".join(site.said)
+
+
+def test_the_ledger_on_screen_has_the_figure_of_the_whole_series(tmp_path: Path) -> None:
+    world = World(tmp_path / "a")
+    rows: list[Row] = [("", 1)]
+    for number in range(3):
+        rows.append(("", number + 2))
+        world.ask(number, rows)
+    app = typer.Typer()
+    ledger.register(app)
+    shown = CliRunner().invoke(app, ["ledger", "--home", str(world.home)], catch_exceptions=False)
+    text = " ".join(shown.output.split())
+    figure = rounded_up(Gdp().epsilon(COST, PART))
+    assert "series monthly: 3 campaigns" in text
+    assert "4 votes of our records so far" in text
+    assert f"for the whole series: epsilon {figure} at delta 1e-05 (unit: record" in text
+    assert f"all 3 together, by our own accountant: epsilon {figure}" in text
+    made = CliRunner().invoke(app, ["ledger", "--json", "--home", str(world.home)])
+    (found,) = json.loads(made.output)["series"]
+    assert (found["name"], len(found["campaigns"])) == ("monthly", 3)
+    assert found["own_figure"]["epsilon"] == Gdp().epsilon(COST, PART)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({}, []),
+        ({"series": None}, ["series"]),
+        ({"series": "weekly"}, ["series"]),
+        ({"adjacency": adjacency_of("record", records_vote=True)}, ["adjacency"]),
+    ],
+)
+def test_a_statement_of_another_series_differs_from_the_ledger(
+    tmp_path: Path, changes: dict[str, object], wrong: list[str]
+) -> None:
+    site = Site(tmp_path / "a")
+    about = site.campaign(series="monthly")
+    site.describe(site.campaign(series="monthly", joined=False))
+    site.votes(about)
+    mine = {
+        "series": "monthly",
+        "adjacency": adjacency_of("record", records_vote=True, series=True),
+    }
+    record = site.site.ledger.find((b"c" * 16).hex())
+    checks = verify_statement(statement(**(mine | changes)), record)
+    assert [each.name for each in checks if each.finding == "differs"] == wrong
