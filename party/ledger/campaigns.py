@@ -102,7 +102,7 @@ class Campaign:
     @property
     def given(self) -> Given:
         """The value to compare new votes with."""
-        return Given(self.offer, self.source, self.matrix, self.view)
+        return Given(self.offer, self.source, self.matrix, self.view, self.units)
 
     @property
     def totals(self) -> Totals:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from party.ledger.campaigns import Entry
@@ -107,14 +106,13 @@ class EntryLog:
         at = self._now().astimezone(UTC).isoformat(timespec="seconds")
         made = CHAIN.after(self.head, kind, body, at)
         entry = Entry(made.seq, kind, json.loads(made.body), at, hashes, tags, units)
-        rows = chain(
-            (
-                (table, {"position": position, column: value})
-                for table, column, values in (("queries", "query", hashes), ("tags", "tag", tags))
-                for position, value in enumerate(values)
-                if store
-            ),
-            (("units", {"unit": unit}) for unit in units if store),
+        tables = (("queries", "query", hashes), ("tags", "tag", tags), ("units", "unit", units))
+        rows = (
+            # Units ascend, so that they say nothing of the order in the file.
+            (table, {column: value} | ({} if table == "units" else {"position": position}))
+            for table, column, values in tables
+            for position, value in enumerate(values)
+            if store
         )
         # From here to the commit the state may be ahead of the file: on failure it is read again.
         self._state = None

@@ -141,14 +141,14 @@ class PartyLedger:
         current, batch = self._log.state(), answer.batch.hex()
         joined = current.campaign(offer.campaign)
         known = offer if joined is None else offer.after(joined.offer)
-        given = Given(known, answer.source.hex(), matrix_of(known, batch), answer.view)
+        matrix = matrix_of(known, batch)
+        given = Given(known, answer.source.hex(), matrix, answer.view, _units_of(answer))
         current.check_answer(
             given,
             batch,
             queries_digest(answer.hashes),
             entry,
             self._log.history,
-            units=_units_of(answer),
             allow_other=allow_other,
         )
 

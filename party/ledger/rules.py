@@ -201,7 +201,6 @@ class LedgerState:
         entry: Entry,
         history: History,
         *,
-        units: UnitVotes | None,
         allow_other: bool,
     ) -> None:
         """Check that votes may leave, given all earlier votes; see :mod:`party.ledger.sent_votes`.
@@ -212,7 +211,6 @@ class LedgerState:
             digest: of all queries.
             entry: to be written; without tags the votes are not known yet.
             history: earlier entries; may also contain later ones.
-            units: that vote, in a series.
             allow_other: whether to answer queries that another campaign had other votes on.
 
         Raises:
@@ -223,7 +221,7 @@ class LedgerState:
         self._check_within(current, given, batch, digest)
         check_series(
             given.offer,
-            units,
+            given.units,
             current.units,
             (each for other, each in self._campaigns.items() if other != name),
         )
@@ -301,11 +299,9 @@ class LedgerState:
         if units is not None and not again and UnitVotes.of(units.known_by, entry.units) != units:
             raise LedgerError("an answer that does not match the units that vote in it")
         matrix = matrix_of(current.offer, batch)
-        given = Given(current.offer, source, matrix, view)
+        given = Given(current.offer, source, matrix, view, units)
         if tagged:
-            self.check_answer(
-                given, batch, digest, entry, history, units=units, allow_other=allow_other
-            )
+            self.check_answer(given, batch, digest, entry, history, allow_other=allow_other)
         else:
             check_series(current.offer, units, current.units, ())
             self._check_within(current, given, batch, digest)

@@ -21,6 +21,7 @@ from pate.errors import ProtocolError, RefusedError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from party.ledger.series import UnitVotes
     from party.offer import Offer
     from pate.votes import Counts
 
@@ -66,12 +67,14 @@ class Given:
         matrix: for records' votes, digest of what determines them besides the records; empty for
             teachers.
         view: of our data, see :func:`view_of`; empty if unknown.
+        units: that vote; None outside a series.
     """
 
     offer: Offer
     source: str
     matrix: str
     view: str = ""
+    units: UnitVotes | None = None
 
     @property
     def masked(self) -> bool:

@@ -130,7 +130,8 @@ def test_all_campaigns_of_a_series_know_and_charge_units_alike(ledger: PartyLedg
     give(ledger, 1, units(1))
     with pytest.raises(RefusedError, match="known in another way"):
         give(ledger, 2, units(2), known_by=OTHERWISE)
-    for number, changes in enumerate(({"votes": 2}, {"unit": "patient"}), start=3):
+    others: list[dict[str, Any]] = [{"votes": 2}, {"unit": "patient"}]
+    for number, changes in enumerate(others, start=3):
         with pytest.raises(RefusedError, match="a series of its own"):
             give(ledger, number, units(2), **changes)
     # A series of another name, or of another coordinator, is another series.
@@ -169,8 +170,8 @@ def test_the_bound_of_the_policy_counts_a_series_once(ledger: PartyLedger) -> No
     from party.ledger.accountant import cumulative_epsilon
 
     give(ledger, 1, units(1))
-    for number, changes, more in ((2, {}, False), (3, {"series": "weekly"}, True)):
-        view = ledger.view(replace(offer(number, **changes), queries=3))
+    for number, series, more in ((2, "monthly", False), (3, "weekly", True)):
+        view = ledger.view(replace(offer(number, series=series), queries=3))
         assert (cumulative_epsilon(view.campaigns, DELTA).epsilon > worth(20)) == more
 
 
