@@ -23,7 +23,7 @@ from aggregator_server.student_service import StudentService
 from pate.campaign.choices import TEACHERS_EACH
 from pate.campaign.outlook import Outlook
 from pate.data.values import Inputs, content_hash
-from pate.errors import ProtocolError, SchemaError, StateError
+from pate.errors import ProtocolError, SchemaError, StateError, UsageError
 from pate.formats.privacy_statement import do_records_vote, in_words, neighbours_of
 from pate.noise.exact import SystemNoise
 from pate.runtime.child import LOCAL_SERVER
@@ -119,6 +119,7 @@ def start_campaign(
 
     Raises:
         StateError: if another campaign is in the folder, or a finished one.
+        UsageError: for a campaign of a series without identities.
         PateError: if the campaign ends early; released labels are not lost.
     """
     place = place_of(private_directory(folder), database)
@@ -133,6 +134,11 @@ def start_campaign(
                 )
             screen.say(f"continuing the campaign in {folder}: it is {state.phase}")
             return _run(ledger, inputs, folder, listening, screen)
+    if spec.series is not None and listening.identities is None:
+        raise UsageError(
+            f"--series {spec.series} needs a server key that lasts: parties know a series by its name "
+            "and that key, and a trial has a new one for each campaign; run `pate-server init`"
+        )
     write_file(folder / _PUBLIC_FILE, pack_public_set(inputs))
     reach("public-set-stored")
     with Ledger.create(place, spec) as ledger:
@@ -302,7 +308,7 @@ def _terms_in_words(spec: CampaignSpec) -> Iterator[str]:
         f"{spec.aggregator} with {size} {'party' if size == 1 else 'parties'} (--parties): "
         f"{listed(named) if named else 'the first that come'}"
     )
-    neighbours = neighbours_of(spec.unit, records_vote=spec.records_vote)
+    neighbours = neighbours_of(spec.unit, records_vote=spec.records_vote, series=spec.series)
     yield (
         "privacy budget (--epsilon, --delta, --unit): at most "
         f"{in_words(spec.epsilon, spec.delta, spec.unit, neighbours=neighbours)}"
@@ -315,7 +321,11 @@ def _guarantee(statement: PrivacyStatement, epsilon: float, observer: str) -> st
         statement.delta,
         statement.unit,
         observer,
-        neighbours=neighbours_of(statement.unit, records_vote=do_records_vote(statement.mechanism)),
+        neighbours=neighbours_of(
+            statement.unit,
+            records_vote=do_records_vote(statement.mechanism),
+            series=statement.series,
+        ),
     )
 
 

@@ -124,7 +124,7 @@ def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
     mechanisms = resolve(spec, teachers, votes)
     composition = composition_of(spec, mechanisms)
     cap = budget(spec, mechanisms, composition)
-    among = neighbours_of(spec.unit, records_vote=spec.records_vote)
+    among = neighbours_of(spec.unit, records_vote=spec.records_vote, series=spec.series)
     worth = composition.epsilon(cap, spec.delta)
     promise = in_words(worth, spec.delta, spec.unit, neighbours=among)
     if spec.neighbour is not None:

@@ -7,6 +7,7 @@ teacher gets it.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -68,6 +69,12 @@ class OwnFile:
             strict=options.strict,
             reading=options.reading,
         )
+
+    @property
+    def known_by(self) -> str:
+        """How this file is read, where that decides whether two of its rows are one unit."""
+        missing = sorted(self.reading.missing)
+        return json.dumps([self.label, self.group, self.reading.comma, missing])
 
     @property
     def no_features(self) -> tuple[str, ...]:
@@ -232,7 +239,9 @@ class OwnVoters:
             return None
         dataset = self._read(Schema.parse(campaign.schema), tuple(campaign.classes) or None)
         if self._records is None or self._records.records is not dataset:
-            self._records = NeighbourVotes(dataset, self._key, say=self._say)
+            self._records = NeighbourVotes(
+                dataset, self._key, say=self._say, known_by=self._file.known_by
+            )
         return self._records
 
     def voters(self, campaign: vote_pb2.Campaign) -> Ensemble | NeighbourVotes | None:

@@ -167,7 +167,7 @@ _INDEX = "queries_by_query"
 
 
 def unlocked(db: sqlite3.Connection) -> None:
-    for table in ("entries", "queries", "tags"):
+    for table in ("entries", "queries", "tags", "units"):
         for verb in ("update", "delete"):
             db.execute(f"DROP TRIGGER {table}_no_{verb}")
 
