@@ -3,11 +3,13 @@
 ::
 
     OUT/
-        model.json description: classes, schema, preprocessing, architecture, hashes
-        model.safetensors     weights of an image student model.onnx            the same, for any
-        runtime; takes raw pixels forest.skops, ...     models of a table student privacy.json the
-        server's privacy statement, byte for byte README.md             model card evaluation.json,
-        .png how good it is, if it was evaluated
+        model.json            description: classes, schema, preprocessing, architecture, hashes
+        model.safetensors     weights of an image student
+        model.onnx            the same, for any runtime; takes raw pixels
+        forest.skops, ...     models of a table student
+        privacy.json          the server's privacy statement, byte for byte
+        README.md             model card
+        evaluation.json, .png, calibration.png    how good it is, if it was evaluated
 """
 
 from __future__ import annotations

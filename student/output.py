@@ -38,17 +38,19 @@ def confusion_grid(result: Evaluation, when: str = "") -> Grid:
         when: ends the title, if the predictions are not the most probable classes.
     """
     from rich.table import Table
+    from rich.text import Text
 
     grid = Table(title=f"true class down, predicted across{when}", title_justify="left")
     grid.add_column("class", style="bold")
     for name in result.classes[:_SHOWN_CLASSES]:
-        grid.add_column(name, justify="right")
+        # Names are others' and never markup, here and below.
+        grid.add_column(Text(name), justify="right")
     grid.add_column("inputs", justify="right")
     grid.add_column("recall", justify="right")
     for name, row, recall in zip(result.classes, result.confusion, result.recalls, strict=True):
         cells = [str(count) if count else "·" for count in row.tolist()[:_SHOWN_CLASSES]]
         share = "absent" if recall is None else f"{recall:.1%}"
-        grid.add_row(name, *cells, str(row.sum()), share)
+        grid.add_row(Text(name), *cells, str(row.sum()), share)
     return grid
 
 
@@ -123,16 +125,17 @@ def chosen_here(decision: Decision) -> str:
 def group_grid(groups: Groups) -> Grid:
     """Return a table: one row per group, with the 95 % interval of its accuracy."""
     from rich.table import Table
+    from rich.text import Text
 
     grid = Table(title="groups", title_justify="left")
     for name in ("group", "inputs", "accuracy", "95 %"):
         grid.add_column(name, justify="left" if name == "group" else "right")
     for name, rate in groups.accuracy.items():
         low, high = rate.interval()
-        grid.add_row(name, str(rate.count), f"{rate.share:.1%}", f"{low:.1%} to {high:.1%}")
+        grid.add_row(Text(name), str(rate.count), f"{rate.share:.1%}", f"{low:.1%} to {high:.1%}")
     gap = groups.gaps()["accuracy"]
     if gap is not None and gap.told:
-        grid.caption = f"{gap.higher} above {gap.lower} by {100 * gap.low:.1f} points or more"
+        grid.caption = Text(f"{gap.higher} above {gap.lower} by {100 * gap.low:.1f} points or more")
     else:
         grid.caption = "differences are no larger than chance makes them"
     return grid

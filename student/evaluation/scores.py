@@ -196,7 +196,8 @@ def _area(
     if error < _NOTHING:
         # All are ranked rightly, say. Disjoint pairs of patients are independent trials of that.
         return Area(value, wilson(value, pairs), left_out)
-    return Area(value, _logit_interval(value, error), left_out)
+    patients = None if units is None else int(at.max()) + 1
+    return Area(value, _logit_interval(value, error, patients), left_out)
 
 
 def _placements(
@@ -233,11 +234,16 @@ def _placements(
     return area, (None if min(counts) < 2 else influence), pairs
 
 
-def _logit_interval(value: float, error: float) -> tuple[float, float]:
-    """Return the interval of a value within 0 and 1, symmetric in its log odds."""
-    from scipy.special import expit, logit, ndtri
+def _logit_interval(value: float, error: float, patients: int | None) -> tuple[float, float]:
+    """Return the interval of a value within 0 and 1, symmetric in its log odds.
 
-    half = float(ndtri(1.0 - (1.0 - CONFIDENCE) / 2.0)) * error / (value * (1.0 - value))
+    Few patients estimate an error badly, for which Student's t pays.
+    """
+    from scipy.special import expit, logit, ndtri, stdtrit
+
+    tail = 1.0 - (1.0 - CONFIDENCE) / 2.0
+    errors = float(ndtri(tail) if patients is None else stdtrit(patients - 1, tail))
+    half = errors * error / (value * (1.0 - value))
     return float(expit(logit(value) - half)), float(expit(logit(value) + half))
 
 

@@ -1,21 +1,25 @@
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from PIL import Image
+from rich.console import Console
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, confusion_matrix, recall_score
 
 from pate.data.values import Dataset, Inputs, Table
 from pate.errors import DataError, SchemaError, UsageError
 from student.card import Provenance, write_card
 from student.evaluation.evaluate import Evaluation, evaluate
-from student.evaluation.fairness import Coverage, Groups
+from student.evaluation.fairness import Coverage, Groups, by_group
 from student.evaluation.picture import draw
 from student.evaluation.rates import Rate
-from student.evaluation.threshold import Question
+from student.evaluation.scores import score
+from student.evaluation.threshold import Question, Threshold, decide
 from student.export import write_evaluation
+from student.output import confusion_grid, decision_grid, group_grid, score_grid
 from tests.support.student_samples import STATEMENT
 
 if TYPE_CHECKING:
@@ -269,3 +273,38 @@ def test_the_card_has_scores_with_the_name_and_size_of_the_data() -> None:
     # Evaluations without probabilities, as counts give them, have a card, too.
     bare = write_card(Parrot(), PROVENANCE, STATEMENT, Evaluation(("a", "b"), np.eye(2, dtype=int)))
     assert "Brier" not in bare
+
+
+def test_the_screen_shows_names_as_they_are() -> None:
+    classes = ("[/no]", "[bold]yes")
+    truth = np.arange(80) % 2
+    names = np.array(["[/a]", "b"])[truth]
+    made = Evaluation(
+        classes,
+        np.array([[40, 0], [39, 1]]),
+        by_group(names, truth, np.append(np.zeros(79, dtype=np.int64), 1), classes),
+        data="[/x].csv",
+        scores=score(np.full((80, 2), 0.5), truth, classes),
+        decision=decide(Threshold(1, 0.5), np.full((80, 2), 0.5), truth, classes),
+    )
+    assert made.groups is not None
+    assert made.decision is not None
+    text = io.StringIO()
+    grids = confusion_grid(made), group_grid(made.groups), score_grid(made)
+    for grid in (*grids, decision_grid(made.decision)):
+        Console(file=text, width=100).print(grid)
+    shown = text.getvalue()
+    for name in (*classes, "[/a] above b by", "80 inputs of [/x].csv", "predicting [bold]yes"):
+        assert name in shown
+
+
+def test_the_screen_says_what_an_area_lacks() -> None:
+    three = evaluate(Parrot(), data(np.array([0, 1, 1]), np.array([0, 1, 0]), Parrot.classes))
+    zeros = np.zeros(3, dtype=np.int64)
+    one = evaluate(Parrot(), data(zeros, zeros, Parrot.classes))
+    text = io.StringIO()
+    for each in (three, one):
+        Console(file=text, width=80).print(score_grid(each))
+    assert "AUC: without c, absent here" in text.getvalue()
+    assert "all labels are of one class" in text.getvalue()
+    assert max(map(len, text.getvalue().splitlines())) <= 80
