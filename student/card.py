@@ -248,12 +248,13 @@ It was not measured. Measure it on labelled public data before use: `pate-studen
         for name, rate in zip(evaluation.classes, evaluation.rates, strict=True)
     )
     counted = evaluation.by_patient
-    of = f", {_plain(evaluation.data)}" if evaluation.data else ""
-    of += "" if counted is None else f", of {counted.patients} patients, whom the intervals count"
+    about = [_plain(evaluation.data)] if evaluation.data else []
+    about += [] if counted is None else [f"{counted.patients} patients, whom the intervals count"]
+    of = f" ({'; '.join(about)})" if about else ""
     return f"""
 ## Accuracy
 
-{evaluation.accuracy:.2%} of {evaluation.count} labelled public inputs right{of}; mean recall of the
+{evaluation.accuracy:.2%} of {evaluation.count} labelled public inputs{of} right; mean recall of the
 classes {evaluation.balanced_accuracy:.2%}. In brackets: where the true share lies with 95 %
 confidence, for inputs like these.
 {_scores(evaluation)}
@@ -364,9 +365,9 @@ def _use(student: Student) -> str:
 `model.json` describes the model and its preprocessing in full. No file here is a pickle.
 """
     if len(student.classes) == 2:
-        text += f"""
-It predicts the more probable class. To predict {_plain(student.classes[1])} from another probability on,
-add `--threshold`, chosen on labelled data that no figure of this card is about.
+        text += """
+It predicts the more probable class. To find more of one class, add `--positive CLASS --threshold
+PROBABILITY`, chosen on labelled data that no figure of this card is about.
 """
     if student.kind in IMAGE_MODELS:
         text += """

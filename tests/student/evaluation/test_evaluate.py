@@ -257,16 +257,16 @@ def test_the_card_has_scores_with_the_name_and_size_of_the_data() -> None:
     assert result.scores is not None
     assert result.scores.area is not None
     card = write_card(Sure(), PROVENANCE, STATEMENT, result)
-    assert "of 300 labelled public inputs right, a\\*b.csv, of 50 patients" in card
+    assert "of 300 labelled public inputs (a\\*b.csv; 50 patients, whom" in card
     low, high = result.scores.area.interval or (0, 0)
     assert f"| {result.scores.area.value:.3f} ({low:.3f} to {high:.3f}) | 0.5 by chance |" in card
     assert f"| {result.scores.brier:.3f} | {result.scores.brier_of_shares:.3f} by always" in card
-    assert "To predict malign\\|ant from another probability on" in card
+    assert "add `--positive CLASS --threshold" in card
     three = evaluate(Parrot(), data(np.array([0, 1, 1]), np.array([0, 1, 0]), Parrot.classes))
     card = write_card(Parrot(), PROVENANCE, STATEMENT, three)
     assert "one class against the rest, mean over classes" in card
     assert ", without c |" in card
-    assert "another probability on" not in card
+    assert "--threshold" not in card
     zeros = np.zeros(3, dtype=np.int64)
     one = evaluate(Parrot(), data(zeros, zeros, Parrot.classes))
     assert "none: all labels are of one class" in write_card(Parrot(), PROVENANCE, STATEMENT, one)
