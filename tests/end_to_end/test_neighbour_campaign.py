@@ -74,12 +74,14 @@ def test_every_screen_says_the_same_adjacency_and_none_mentions_teachers(told: C
         text = " ".join((program.text + program.output).replace("│", " ").split())
         assert "one record added, removed or altered" in text
         assert "added or removed" not in text
-        assert "at delta 0 (" in text
         assert "teacher" not in text.replace("--teachers", "").replace("--votes teachers", "")
 
 
 def test_one_charge_for_the_whole_matrix_and_the_ledger_holds(told: Campaign) -> None:
     found = told.verified()
+    server = " ".join(told.programs[0].text.split())
+    assert "noise on each count: geometric, standard deviation" in server
+    assert "epsilon 2.9768 at delta 0 (" in server
     (votes,) = bodies(told, "votes")
     (charge,) = bodies(told, "charge")
     (release,) = bodies(told, "release")
