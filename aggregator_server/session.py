@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aggregator_server.campaign.runner import Campaign
 from aggregator_server.flower.deployment import Deployment
+from aggregator_server.identities import require_lasting_key
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.store import stores
 from aggregator_server.ledger.store.place import place_of
@@ -23,7 +24,7 @@ from aggregator_server.student_service import StudentService
 from pate.campaign.choices import TEACHERS_EACH
 from pate.campaign.outlook import Outlook
 from pate.data.values import Inputs, content_hash
-from pate.errors import ProtocolError, SchemaError, StateError, UsageError
+from pate.errors import ProtocolError, SchemaError, StateError
 from pate.formats.privacy_statement import do_records_vote, in_words, neighbours_of
 from pate.noise.exact import SystemNoise
 from pate.runtime.child import LOCAL_SERVER
@@ -134,11 +135,7 @@ def start_campaign(
                 )
             screen.say(f"continuing the campaign in {folder}: it is {state.phase}")
             return _run(ledger, inputs, folder, listening, screen)
-    if spec.series is not None and listening.identities is None:
-        raise UsageError(
-            f"--series {spec.series} needs a server key that lasts: parties know a series by its name "
-            "and that key, and a trial has a new one for each campaign; run `pate-server init`"
-        )
+    require_lasting_key(spec.series, listening.identities)
     write_file(folder / _PUBLIC_FILE, pack_public_set(inputs))
     reach("public-set-stored")
     with Ledger.create(place, spec) as ledger:

@@ -66,17 +66,20 @@ def train(options: TrainOptions) -> None:
 
     With --server the student follows the campaign to its end; where the mechanism asks for the
     student's predictions between rounds, it trains and gives them. With --labels it needs no
-    server.
+    server; several are campaigns of one series over one public set, the oldest first.
 
     The folder gets model.json, the weights (safetensors and ONNX for images, skops for tables),
     privacy.json, and README.md, a model card. It appears whole or not at all.
     """
     from student.export import scratch
+    from student.series import together
     from student.session import check_labels, graduate
     from student.trainers.choose import IMAGE_MODELS, choose
 
     click.get_current_context().with_resource(scratch(options.out, replace=options.force))
-    released = None if options.labels is None else _read_labels(options.labels)
+    released = None
+    if options.labels:
+        released = together([_read_labels(each) for each in options.labels], options.half_life)
     screen = Screen(NAME)
     inputs = _read_inputs(options.public, options.drop or (), options.window, screen)
     kind = choose(options.model, inputs)
@@ -105,6 +108,11 @@ def train(options: TrainOptions) -> None:
         "steps": options.steps or "default",
         "time limit, s": options.seconds or "none",
     }
+    if len(options.labels or ()) > 1:
+        facts |= {
+            "campaigns": len(options.labels or ()),
+            "half-life, campaigns": options.half_life or "none",
+        }
     tell_few_labels(released, screen)
     published = graduate(
         released, inputs, trainer, options.out, facts=facts, name=name, test=measured

@@ -6,9 +6,11 @@ import math
 from typing import TYPE_CHECKING
 
 from aggregator_server.campaign.batches import BATCH_COUNTS
+from aggregator_server.identities import require_lasting_key
 from aggregator_server.ledger import verify as audit
 from aggregator_server.ledger.store import stores
 from aggregator_server.ledger.store.place import place_of
+from aggregator_server.preflight.identity import identities_of
 from aggregator_server.results.report import describe, verify
 from pate.campaign.choices import TEACHERS_EACH
 from pate.campaign.outlook import Outlook, plan_command
@@ -55,6 +57,7 @@ def specification(options: CheckOptions, inputs: Inputs) -> CampaignSpec:
         UsageError: naming the invalid option.
         BudgetError: if no amount of noise fits the budget.
     """
+    require_lasting_key(options.series, identities_of(options))
     return spec_of(
         options,
         inputs,

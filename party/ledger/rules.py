@@ -223,7 +223,11 @@ class LedgerState:
             given.offer,
             given.units,
             current.units,
-            (each for other, each in self._campaigns.items() if other != name),
+            (
+                (each.offer, each.units, each.forgotten)
+                for other, each in self._campaigns.items()
+                if other != name
+            ),
         )
         if entry.units and self.voted(given.offer, entry.units, history, entry.seq):
             raise RefusedError(

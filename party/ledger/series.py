@@ -21,7 +21,6 @@ from pate.errors import LedgerError, ProtocolError, RefusedError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from party.ledger.campaigns import Campaign
     from party.offer import Offer
     from pate.storage.hash_chain import Json
 
@@ -97,7 +96,7 @@ def check_series(
     offer: Offer,
     units: UnitVotes | None,
     before: UnitVotes | None,
-    others: Iterable[Campaign],
+    others: Iterable[tuple[Offer, UnitVotes | None, bool]],
 ) -> None:
     """Check an answer against the other campaigns of its series.
 
@@ -108,7 +107,8 @@ def check_series(
         offer: terms of its campaign.
         units: that vote; None outside a series.
         before: that voted in the campaign's earlier answer; None if it has none.
-        others: all other campaigns.
+        others: of all other campaigns the terms, the units that voted, and whether entries of the
+            ledger may have been lost since.
 
     Raises:
         RefusedError: if the campaign had the votes of other units before, or the series knows units
@@ -124,11 +124,10 @@ def check_series(
             f"other units of ours would vote in campaign {offer.campaign[:8]} than when it was "
             "first answered"
         )
-    for each in others:
-        earlier, voted = each.offer, each.units
+    for earlier, voted, forgotten in others:
         if voted is None or not offer.continues(earlier):
             continue
-        if each.forgotten:
+        if forgotten:
             raise RefusedError(
                 f"entries of our ledger were lost after we had voted in series {offer.series!r}: who "
                 "voted then could vote again. Take part in a new series, whose cost adds up"

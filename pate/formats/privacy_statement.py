@@ -149,13 +149,13 @@ def neighbours_of(unit: str, *, records_vote: bool, series: str | None = None) -
         series: name of their series of campaigns, if they are of one.
 
     >>> neighbours_of("record", records_vote=True, series="monthly")
-    "one record added, removed or altered, in all campaigns of series 'monthly' up to this epsilon"
+    "one record added, removed or altered, in all campaigns of series 'monthly' that cost no more"
     """
     other = "see the privacy statement"
     if records_vote:
         what = _VOTING.get(unit, (other, ""))[0]
         return (
-            f"{what}, in all campaigns of series {series!r} up to this epsilon" if series else what
+            f"{what}, in all campaigns of series {series!r} that cost no more" if series else what
         )
     return NEIGHBOURS.get(unit, other)
 

@@ -365,3 +365,13 @@ def test_a_campaign_that_is_finished(home: Path) -> None:
         ledger.finish()
     found = checked("--home", home, "--campaign", "trial")["ledger"]
     assert (found["status"], "export" in found["to_do"]) == ("warning", True)
+
+
+def test_a_series_without_a_key_that_lasts_is_found(home: Path, public: Path) -> None:
+    options = (
+        "--home", home, "--public", public, "--aggregator", "neighbour", "--series", "monthly",
+        "--representatives", "5",
+    )  # fmt: skip
+    assert "pate-server init" in checked(*options, code=2)["settings"]["text"]
+    Identities.create(home, (), 9092, now())
+    assert checked(*options, code=0)["settings"]["status"] == "ok"
