@@ -212,8 +212,7 @@ class Offer:
     @property
     def votes_per_unit(self) -> int | None:
         """Votes of one unit that are charged; None while the mechanisms are not known."""
-        events = [event for each in self.mechanisms or () for event in each.worst]
-        return min((event.votes_per_unit for event in events), default=None)
+        return min((each.votes_per_unit for each in self.mechanisms or ()), default=None)
 
     def continues(self, other: Offer) -> bool:
         """Return whether both are campaigns of one series, different ones.

@@ -17,7 +17,9 @@ from pate.errors import DataError, UsageError
 from pate.formats.labels import LabelRow, LabelSet, checked_statement
 from pate.formats.noisy_counts import NoisyVotes
 from pate.formats.privacy_statement import series_of
-from pate.mechanisms.neighbour import Neighbour, clear_margin
+from pate.mechanisms.least_noise import clear_margin
+from pate.mechanisms.neighbour import Neighbour
+from pate.noise.share_laws import GaussianShares
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,7 +59,8 @@ def together(labels: Sequence[LabelSet], half_life: float | None = None) -> Labe
     weights = [1.0 if half_life is None else 2.0 ** (-age / half_life) for age in ages]
     noisy = _added([each.noisy for each in labels if each.noisy is not None], weights)
     sigma = Fraction(max(math.ceil(noisy.sigma), 1))
-    made = Neighbour(clear_margin(sigma, 1), sigma, 1).labels(noisy.counts)
+    threshold = clear_margin(GaussianShares(sigma), 1)
+    made = Neighbour(threshold, sigma, 1).labels(noisy.counts)
     return LabelSet(
         campaign=newest.campaign,
         classes=newest.classes,
@@ -85,6 +88,13 @@ def _check(labels: Sequence[LabelSet], statements: Sequence[Mapping[str, object]
                 "several --labels are of one public set and one class list; train a student on each "
                 "public set by itself"
             )
+    counted = [each.noisy for each in labels if each.noisy is not None]
+    if len({each.code for each in counted}) > 1 or (
+        counted[0].dense and any(list(each.queries) != list(counted[0].queries) for each in counted)
+    ):
+        raise DataError(
+            "several --labels are of one --code, and dense votes of the same representatives"
+        )
     if len({each.campaign for each in labels}) < len(labels):
         raise DataError("several --labels are of different campaigns: one is there twice")
     if not series_of(statements[-1]):
@@ -108,7 +118,8 @@ def _added(rounds: Sequence[NoisyVotes], weights: Sequence[float]) -> NoisyVotes
     for each, weight in zip(rounds, weights, strict=True):
         sums[np.searchsorted(queries, each.queries)] += weight * each.counts
     variance = sum((w * each.sigma) ** 2 for each, w in zip(rounds, weights, strict=True))
-    return NoisyVotes(queries, np.rint(sums).astype(np.int64), math.sqrt(variance + _ROUNDING))
+    spread = math.sqrt(variance + _ROUNDING)
+    return NoisyVotes(queries, np.rint(sums).astype(np.int64), spread, rounds[-1].code)
 
 
 def _dearest(labels: Sequence[LabelSet], statements: Sequence[Mapping[str, object]]) -> str:
