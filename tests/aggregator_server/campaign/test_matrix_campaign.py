@@ -569,6 +569,7 @@ def test_noise_and_threshold_of_dense_votes_are_stated_in_votes(path: Path) -> N
         assert ledger.state().mechanism(1) == mechanism
     shared = resolve(matrix_spec(**DENSE, **SHARES, sigma2=Fraction(20)), 4 * MOST, 1)[0]
     assert isinstance(shared, DistributedNeighbour)
+    assert shared.share is not None
     assert 20 * GRID <= 2**0.5 * float(shared.share) < 20.1 * GRID
 
 
