@@ -79,12 +79,17 @@ def test_every_screen_says_the_same_adjacency_and_none_mentions_teachers(told: C
 
 def test_one_charge_for_the_whole_matrix_and_the_ledger_holds(told: Campaign) -> None:
     found = told.verified()
+    server = " ".join(told.programs[0].text.split())
+    assert "noise on each count: geometric, standard deviation" in server
+    assert "epsilon 2.9768 at delta 0 (" in server
     (votes,) = bodies(told, "votes")
     (charge,) = bodies(told, "charge")
     (release,) = bodies(told, "release")
     assert votes["responders"] == ["north", "south", "west"]
     assert len(charge["queries"]) == REPRESENTATIVES
     assert charge["mechanism"]["mechanism"] == "distributed-neighbour"
+    # Geometric noise is the smaller: scale 2/3, up to the next 1/64.
+    assert charge["mechanism"]["scale"] == "43/64"
     assert found["spent"] == found["cap"] == charge["cost"] == release["cost"]
     assert found["wasted"] == "0"
     assert isinstance(found["epsilon"], float)
@@ -131,6 +136,7 @@ def test_the_statement_says_who_votes_and_a_party_agrees(told: Campaign, labels:
     said = json.loads(labels.privacy)
     assert said["adjacency"] == adjacency_of("record", records_vote=True)
     assert said["teachers"] == 0
+    assert (said["delta"], said["composition"]) == (0.0, "pure")
     assert said["queries_asked"] == REPRESENTATIVES
     (server,) = [each for each in said["statements"] if each["observer"] == "server"]
     assert server["epsilon"] <= 3.0
