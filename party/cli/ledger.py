@@ -216,7 +216,8 @@ def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
             f"{_number(batches, 'batch', 'batches')}, with the votes of {', '.join(survivors)}"
         )
     if offer.series is not None:
-        yield f"  of the series: {offer.series}; {_number(record.units, 'vote')} of our {offer.unit}s"
+        cast = _number(record.units, "vote") if record.batches else "no vote"
+        yield f"  of the series {offer.series}, with {cast} of our {offer.unit}s"
     among = neighbours_of(offer.unit, records_vote=offer.records_vote, series=offer.series)
     yield f"  promised: {in_words(offer.epsilon, offer.delta, offer.unit, neighbours=among)}"
     if record.ending is not None:

@@ -6,9 +6,11 @@ in the cell of its own input and label, and counts say which contents voted.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -23,6 +25,8 @@ import party.voting.site
 import party.voting.voter
 from party.cli import ledger
 from party.ledger.verify import verify_statement
+from party.voting.neighbour import NeighbourVotes
+from party.voting.series import series_voters
 from pate.accounting.composition import Gdp, total_cost
 from pate.accounting.filters import Delta
 from pate.data.values import Dataset
@@ -40,6 +44,7 @@ from tests.party.voting.test_neighbour_voter import (
     of_patients,
     statement,
 )
+from tests.support.party.offers import settled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -465,3 +470,56 @@ def test_a_statement_of_another_series_differs_from_the_ledger(
     record = site.site.ledger.find((b"c" * 16).hex())
     checks = verify_statement(statement(**(mine | changes)), record)
     assert [each.name for each in checks if each.finding == "differs"] == wrong
+
+
+# --- copies: all tables of a tiny world ----------------------------------------------------------
+
+
+def rounds_of(copies: Sequence[int]) -> list[int]:
+    """Votes of one content in each round, by how many copies of it are in the table."""
+    cast: set[bytes] = set()
+    votes = []
+    for number in copies:
+        records = NeighbourVotes(table([("", 0), *[("", 1)] * number], patients=False), b"key")
+        found = series_voters(
+            records, OFFER, b"secret", lambda units: frozenset(cast.intersection(units)), None
+        )
+        votes.append(sum(records.records.inputs.take([row]).row_hashes()[0] == ONE_INPUT
+                         for row in found.rows.tolist()))  # fmt: skip
+        cast.update(found.units)
+    return votes
+
+
+OFFER: Final = replace(settled(aggregator="neighbour", mechanisms=(of_patients(1),)), series="s")
+ONE_INPUT: Final = PUBLIC.take([1]).row_hashes()[0]
+TIMES: Final = 4
+#: Of the hashes of two equal records, and of their patient's votes.
+PINNED: Final = "abc8e71483f4311294cb3cea47c10b31873ab582a2ae6a74068574c57e404f9b"
+
+
+def test_one_copy_less_moves_one_vote_or_two_if_it_leaves_again() -> None:
+    """Docs/proofs/series.md, section 4: whatever other copies do, in all tables of four rounds."""
+    for others in product(range(3), repeat=TIMES):
+        without = rounds_of(others)
+        assert sum(without) == max(others)
+        for first in range(TIMES):
+            for last in range(first + 1, TIMES + 1):
+                there = [first <= at < last for at in range(TIMES)]
+                votes = rounds_of([n + i for n, i in zip(others, there, strict=True)])
+                moved = [one - two for one, two in zip(votes, without, strict=True)]
+                assert all(abs(each) <= 1 for each in moved)
+                if last == TIMES:  # it stays
+                    assert sum(map(abs, moved)) == sum(moved) <= 1
+                else:
+                    assert sum(map(abs, moved)) <= 2
+
+
+def test_the_hash_of_a_vote_is_pinned() -> None:
+    """Another one would let all units of a running series vote again: change the version, too."""
+    records = NeighbourVotes(table([("p", 1), ("p", 1)], patients=True), b"key", known_by="x")
+    as_records = series_voters(records, OFFER, b"secret", lambda _: frozenset(), None)
+    as_patients = series_voters(records, OFFER, b"secret", lambda _: frozenset(), 2)
+    text = b"".join((*as_records.units, *as_patients.units)).hex()
+    text += as_records.known_by + as_patients.known_by
+    assert (len(as_records.units), len(as_patients.units)) == (2, 4)
+    assert hashlib.sha256(text.encode()).hexdigest() == PINNED
