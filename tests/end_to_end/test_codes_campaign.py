@@ -43,7 +43,7 @@ def test_a_campaign_of_another_code_runs_to_its_end(tmp_path: Path, code: str) -
         spread = code_of(code).in_words
         shown = campaign.run("books", "party", "ledger", "--home", sites.home(sites.names[0]))
         shown.ends(0)
-        assert spread in " ".join(shown.text.replace("│", " ").split())
+        assert spread in " ".join(shown.output.replace("│", " ").split())
         total = float(noisy.counts.sum())
         chance = 6 * noisy.sigma * np.sqrt(noisy.counts.size)
         if not noisy.dense:
