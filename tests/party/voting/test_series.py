@@ -29,7 +29,7 @@ from party.voting.neighbour import NeighbourVotes
 from party.voting.series import series_voters
 from pate.accounting.composition import Gdp, total_cost
 from pate.accounting.filters import Delta
-from pate.data.values import Dataset
+from pate.data.values import Dataset, Table
 from pate.formats.privacy_statement import adjacency_of, rounded_up
 from pate.mechanisms import Neighbour
 from tests.party.voting.test_neighbour_voter import (
@@ -493,8 +493,8 @@ def rounds_of(copies: Sequence[int]) -> list[int]:
 OFFER: Final = replace(settled(aggregator="neighbour", mechanisms=(of_patients(1),)), series="s")
 ONE_INPUT: Final = PUBLIC.take([1]).row_hashes()[0]
 TIMES: Final = 4
-#: Of the hashes of two equal records, and of their patient's votes.
-PINNED: Final = "abc8e71483f4311294cb3cea47c10b31873ab582a2ae6a74068574c57e404f9b"
+#: Of the hashes of two equal images, of their patient's votes, and of two rows of a table.
+PINNED: Final = "4b620df2189abbd7f3d84831653f943bb764465706cacbcb55980f348117a186"
 
 
 def test_one_copy_less_moves_one_vote_or_two_if_it_leaves_again() -> None:
@@ -521,5 +521,11 @@ def test_the_hash_of_a_vote_is_pinned() -> None:
     as_patients = series_voters(records, OFFER, b"secret", lambda _: frozenset(), 2)
     text = b"".join((*as_records.units, *as_patients.units)).hex()
     text += as_records.known_by + as_patients.known_by
+    rows = Table(("x", "c"), (np.array([1.5, np.nan]), np.array(["a", ""])))
+    cells = Dataset(rows, np.array([0, 1]), CLASSES)
+    of_table = series_voters(
+        NeighbourVotes(cells, b"key"), OFFER, b"secret", lambda _: frozenset(), None
+    )
+    text += b"".join(of_table.units).hex() + of_table.known_by
     assert (len(as_records.units), len(as_patients.units)) == (2, 4)
     assert hashlib.sha256(text.encode()).hexdigest() == PINNED
