@@ -258,7 +258,9 @@ def test_cards_come_when_there_is_something_in_them(browser: Browser, tmp_path: 
             assert tab.locator("#parties th:visible").count() > 0
             ledger.record_votes(0, Histogram(make_votes(spec.queries), 100), NAMES)
             label(ledger)
+            # The curve is there from the charge on, the labels only from the release.
             tab.locator("#plot svg").wait_for(timeout=SOON_MS)
+            tab.locator("h2", has_text="Labels per class").wait_for(timeout=SOON_MS)
             assert {"Labels per class", "Epsilon charged against labels"} < set(cards())
             assert complaints == []
             tab.context.close()
