@@ -19,6 +19,7 @@ import errno
 import importlib
 import os
 import queue
+import secrets
 import socket
 import subprocess
 import sys
@@ -45,6 +46,9 @@ LOCAL_SERVER: Final = "127.0.0.1:9092"
 ORPHANED: Final = 75
 _STDIN: Final = 0
 _LISTEN_BACKLOG: Final = 512
+#: Ports that are tried first where any free one will do, and how many of them.
+_PORTS: Final = range(20_000, 32_768)
+_TRIES: Final = 20
 #: Most characters of a log in an error message.
 _LAST_LINES: Final = 12
 _MOST_AT_ONCE: Final = 4096
@@ -178,7 +182,15 @@ def child_environment(home: Path, inherited: Mapping[str, str] | None = None) ->
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Return a currently free port of ``host``."""
+    """Return a currently free port of ``host``.
+
+    It is below those that systems give to outgoing connections, one of which might take it before it is
+    listened on.
+    """
+    for _ in range(_TRIES):
+        port = secrets.choice(_PORTS)
+        with contextlib.suppress(OSError), socket.create_server((host, port)):
+            return port
     with socket.create_server((host, 0)) as probe:
         return int(probe.getsockname()[1])
 
