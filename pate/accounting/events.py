@@ -75,6 +75,31 @@ class _Concentrated(_Text):
         return float_up(self.rho * _order(order))
 
 
+class _Pure(_Text):
+    """An event that is e0-DP at delta 0.
+
+    Source: pure DP to zCDP, Bun and Steinke 2016, Proposition 1.4.
+    """
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The pure-DP parameter e0, exact."""
+        raise NotImplementedError
+
+    @property
+    def rho(self) -> Fraction:
+        """e0^2 / 2."""
+        return self.epsilon**2 / 2
+
+    def rdp(self, order: float) -> float:
+        """Return the Renyi divergence at ``order`` in nats: min(rho * order, e0), rounded up.
+
+        Raises:
+            AccountingError: for an order that is not above 1.
+        """
+        return float_up(min(self.rho * _order(order), self.epsilon))
+
+
 @dataclass(frozen=True)
 class _GaussianEvent(_Concentrated):
     sigma: Fraction
@@ -146,7 +171,7 @@ class GaussianMax(_GaussianEvent):
 
 
 @dataclass(frozen=True)
-class LaplaceMax(_Text):
+class LaplaceMax(_Pure):
     """A label was released: argmax_j (n_j + Z_j), with independent Z_j, P[z] ~ exp(-|z|/scale).
 
     A histogram moves by at most 2k in l1, so the noisy histogram, and the label with it, is
@@ -178,19 +203,6 @@ class LaplaceMax(_Text):
     def epsilon(self) -> Fraction:
         """The pure-DP parameter e0 = 2k / scale."""
         return 2 * self.votes_per_unit / self.scale
-
-    @property
-    def rho(self) -> Fraction:
-        """e0^2 / 2."""
-        return self.epsilon**2 / 2
-
-    def rdp(self, order: float) -> float:
-        """Return the Renyi divergence at ``order`` in nats: min(rho * order, e0), rounded up.
-
-        Raises:
-            AccountingError: for an order that is not above 1.
-        """
-        return float_up(min(self.rho * _order(order), self.epsilon))
 
 
 class NoisyCounts(_Concentrated):
@@ -317,7 +329,7 @@ class NoisyArray(NoisyCounts):
 
 
 @dataclass(frozen=True)
-class GeometricHistogram(_Text):
+class GeometricHistogram(_Pure):
     """A whole noisy histogram was released: n_j + Z_j for every class j, P[Z_j = z] ~ exp(-|z|/scale).
 
     Z_j is a sum of independent shares, ``honest`` of which sum to exactly that law. At least that
@@ -353,19 +365,6 @@ class GeometricHistogram(_Text):
     def epsilon(self) -> Fraction:
         """The pure-DP parameter e0 = distance / scale."""
         return self.distance / self.scale
-
-    @property
-    def rho(self) -> Fraction:
-        """e0^2 / 2."""
-        return self.epsilon**2 / 2
-
-    def rdp(self, order: float) -> float:
-        """Return the Renyi divergence at ``order`` in nats: min(rho * order, e0), rounded up.
-
-        Raises:
-            AccountingError: for an order that is not above 1.
-        """
-        return float_up(min(self.rho * _order(order), self.epsilon))
 
 
 @dataclass(frozen=True)
