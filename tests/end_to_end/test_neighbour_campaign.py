@@ -198,7 +198,9 @@ def test_a_campaign_of_another_code_runs_to_its_end(tmp_path: Path, code: str) -
         assert noisy is not None
         assert noisy.code == code
         spread = code_of(code).in_words
-        shown = campaign.run("books", "party", "ledger", "--home", sites.home(sites.names[0]))
+        shown = campaign.run(
+            "party-ledger", "party", "ledger", "--home", sites.home(sites.names[0])
+        )
         shown.ends(0)
         assert spread in " ".join(shown.output.replace("│", " ").split())
         total = float(noisy.counts.sum())

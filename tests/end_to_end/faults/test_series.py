@@ -73,7 +73,7 @@ def labels_of(told: Campaign, name: str) -> LabelSet:
 
 def shown(told: Campaign, name: str) -> dict[str, Any]:
     home = told.sites.home(name)
-    program = told.run("books", "party", "ledger", "--json", "--home", home)
+    program = told.run("party-ledger", "party", "ledger", "--json", "--home", home)
     program.ends(0)
     found: dict[str, Any] = program.result()
     return found
