@@ -299,7 +299,7 @@ def _campaign(
 
 
 def _accuracy(folder: Path, test: Dataset) -> float:
-    from student.evaluate import evaluate
+    from student.evaluation.evaluate import evaluate
     from student.weights import load
 
     return evaluate(load(folder), test).accuracy

@@ -14,12 +14,13 @@ from pate.formats.privacy_statement import (
     neighbours_of,
     rounded_up,
 )
-from student.fairness import widest_gap
+from student.evaluation.fairness import widest_gap
 from student.trainers.choose import IMAGE_MODELS
 
 if TYPE_CHECKING:
-    from student.evaluate import Evaluation
-    from student.fairness import Coverage, Gap, Groups, Rate
+    from student.evaluation.evaluate import Evaluation
+    from student.evaluation.fairness import Coverage, Gap, Groups
+    from student.evaluation.rates import Rate
     from student.trainers.base import Student
 
 _KINDS: Final = {
@@ -246,16 +247,51 @@ It was not measured. Measure it on labelled public data before use: `pate-studen
         f"| {_plain(name)} | {rate.count} | {_share(rate) if rate.count else 'absent'} |"
         for name, rate in zip(evaluation.classes, evaluation.rates, strict=True)
     )
+    counted = evaluation.by_patient
+    about = [_plain(evaluation.data)] if evaluation.data else []
+    about += [] if counted is None else [f"{counted.patients} patients, whom the intervals count"]
+    of = f" ({'; '.join(about)})" if about else ""
     return f"""
 ## Accuracy
 
-{evaluation.accuracy:.2%} of {evaluation.count} labelled public inputs right; mean recall of the
+{evaluation.accuracy:.2%} of {evaluation.count} labelled public inputs{of} right; mean recall of the
 classes {evaluation.balanced_accuracy:.2%}. In brackets: where the true share lies with 95 %
 confidence, for inputs like these.
-
+{_scores(evaluation)}
 | class | inputs | recall |
 | --- | --- | --- |
 {rows}
+"""
+
+
+def _scores(evaluation: Evaluation) -> str:
+    """Return the table of scores; empty if the probabilities were not measured."""
+    scores = evaluation.scores
+    if scores is None:
+        return ""
+    name, share = evaluation.commonest
+    area = scores.area
+    if area is None:
+        rank = "none: all labels are of one class"
+    else:
+        rank = f"{area.value:.3f}"
+        if area.interval is not None:
+            rank += " ({:.3f} to {:.3f})".format(*area.interval)
+        if area.left_out:
+            rank += f", without {', '.join(_plain(each) for each in area.left_out)}"
+    over = "" if len(evaluation.classes) == 2 else ", one class against the rest, mean over classes"
+    chance = scores.error_by_chance
+    perfect = "" if chance is None else f"about {chance:.3f} for perfect probabilities"
+    shares = f"{scores.brier_of_shares:.3f} by always saying these shares"
+    return f"""
+| measure | here | for comparison |
+| --- | --- | --- |
+| accuracy | {_share(evaluation.right)} | {share:.1%} by always saying {_plain(name)} |
+| area under the ROC curve{over} | {rank} | 0.5 by chance |
+| Brier score, summed over classes, 0 to 2 | {scores.brier:.3f} | {shares} |
+| calibration error | {scores.calibration_error:.3f} | {perfect} |
+
+`calibration.png` shows how often each probability comes true.
 """
 
 
@@ -327,6 +363,11 @@ def _use(student: Student) -> str:
     pate-student predict --model THIS_FOLDER --data DATA --out predictions.csv
 
 `model.json` describes the model and its preprocessing in full. No file here is a pickle.
+"""
+    if len(student.classes) == 2:
+        text += """
+It predicts the more probable class. To find more of one class, add `--positive CLASS --threshold
+PROBABILITY`, chosen on labelled data that no figure of this card is about.
 """
     if student.kind in IMAGE_MODELS:
         text += """

@@ -12,11 +12,23 @@ from pate.runtime.command import print_json, run
 from pate.runtime.help import Commands
 from pate.runtime.options import JsonOption, LabelOption, WindowOption, of_output, takes
 from pate.runtime.screen import Screen
-from student.options import DataPath, GroupColumnOption, ModelFolder, TrainOptions
+from student.options import (
+    DataPath,
+    GroupColumnOption,
+    ModelFolder,
+    PatientColumnOption,
+    PositiveOption,
+    SensitivityOption,
+    ThresholdOption,
+    TrainOptions,
+)
 from student.output import (
+    chosen_here,
     confusion_grid,
+    decision_grid,
     group_grid,
     predictions_csv,
+    score_grid,
     tell_few_labels,
     tell_published,
 )
@@ -24,9 +36,10 @@ from student.output import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pate.data.values import Dataset, Inputs, Window
+    from pate.data.values import Inputs, Window
     from pate.formats.labels import LabelSet
     from student.arrivals import Campaign
+    from student.evaluation.evaluate import LabelledData
     from student.session import Trainer
     from student.trainers.base import Lesson, Student
 
@@ -73,7 +86,13 @@ def train(options: TrainOptions) -> None:
         check_labels(released, inputs)
     measured = None
     if options.test is not None:
-        measured = _read_dataset(options.test, options.label, options.group_column, options.window)
+        measured = _read_dataset(
+            options.test,
+            options.label,
+            options.group_column,
+            options.patient_column,
+            options.window,
+        )
     screen = Screen(NAME)
     screen.say(f"public set: {len(inputs)} inputs, {_shortened(inputs.schema())}")
     trainer = _trainer(kind, options, screen)
@@ -98,6 +117,10 @@ def evaluate(
     data: DataPath,
     label: LabelOption = None,
     group_column: GroupColumnOption = None,
+    patient_column: PatientColumnOption = None,
+    positive: PositiveOption = None,
+    threshold: ThresholdOption = None,
+    at_sensitivity: SensitivityOption = None,
     out: Annotated[
         Path | None,
         of_output(
@@ -109,18 +132,28 @@ def evaluate(
 ) -> None:
     """Measure a student on labelled data.
 
-    Accuracy, recall per class, confusion matrix.
+    Accuracy, area under the ROC curve, Brier score, calibration, recall per class, confusion matrix.
 
     With --group-column also accuracy, recall and predictions of each group, and which differences
     are more than chance.
 
+    Of two classes also sensitivity, specificity and precision at a threshold. --at-sensitivity chooses
+    one by these very labels: measure the student at it (--threshold) on other data.
+
     The data should be public: numbers measured on private records are a release of their own.
     """
-    from student.evaluate import evaluate as measure
+    from student.evaluation.evaluate import Evaluation
+    from student.evaluation.evaluate import evaluate as measure
+    from student.evaluation.threshold import Question
     from student.export import write_evaluation
     from student.weights import load
 
-    result = measure(load(model), _read_dataset(data, label, group_column, window))
+    student, question = load(model), Question(positive, threshold, at_sensitivity)
+    question.positive_of(student.classes)  # before reading much
+    test = _read_dataset(data, label, group_column, patient_column, window)
+    result = measure(
+        student, test.records, name=test.name, patients=test.patients, question=question
+    )
     if out is None:
         # Not in the student's folder: it is published, and figures of these data may be private.
         place = model.resolve()
@@ -132,10 +165,18 @@ def evaluate(
         return
     screen = Screen(NAME)
     screen.show(confusion_grid(result))
+    screen.show(score_grid(result))
     if result.groups is not None:
         screen.show(group_grid(result.groups))
+    if result.decision is not None:
+        at = Evaluation(result.classes, result.decision.confusion)
+        screen.show(confusion_grid(at, ", at the threshold"))
+        screen.show(decision_grid(result.decision))
+        if result.decision.wanted is not None:
+            screen.say(chosen_here(result.decision), "warning")
     screen.say(
-        f"{result.accuracy:.2%} of {result.count} right; picture in {out / 'evaluation.png'}"
+        f"{result.accuracy:.2%} of {result.count} right; pictures in {out}: evaluation.png, "
+        "calibration.png"
     )
 
 
@@ -144,18 +185,31 @@ def predict(
     model: ModelFolder,
     data: DataPath,
     out: Annotated[Path, of_output(metavar="FILE.csv", help="Where to write.")],
+    positive: PositiveOption = None,
+    threshold: ThresholdOption = None,
     window: WindowOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write class and probabilities of each input as CSV."""
+    """Write class and probabilities of each input as CSV.
+
+    The class is the most probable one; with --threshold it is the positive one of two classes where
+    its probability is large enough.
+    """
     from pate.runtime.home import write_file
+    from student.evaluation.threshold import Question
     from student.weights import load
 
     student = load(model)
+    rule = Question(positive, threshold).rule(student.classes)
+    if rule is None and positive is not None:
+        raise UsageError("--positive changes no prediction without --threshold")
     probabilities = student.predict_probabilities(_read_inputs(data, (), window))
-    write_file(out, predictions_csv(student, probabilities), mode=0o644)
+    predicted = probabilities.argmax(axis=1) if rule is None else rule.predict(probabilities)
+    write_file(out, predictions_csv(student.classes, probabilities, predicted), mode=0o644)
     if as_json:
-        print_json({"rows": len(probabilities), "file": str(out)})
+        named = None if rule is None else student.classes[rule.positive]
+        used = {"threshold": threshold, "positive_class": named}
+        print_json({"rows": len(probabilities), "file": str(out), **used})
     else:
         Screen(NAME).say(f"{len(probabilities)} predictions in {out}")
 
@@ -217,19 +271,30 @@ def _read_inputs(path: Path, drop: Sequence[str], window: Window | None) -> Inpu
 
 
 def _read_dataset(
-    path: Path, label: str | None, groups: str | None, window: Window | None = None
-) -> Dataset:
+    path: Path,
+    label: str | None,
+    groups: str | None,
+    patients: str | None = None,
+    window: Window | None = None,
+) -> LabelledData:
     """Return labelled data; a column of groups remains a feature, an array of groups is none."""
     from pate.data.read import read_dataset
     from pate.data.values import Table
-    from student.fairness import group_column, require_groups
+    from student.evaluation.evaluate import LabelledData
+    from student.evaluation.fairness import group_column, require_groups
 
     data = read_dataset(path, label=label, window=window)
-    if groups is None:
-        return data
-    if isinstance(data.inputs, Table):
-        return group_column(data, groups)
-    return require_groups(read_dataset(path, label=label, group=groups, window=window), groups)
+    if groups is not None and isinstance(data.inputs, Table):
+        data = group_column(data, groups)
+    elif groups is not None:
+        grouped = read_dataset(path, label=label, group=groups, window=window)
+        data = require_groups(grouped, groups)
+    names = None
+    if patients is not None:
+        names = read_dataset(path, label=label, group=patients, window=window).groups
+    # The name of a file can be bytes that are no text.
+    name = path.resolve().name.encode(errors="replace").decode()
+    return LabelledData(data, name, names)
 
 
 def _trainer(kind: str, options: TrainOptions, screen: Screen) -> Trainer:
@@ -256,10 +321,14 @@ def _trainer(kind: str, options: TrainOptions, screen: Screen) -> Trainer:
 
 
 def _follow(
-    options: TrainOptions, inputs: Inputs, trainer: Trainer, test: Dataset | None, screen: Screen
+    options: TrainOptions,
+    inputs: Inputs,
+    trainer: Trainer,
+    test: LabelledData | None,
+    screen: Screen,
 ) -> tuple[LabelSet, str]:
     from student.client import StudentClient
-    from student.evaluate import evaluate
+    from student.evaluation.evaluate import evaluate
     from student.session import follow, identify
     from student.tokens import token_for
 
@@ -286,7 +355,7 @@ def _follow(
         client.token = token_for(options.token_file, host)
         if client.token is None:
             _do_without_token(campaign, screen)
-        measure = None if test is None else lambda student: evaluate(student, test).accuracy
+        measure = None if test is None else lambda student: evaluate(student, test.records).accuracy
         return follow(client, inputs, trainer, say=screen.say, measure=measure), campaign.name
 
 

@@ -3,11 +3,13 @@
 ::
 
     OUT/
-        model.json description: classes, schema, preprocessing, architecture, hashes
-        model.safetensors     weights of an image student model.onnx            the same, for any
-        runtime; takes raw pixels forest.skops, ...     models of a table student privacy.json the
-        server's privacy statement, byte for byte README.md             model card evaluation.json,
-        .png how good it is, if it was evaluated
+        model.json            description: classes, schema, preprocessing, architecture, hashes
+        model.safetensors     weights of an image student
+        model.onnx            the same, for any runtime; takes raw pixels
+        forest.skops, ...     models of a table student
+        privacy.json          the server's privacy statement, byte for byte
+        README.md             model card
+        evaluation.json, .png, calibration.png    how good it is, if it was evaluated
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from student.trainers.choose import IMAGE_MODELS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from student.evaluate import Evaluation
+    from student.evaluation.evaluate import Evaluation
     from student.trainers.base import Student
 
 PRIVACY: Final = "privacy.json"
@@ -164,16 +166,22 @@ def _write_all(
 
 
 def write_evaluation(evaluation: Evaluation, folder: Path, promise: str = "") -> None:
-    """Write ``evaluation.json`` and ``evaluation.png``, with the guarantee, into a folder."""
+    """Write ``evaluation.json``, ``evaluation.png`` and ``calibration.png`` into a folder.
+
+    The pictures carry the guarantee; the last is of probabilities, if they were measured.
+    """
     from matplotlib import rc_context
 
-    from student.evaluate import draw
+    from student.evaluation.curves import draw_curves
+    from student.evaluation.picture import draw
 
     text = json.dumps(evaluation.to_json(), indent=2, ensure_ascii=False)
     (folder / "evaluation.json").write_text(text + "\n", encoding="utf-8")
     # Names of classes and texts of a statement are untrusted: `$` would be parsed as a formula.
     with rc_context({"text.parse_math": False}):
         draw(evaluation, folder / "evaluation.png", promise=promise)
+        if evaluation.scores is not None:
+            draw_curves(evaluation, folder / "calibration.png", promise=promise)
 
 
 def _swap(draft: Path, out: Path) -> None:

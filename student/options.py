@@ -30,6 +30,26 @@ GroupColumnOption = Annotated[
         help="Compare these groups of the test data.",
     ),
 ]
+PatientColumnOption = Annotated[
+    str | None,
+    of_data(
+        metavar="COLUMN",
+        help="Names the patient; intervals count patients.",
+    ),
+]
+_decision = partial(typer.Option, rich_help_panel="Two classes")
+PositiveOption = Annotated[
+    str | None,
+    _decision(metavar="CLASS", help="The class to find. Default: the second."),
+]
+ThresholdOption = Annotated[
+    float | None,
+    _decision(metavar="SHARE", help="Probability that is enough to predict that class."),
+]
+SensitivityOption = Annotated[
+    float | None,
+    _decision(metavar="SHARE", help="Choose the threshold here, for this sensitivity."),
+]
 ModelFolder = Annotated[
     Path,
     of_data("--model", metavar="DIR", help="Folder that `train --out` wrote."),
@@ -107,6 +127,7 @@ class TrainOptions(CommandOptions):
     ] = None
     label: LabelOption = None
     group_column: GroupColumnOption = None
+    patient_column: PatientColumnOption = None
     drop: DropOption = None
     window: WindowOption = None
     ca: Annotated[

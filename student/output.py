@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from pate.runtime.command import print_json
+from pate.runtime.screen import listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,45 +21,121 @@ if TYPE_CHECKING:
 
     from pate.formats.labels import LabelSet
     from pate.runtime.screen import Screen
-    from student.evaluate import Evaluation
-    from student.fairness import Groups
+    from student.evaluation.evaluate import Evaluation
+    from student.evaluation.fairness import Groups
+    from student.evaluation.threshold import Decision
     from student.session import Published
-    from student.trainers.base import Student
 
 #: Most columns of a confusion matrix on the screen; the files have all.
 _SHOWN_CLASSES = 20
 
 
-def confusion_grid(result: Evaluation) -> Grid:
-    """Return a table: one row per true class, one column per predicted class, and the recall."""
-    from rich.table import Table
+def confusion_grid(result: Evaluation, when: str = "") -> Grid:
+    """Return a table: one row per true class, one column per predicted class, and the recall.
 
-    grid = Table(title="true class down, predicted across", title_justify="left")
+    Args:
+        result: the evaluation.
+        when: ends the title, if the predictions are not the most probable classes.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(title=f"true class down, predicted across{when}", title_justify="left")
     grid.add_column("class", style="bold")
     for name in result.classes[:_SHOWN_CLASSES]:
-        grid.add_column(name, justify="right")
+        # Names are others' and never markup, here and below.
+        grid.add_column(Text(name), justify="right")
     grid.add_column("inputs", justify="right")
     grid.add_column("recall", justify="right")
     for name, row, recall in zip(result.classes, result.confusion, result.recalls, strict=True):
         cells = [str(count) if count else "·" for count in row.tolist()[:_SHOWN_CLASSES]]
         share = "absent" if recall is None else f"{recall:.1%}"
-        grid.add_row(name, *cells, str(row.sum()), share)
+        grid.add_row(Text(name), *cells, str(row.sum()), share)
     return grid
+
+
+def score_grid(result: Evaluation) -> Grid:
+    """Return a table: accuracy and scores, with their intervals and what they compare to."""
+    from rich.table import Table
+    from rich.text import Text
+
+    counted, scores = result.by_patient, result.scores
+    title = f"{result.count} inputs" + (f" of {result.data}" if result.data else "")
+    title += "" if counted is None else f", {counted.patients} patients"
+    grid = Table(title=Text(title), title_justify="left", caption_justify="left")
+    for name in ("measure", "value", "95 % interval", "for comparison"):
+        grid.add_column(name, justify="right" if name == "value" else "left")
+    low, high = result.right.interval()
+    name, share = result.commonest
+    always = Text(f"{share:.1%}: always {name}")
+    grid.add_row("accuracy", f"{result.accuracy:.1%}", f"{low:.1%} to {high:.1%}", always)
+    if scores is None:
+        return grid
+    area, notes = scores.area, ["Brier score: sum over classes, from 0 to 2"]
+    if area is None:
+        grid.add_row("AUC", "none", "", "all labels are of one class")
+    else:
+        ends = "none" if area.interval is None else "{:.3f} to {:.3f}".format(*area.interval)
+        kind = "AUC" if len(result.classes) == 2 else "AUC, mean over classes"
+        grid.add_row(kind, f"{area.value:.3f}", ends, "0.5: chance")
+        if area.left_out:
+            notes.append(f"AUC: without {listed(area.left_out)}, absent here")
+    grid.add_row(
+        "Brier score",
+        f"{scores.brier:.3f}",
+        "",
+        f"{scores.brier_of_shares:.3f}: class shares",
+    )
+    chance = scores.error_by_chance
+    among = "" if chance is None else f"about {chance:.3f}: chance"
+    grid.add_row("calibration error", f"{scores.calibration_error:.3f}", "", among)
+    grid.caption = Text("\n".join(notes))
+    return grid
+
+
+def decision_grid(decision: Decision) -> Grid:
+    """Return a table: sensitivity, specificity and precision at a threshold."""
+    from rich.table import Table
+    from rich.text import Text
+
+    name, least = decision.classes[decision.threshold.positive], decision.threshold.least
+    source = "given" if decision.wanted is None else "chosen on this data"
+    title = Text(f"predicting {name} from a probability of {least} on ({source})")
+    grid = Table(title=title, title_justify="left")
+    for column in ("measure", "value", "95 % interval", "inputs"):
+        grid.add_column(column, justify="left" if column == "measure" else "right")
+    for measure, rate in decision.rates.items():
+        ends = (
+            "none" if decision.wanted is not None else "{:.1%} to {:.1%}".format(*rate.interval())
+        )
+        share = ("none", "") if rate.share is None else (f"{rate.share:.1%}", ends)
+        grid.add_row(measure, *share, f"{rate.hits} of {rate.count}")
+    return grid
+
+
+def chosen_here(decision: Decision) -> str:
+    """Return the warning about a threshold that was chosen on the labels that judge it."""
+    name, least = decision.classes[decision.threshold.positive], decision.threshold.least
+    return (
+        f"the threshold {least} was chosen on this data, so its figures here are no test of the "
+        f"student: measure it on other labelled data with --threshold {least} --positive {quote(name)}"
+    )
 
 
 def group_grid(groups: Groups) -> Grid:
     """Return a table: one row per group, with the 95 % interval of its accuracy."""
     from rich.table import Table
+    from rich.text import Text
 
     grid = Table(title="groups", title_justify="left")
     for name in ("group", "inputs", "accuracy", "95 %"):
         grid.add_column(name, justify="left" if name == "group" else "right")
     for name, rate in groups.accuracy.items():
         low, high = rate.interval()
-        grid.add_row(name, str(rate.count), f"{rate.share:.1%}", f"{low:.1%} to {high:.1%}")
+        grid.add_row(Text(name), str(rate.count), f"{rate.share:.1%}", f"{low:.1%} to {high:.1%}")
     gap = groups.gaps()["accuracy"]
     if gap is not None and gap.told:
-        grid.caption = f"{gap.higher} above {gap.lower} by {100 * gap.low:.1f} points or more"
+        grid.caption = Text(f"{gap.higher} above {gap.lower} by {100 * gap.low:.1f} points or more")
     else:
         grid.caption = "differences are no larger than chance makes them"
     return grid
@@ -86,7 +164,9 @@ def tell_published(
         )
         return
     if result is not None:
-        screen.say(f"{result.accuracy:.2%} of {result.count} test inputs right")
+        area = None if result.scores is None else result.scores.area
+        ranks = "" if area is None else f", AUC {area.value:.3f}"
+        screen.say(f"{result.accuracy:.2%} of {result.count} test inputs right{ranks}")
     epsilon, delta = float(str(statement["epsilon"])), float(str(statement["delta"]))
     unit, observer = str(statement["unit"]), str(statement["observer"])
     among = neighbours_of(unit, records_vote=do_records_vote(statement["mechanism"]))
@@ -145,18 +225,23 @@ def _planned(mechanism: object) -> str | None:
     return name if name in AGGREGATORS else None
 
 
-def predictions_csv(student: Student, probabilities: NDArray[np.float32]) -> bytes:
+def predictions_csv(
+    classes: tuple[str, ...],
+    probabilities: NDArray[np.float32],
+    predicted: NDArray[np.int64],
+) -> bytes:
     """Return predictions as a CSV file.
 
     Args:
-        student: that made them.
+        classes: m class names.
         probabilities: (n, m).
+        predicted: (n,) predicted classes.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", "predicted", *(f"probability of {name}" for name in student.classes)])
+    writer.writerow(["row", "predicted", *(f"probability of {name}" for name in classes)])
     for number, (row, best) in enumerate(
-        zip(probabilities.tolist(), probabilities.argmax(axis=1).tolist(), strict=True)
+        zip(probabilities.tolist(), predicted.tolist(), strict=True)
     ):
-        writer.writerow([number, student.classes[best], *(f"{cell:.6f}" for cell in row)])
+        writer.writerow([number, classes[best], *(f"{cell:.6f}" for cell in row)])
     return text.getvalue().encode()

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from pate.data.values import Dataset, Inputs, content_hash
+from pate.data.values import Inputs, content_hash
 from pate.errors import DataError, RefusedError, SchemaError
 from pate.formats.labels import LabelRow, LabelSet
 from student.arrivals import CampaignEnd, PublicSet, RoundEnd
 from student.card import Provenance
-from student.evaluate import Evaluation, evaluate
+from student.evaluation.evaluate import Evaluation, LabelledData, evaluate
+from student.evaluation.fairness import coverage
 from student.export import publish
-from student.fairness import coverage
 from student.trainers.base import Lesson, Student
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def graduate(
     *,
     facts: Mapping[str, object],
     name: str = "",
-    test: Dataset | None = None,
+    test: LabelledData | None = None,
 ) -> Published:
     """Train the final student on all labels and publish it.
 
@@ -201,7 +201,11 @@ def graduate(
     student = train(lesson(public, labels.rows, labels.classes, labels.noisy), 0)
     seconds = time.monotonic() - started
     covered = coverage(student, public, labels.rows)
-    evaluation = None if test is None else evaluate(student, test, coverage=covered)
+    evaluation = None
+    if test is not None:
+        evaluation = evaluate(
+            student, test.records, coverage=covered, name=test.name, patients=test.patients
+        )
     reinforced = sum(row.source == "reinforced" for row in labels.rows)
     provenance = Provenance(
         campaign=labels.campaign.hex(),

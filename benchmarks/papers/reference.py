@@ -10,7 +10,7 @@ from benchmarks.papers import network_reference
 from pate.data.values import Table
 from pate.errors import UsageError
 from pate.features.space import space_over
-from student.evaluate import Evaluation
+from student.evaluation.evaluate import Evaluation
 from student.trainers.encoding import learn_encoding
 
 if TYPE_CHECKING:

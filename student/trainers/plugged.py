@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 _FILE: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\.[a-z0-9]{1,16}")
 #: Files of a student's folder that a plugin must not write.
-_OURS: Final = ("model.json", "privacy.json", "readme.md", "evaluation.json", "evaluation.png")
+_OURS: Final = (
+    "model.json", "privacy.json", "readme.md", "evaluation.json", "evaluation.png", "calibration.png",
+)  # fmt: skip
 
 
 class Plugin(Protocol):

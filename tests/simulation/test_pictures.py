@@ -15,9 +15,11 @@ from pate.data.values import Dataset, Images
 from pate.formats.labels import LabelRow, LabelSet
 from pate.runtime.screen import Screen
 from simulation.report import Report, draw
-from student.evaluate import Evaluation
-from student.evaluate import draw as draw_evaluation
-from student.fairness import Coverage, by_group
+from student.evaluation.curves import draw_curves
+from student.evaluation.evaluate import Evaluation
+from student.evaluation.fairness import Coverage, by_group
+from student.evaluation.picture import draw as draw_evaluation
+from student.evaluation.scores import score
 from tests.support.party.domains import small
 from tests.support.pictures import drawn, off_the_edge, ticks, words
 from tests.support.student_samples import PRIVACY
@@ -86,6 +88,36 @@ def test_an_evaluations(tmp_path: Path, *, grouped: bool) -> None:
     assert off_the_edge(figure) == []
     assert LONG in words(figure)
     assert words(figure).count("95 %") == (3 if grouped else 1)
+
+
+@pytest.mark.parametrize(
+    "classes", [("healthy", "ill with a name of many letters"), tuple("abcdef")]
+)
+@pytest.mark.parametrize("count", [1, 40, 3000])
+def test_the_curves_of_an_evaluation(tmp_path: Path, classes: tuple[str, ...], count: int) -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, len(classes), count)
+    known = rng.dirichlet(np.ones(len(classes)), count)
+    made = Evaluation(
+        classes,
+        np.diag(np.bincount(truth, minlength=len(classes))).astype(np.int64),
+        data="a file of a very long name, of which nobody would think that it is one.parquet",
+        scores=score(known, truth, classes),
+    )
+    with drawn() as figures:
+        draw_curves(made, tmp_path / "calibration.png", promise=LONG)
+    (figure,) = figures
+    assert off_the_edge(figure) == []
+    said = words(figure)
+    assert LONG in said
+    assert f"{count} inputs of a file" in said
+    assert made.scores is not None
+    bins = [each.observed.count for each in made.scores.bins]
+    assert f"of {min(bins)}" in said
+    lower = figure.axes[1]
+    assert sorted(bar.get_height() for bar in lower.patches) == sorted(bins)  # type: ignore[attr-defined]
+    assert all(tick == int(tick) for tick in ticks(lower.yaxis))
+    assert len(figure.axes) == (3 if len(classes) == 2 and count > 1 else 2)
 
 
 def test_a_plans(tmp_path: Path) -> None:

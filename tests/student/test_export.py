@@ -18,7 +18,7 @@ from pate.data.values import Images
 from pate.errors import DataError, DiskError, UsageError
 from student import onnx_graph, weights
 from student.card import Provenance, write_card
-from student.evaluate import evaluate
+from student.evaluation.evaluate import evaluate
 from student.export import check_out, publish, scratch
 from student.trainers import fixmatch, selftraining
 from student.trainers.base import Effort, Lesson
@@ -101,6 +101,7 @@ def test_publish_writes_everything(of_images: Student, tmp_path: Path) -> None:
     files = publish(of_images, out, privacy=PRIVACY, provenance=PROVENANCE, evaluation=result)
     assert files == [
         "README.md",
+        "calibration.png",
         "evaluation.json",
         "evaluation.png",
         "model.json",

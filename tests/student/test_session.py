@@ -11,6 +11,7 @@ from pate.errors import DataError, RefusedError, SchemaError
 from pate.formats.labels import LabelRow, LabelSet
 from student import weights
 from student.client import StudentClient
+from student.evaluation.evaluate import LabelledData
 from student.session import check_labels, follow, graduate, identify
 from student.trainers import selftraining
 from student.trainers.base import Effort, Lesson, Student
@@ -83,7 +84,13 @@ def test_a_campaign_from_first_label_to_published_student(tmp_path: Path) -> Non
     assert LabelSet.from_json(labels.to_json()) == labels
 
     published = graduate(
-        labels, public.inputs, train, tmp_path / "out", facts={"seed": 0}, name="t", test=held_out
+        labels,
+        public.inputs,
+        train,
+        tmp_path / "out",
+        facts={"seed": 0},
+        name="t",
+        test=LabelledData(held_out),
     )
     assert train.lessons == [(2, 40), (0, 65)]
     student = weights.load(tmp_path / "out")

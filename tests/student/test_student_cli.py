@@ -103,7 +103,16 @@ def test_train_evaluate_predict(place: Path, here: Here) -> None:
     # Which queries got labels is known where the student was trained, and not from the model alone.
     assert trained["evaluation"].pop("coverage")
     assert json.loads(printed) == trained["evaluation"] | {"coverage": None}
-    assert {path.name for path in (place / "e").iterdir()} == {"evaluation.json", "evaluation.png"}
+    assert {path.name for path in (place / "e").iterdir()} == {
+        "evaluation.json", "evaluation.png", "calibration.png",
+    }  # fmt: skip
+    measured = json.loads(printed)
+    assert (measured["data"], measured["decision"]) == ("test.csv", None)
+    assert measured["scores"]["auc"] > 0.9
+    assert (out / "calibration.png").exists()
+    card = (out / "README.md").read_text()
+    assert "| area under the ROC curve | 0.9" in card
+    assert "inputs (test.csv) right;" in card
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     code, printed, shown = here("evaluate", "--model", out, *on_test)
     assert (code, printed) == (0, "")
@@ -121,6 +130,39 @@ def test_train_evaluate_predict(place: Path, here: Here) -> None:
     truth = [held_out.classes[number] for number in held_out.labels]
     right = np.mean([row["predicted"] == name for row, name in zip(rows, truth, strict=True)])
     assert right == pytest.approx(trained["evaluation"]["accuracy"])
+
+    by = ("--threshold", 0.9, "--positive", "malignant")
+    given = ("--data", test, "--out", place / "p9.csv", *by, "--json")
+    assert here("predict", "--model", out, *given)[0] == 0
+    with (place / "p9.csv").open() as file:
+        strict = list(csv.DictReader(file))
+    sure = [float(row["probability of malignant"]) >= 0.9 for row in strict]
+    assert [row["predicted"] == "malignant" for row in strict] == sure
+    assert sum(sure) < sum(row["predicted"] == "malignant" for row in rows)
+    code, printed, _ = here("evaluate", "--model", out, *on_test, *by, "--json")
+    decision = json.loads(printed)["decision"]
+    assert decision["threshold_source"] == "given"
+    hits = sum(s and name == "malignant" for s, name in zip(sure, truth, strict=True))
+    assert decision["precision"]["share"] == pytest.approx(hits / sum(sure))
+
+    chosen = ("--at-sensitivity", 0.95, "--patient-column", "id")
+    code, printed, shown = here("evaluate", "--model", out, *on_test, *chosen)
+    assert (code, printed) == (0, "")
+    assert "(chosen on this data)" in shown
+    assert "no test of the student" in " ".join(shown.split())
+    assert "169 patients" in shown
+    stored = json.loads((place / "student-evaluation" / "evaluation.json").read_text())
+    assert stored["decision"]["threshold_source"] == "chosen on this data"
+    for command, wrong, why in (
+        ("predict", ("--positive", "malignant"), "without --threshold"),
+        ("predict", ("--threshold", 2), "from 0 to 1"),
+        ("evaluate", ("--positive", "green"), "the classes are malignant and benign"),
+        ("evaluate", ("--threshold", 0.5, "--at-sensitivity", 0.5), "give either"),
+    ):
+        more = ("--out", place / "wrong.csv") if command == "predict" else ("--label", "diagnosis")
+        code, printed, shown = here(command, "--model", out, "--data", test, *more, *wrong)
+        assert (code, printed, why in shown) == (2, "", True)
+    assert not (place / "wrong.csv").exists()
 
     code, _, shown = here("export", "--model", out, "--out", place / "m.onnx")
     assert code == 2

@@ -1,18 +1,25 @@
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from PIL import Image
+from rich.console import Console
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, confusion_matrix, recall_score
 
 from pate.data.values import Dataset, Inputs, Table
-from pate.errors import DataError, SchemaError
+from pate.errors import DataError, SchemaError, UsageError
 from student.card import Provenance, write_card
-from student.evaluate import Evaluation, draw, evaluate
+from student.evaluation.evaluate import Evaluation, evaluate
+from student.evaluation.fairness import Coverage, Groups, by_group
+from student.evaluation.picture import draw
+from student.evaluation.rates import Rate
+from student.evaluation.scores import score
+from student.evaluation.threshold import Question, Threshold, decide
 from student.export import write_evaluation
-from student.fairness import Coverage, Groups, Rate
+from student.output import confusion_grid, decision_grid, group_grid, score_grid
 from tests.support.student_samples import STATEMENT
 
 if TYPE_CHECKING:
@@ -170,3 +177,134 @@ def test_foreign_names_are_drawn_as_they_are_and_not_as_formulas(tmp_path: Path)
     names = ("$\\frac{$", "b$")
     write_evaluation(Evaluation(names, np.eye(2, dtype=np.int64)), tmp_path, "$\\x$ of a $")
     assert (tmp_path / "evaluation.png").exists()
+
+
+class Sure:
+    """A student of two classes whose input is its probability of the second."""
+
+    kind = "sure"
+    classes = ("benign", "malign|ant")
+    schema = "table sure:number"
+
+    def predict_probabilities(self, inputs: Inputs) -> NDArray[np.float32]:
+        assert isinstance(inputs, Table)
+        second = np.asarray(inputs.columns[0], dtype=np.float32)
+        return np.column_stack([1 - second, second])
+
+    def predict(self, inputs: Inputs) -> NDArray[np.int64]:
+        best: NDArray[np.int64] = self.predict_probabilities(inputs).argmax(axis=1)
+        return best
+
+
+def sure(count: int, groups: NDArray[np.str_] | None = None) -> Dataset:
+    generator = np.random.default_rng(3)
+    truth = generator.integers(0, 2, count)
+    known = np.clip(0.3 + 0.3 * truth + generator.normal(0, 0.2, count), 0, 1)
+    return Dataset(Table(("sure",), (known,)), truth, Sure.classes, groups)
+
+
+def test_patients_widen_the_intervals_and_are_counted() -> None:
+    whole = sure(300)
+    patients = np.array([f"p{n // 6}" for n in range(300)])
+    alone, counted = evaluate(Sure(), whole), evaluate(Sure(), whole, patients=patients)
+    assert (alone.to_json()["patients"], counted.to_json()["patients"]) == (None, 50)
+    assert alone.accuracy == counted.accuracy
+    assert alone.right == Rate(int(np.trace(alone.confusion)), 300)
+    assert counted.by_patient is not None
+    assert counted.right == counted.by_patient.right
+    assert counted.right.independent is not None
+    assert counted.rates[0].independent is not None
+    # Many groups are patients, too, and few are groups.
+    many = evaluate(Sure(), sure(300, patients))
+    assert many.to_json() == counted.to_json()
+    assert many.groups is None
+    few = evaluate(Sure(), sure(300, np.array(["x", "y", "z"] * 100)), patients=patients)
+    assert few.groups is not None
+    assert few.groups.accuracy["x"].independent is not None
+    assert evaluate(Sure(), sure(300, np.array(["x", "y", "z"] * 100))).by_patient is None
+
+
+def test_the_positive_class_is_one_for_all_figures() -> None:
+    whole = sure(300, np.array(["x", "y", "z"] * 100))
+    second = evaluate(Sure(), whole)
+    first = evaluate(Sure(), whole, question=Question("benign", 0.8))
+    assert second.decision is None
+    assert (second.positive, first.positive) == (1, 0)
+    assert second.groups is not None
+    assert first.groups is not None
+    assert (second.groups.positive, first.groups.positive) == (1, 0)
+    assert first.decision is not None
+    assert first.decision.threshold.positive == 0
+    assert first.to_json()["positive_class"] == "benign"
+    assert second.scores is not None
+    assert first.scores is not None
+    assert second.scores.bins[0].mean == pytest.approx(1 - first.scores.bins[-1].mean, abs=0.05)
+    chosen = evaluate(Sure(), whole, question=Question(at_sensitivity=0.9)).decision
+    assert chosen is not None
+    assert (chosen.wanted, chosen.threshold.positive) == (0.9, 1)
+    assert 0.9 <= (chosen.sensitivity.share or 0) < 0.92
+    with pytest.raises(UsageError, match="this student has 3"):
+        evaluate(
+            Parrot(),
+            data(np.arange(3), np.arange(3), Parrot.classes),
+            question=Question(threshold=0.5),
+        )
+
+
+def test_the_card_has_scores_with_the_name_and_size_of_the_data() -> None:
+    patients = np.array([f"p{n // 6}" for n in range(300)])
+    result = evaluate(Sure(), sure(300), name="a*b.csv", patients=patients)
+    assert result.scores is not None
+    assert result.scores.area is not None
+    card = write_card(Sure(), PROVENANCE, STATEMENT, result)
+    assert "of 300 labelled public inputs (a\\*b.csv; 50 patients, whom" in card
+    low, high = result.scores.area.interval or (0, 0)
+    assert f"| {result.scores.area.value:.3f} ({low:.3f} to {high:.3f}) | 0.5 by chance |" in card
+    assert f"| {result.scores.brier:.3f} | {result.scores.brier_of_shares:.3f} by always" in card
+    assert "add `--positive CLASS --threshold" in card
+    three = evaluate(Parrot(), data(np.array([0, 1, 1]), np.array([0, 1, 0]), Parrot.classes))
+    card = write_card(Parrot(), PROVENANCE, STATEMENT, three)
+    assert "one class against the rest, mean over classes" in card
+    assert ", without c |" in card
+    assert "--threshold" not in card
+    zeros = np.zeros(3, dtype=np.int64)
+    one = evaluate(Parrot(), data(zeros, zeros, Parrot.classes))
+    assert "none: all labels are of one class" in write_card(Parrot(), PROVENANCE, STATEMENT, one)
+    # Evaluations without probabilities, as counts give them, have a card, too.
+    bare = write_card(Parrot(), PROVENANCE, STATEMENT, Evaluation(("a", "b"), np.eye(2, dtype=int)))
+    assert "Brier" not in bare
+
+
+def test_the_screen_shows_names_as_they_are() -> None:
+    classes = ("[/no]", "[bold]yes")
+    truth = np.arange(80) % 2
+    names = np.array(["[/a]", "b"])[truth]
+    made = Evaluation(
+        classes,
+        np.array([[40, 0], [39, 1]]),
+        by_group(names, truth, np.append(np.zeros(79, dtype=np.int64), 1), classes),
+        data="[/x].csv",
+        scores=score(np.full((80, 2), 0.5), truth, classes),
+        decision=decide(Threshold(1, 0.5), np.full((80, 2), 0.5), truth, classes),
+    )
+    assert made.groups is not None
+    assert made.decision is not None
+    text = io.StringIO()
+    grids = confusion_grid(made), group_grid(made.groups), score_grid(made)
+    for grid in (*grids, decision_grid(made.decision)):
+        Console(file=text, width=100).print(grid)
+    shown = text.getvalue()
+    for name in (*classes, "[/a] above b by", "80 inputs of [/x].csv", "predicting [bold]yes"):
+        assert name in shown
+
+
+def test_the_screen_says_what_an_area_lacks() -> None:
+    three = evaluate(Parrot(), data(np.array([0, 1, 1]), np.array([0, 1, 0]), Parrot.classes))
+    zeros = np.zeros(3, dtype=np.int64)
+    one = evaluate(Parrot(), data(zeros, zeros, Parrot.classes))
+    text = io.StringIO()
+    for each in (three, one):
+        Console(file=text, width=80).print(score_grid(each))
+    assert "AUC: without c, absent here" in text.getvalue()
+    assert "all labels are of one class" in text.getvalue()
+    assert max(map(len, text.getvalue().splitlines())) <= 80

@@ -19,6 +19,7 @@ import numpy as np
 
 from pate.data.values import Dataset, Table
 from pate.errors import DataError, UsageError
+from student.evaluation.rates import CONFIDENCE, Rate, rate_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,56 +30,8 @@ if TYPE_CHECKING:
     from pate.formats.labels import LabelRow
     from student.trainers.base import Student
 
-#: Confidence level of every interval.
-CONFIDENCE: Final = 0.95
 #: Most groups of one column; with more the column identifies people, not groups.
 MOST_GROUPS: Final = 20
-
-
-@dataclass(frozen=True)
-class Rate:
-    """A share of some inputs.
-
-    >>> Rate(20, 20).interval()[0] < 0.85  # twenty of twenty is no certainty
-    True
-
-    Attributes:
-        hits: number with the property, from 0 to ``count``.
-        count: total number, possibly 0.
-    """
-
-    hits: int
-    count: int
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.hits <= self.count:
-            raise DataError(f"{self.hits} of {self.count} is not a share")
-
-    @property
-    def share(self) -> float | None:
-        """Hits over count; None without inputs."""
-        return self.hits / self.count if self.count else None
-
-    def interval(self, doubt: float = 1.0 - CONFIDENCE) -> tuple[float, float]:
-        """Return the Wilson score interval of the share; (0, 1) without inputs.
-
-        Args:
-            doubt: approximate probability that it misses the true share.
-
-        Source: Wilson, "Probable inference, the law of succession, and statistical inference",
-        JASA 1927.
-        """
-        if not self.count:
-            return 0.0, 1.0
-        from scipy.stats import binomtest
-
-        found = binomtest(self.hits, self.count).proportion_ci(1.0 - doubt, method="wilson")
-        return float(found.low), float(found.high)
-
-    def to_json(self) -> dict[str, object]:
-        """Return plain JSON values."""
-        low, high = self.interval()
-        return {"share": self.share, "low": low, "high": high, "of": self.count}
 
 
 @dataclass(frozen=True)
@@ -149,11 +102,16 @@ class Groups:
         classes: class names.
         confusion: (groups, classes, classes) int64; of each group a row per true class, a column
             per predicted one.
+        chosen: of two classes the positive one.
+        independent: by kind of rate, and of the class if it is of one, the number of independent
+            inputs in each group; None if all inputs are independent.
     """
 
     names: tuple[str, ...]
     classes: tuple[str, ...]
     confusion: NDArray[np.int64]
+    chosen: int = 1
+    independent: Mapping[tuple[str, int], list[float | None]] | None = None
 
     def __post_init__(self) -> None:
         if self.confusion.shape != (len(self.names), *2 * (len(self.classes),)):
@@ -164,26 +122,26 @@ class Groups:
     def accuracy(self) -> dict[str, Rate]:
         """Accuracy of each group."""
         right = np.trace(self.confusion, axis1=1, axis2=2)
-        return self._rates(right, self._counts)
+        return self._rates(right, self._counts, "accuracy")
 
     def recall(self, at: int) -> dict[str, Rate]:
         """Recall of class ``at`` in each group."""
-        return self._rates(self.confusion[:, at, at], self.confusion[:, at].sum(axis=1))
+        return self._rates(
+            self.confusion[:, at, at], self.confusion[:, at].sum(axis=1), "recall", at
+        )
 
     def predicted(self, at: int) -> dict[str, Rate]:
         """Share of each group's inputs that were predicted as class ``at``: positive predictions."""
-        return self._rates(self.confusion[:, :, at].sum(axis=1), self._counts)
+        return self._rates(self.confusion[:, :, at].sum(axis=1), self._counts, "predicted", at)
 
     def present(self, at: int) -> dict[str, Rate]:
         """Share of each group's inputs that are of class ``at``."""
-        return self._rates(self.confusion[:, at].sum(axis=1), self._counts)
+        return self._rates(self.confusion[:, at].sum(axis=1), self._counts, "present", at)
 
     @property
     def positive(self) -> int | None:
-        """Return the rarer of two classes, usually the one of interest; None for more classes."""
-        if len(self.classes) != 2:
-            return None
-        return int(self.confusion.sum(axis=(0, 2)).argmin())
+        """The positive one of two classes; None for more classes."""
+        return self.chosen if len(self.classes) == 2 else None
 
     def gaps(self) -> dict[str, Gap | None]:
         """Return the widest gap in accuracy; for two classes also in the positive one.
@@ -231,9 +189,13 @@ class Groups:
         counts: NDArray[np.int64] = self.confusion.sum(axis=(1, 2))
         return counts
 
-    def _rates(self, hits: NDArray[np.int64], counts: NDArray[np.int64]) -> dict[str, Rate]:
-        pairs = zip(self.names, hits.tolist(), counts.tolist(), strict=True)
-        return {name: Rate(hit, count) for name, hit, count in pairs}
+    def _rates(
+        self, hits: NDArray[np.int64], counts: NDArray[np.int64], kind: str, at: int = 0
+    ) -> dict[str, Rate]:
+        known = self.independent
+        worth = [None] * len(self.names) if known is None else known[kind, at]
+        rows = zip(self.names, hits.tolist(), counts.tolist(), worth, strict=True)
+        return {name: Rate(hit, count, each) for name, hit, count, each in rows}
 
 
 def group_column(data: Dataset, column: str) -> Dataset:
@@ -276,6 +238,9 @@ def by_group(
     truth: NDArray[np.int64],
     predicted: NDArray[np.int64],
     classes: tuple[str, ...],
+    *,
+    positive: int = 1,
+    units: NDArray[np.int64] | None = None,
 ) -> Groups | None:
     """Return the confusion matrices by group; None without groups, or with too many.
 
@@ -286,6 +251,8 @@ def by_group(
         truth: (n,) the true classes.
         predicted: (n,) the predicted ones.
         classes: class names.
+        positive: of two classes the one whose rates are compared.
+        units: (n,) whole numbers, equal for inputs of one patient; None if all are independent.
     """
     if groups is None:
         return None
@@ -295,7 +262,35 @@ def by_group(
     shape = (len(names), len(classes), len(classes))
     cells = np.ravel_multi_index((at, truth, predicted), shape)
     confusion = np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape)
-    return Groups(tuple(names.tolist()), classes, confusion.astype(np.int64))
+    return Groups(
+        tuple(names.tolist()),
+        classes,
+        confusion.astype(np.int64),
+        positive,
+        None if units is None else _independent(at, truth, predicted, len(classes), units),
+    )
+
+
+def _independent(
+    groups: NDArray[np.intp],
+    truth: NDArray[np.int64],
+    predicted: NDArray[np.int64],
+    classes: int,
+    units: NDArray[np.int64],
+) -> dict[tuple[str, int], list[float | None]]:
+    """Return the numbers of independent inputs behind each rate of :class:`Groups`."""
+    everyone = np.ones(len(truth), dtype=bool)
+
+    def each(hits: NDArray[np.bool_], among: NDArray[np.bool_]) -> list[float | None]:
+        rows = [among & (groups == at) for at in range(int(groups.max()) + 1)]
+        return [rate_of(hits[some], units[some]).independent for some in rows]
+
+    found = {("accuracy", 0): each(truth == predicted, everyone)}
+    for at in range(classes):
+        found["recall", at] = each(predicted == at, truth == at)
+        found["predicted", at] = each(predicted == at, everyone)
+        found["present", at] = each(truth == at, everyone)
+    return found
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,18 @@ from scipy.stats import norm
 from pate.data.values import Dataset, Images, Table
 from pate.errors import DataError, UsageError
 from pate.formats.labels import LabelRow
-from student.fairness import (
+from student.evaluation.fairness import (
     MOST_GROUPS,
     Coverage,
     Gap,
     Groups,
-    Rate,
     by_group,
     coverage,
     group_column,
     require_groups,
     widest_gap,
 )
+from student.evaluation.rates import Rate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,10 +112,12 @@ def test_groups_count_what_they_say() -> None:
     generator = np.random.default_rng(1)
     truth, said = generator.integers(0, 2, (2, 300))
     names = np.array(["x", "y", "z"])[generator.integers(0, 3, 300)]
+    found = by_group(names, truth, said, ("no", "yes"), positive=0)
+    assert found is not None
+    assert found.positive == 0
     found = by_group(names, truth, said, ("no", "yes"))
     assert found is not None
-    at = found.positive
-    assert at == int(np.bincount(truth, minlength=2).argmin())
+    assert found.positive == 1
     for name in ("x", "y", "z"):
         mine = names == name
         assert found.accuracy[name] == Rate(int((truth == said)[mine].sum()), int(mine.sum()))
@@ -210,22 +212,52 @@ def test_coverage_goes_by_what_the_student_sees() -> None:
     assert coverage(Halves(), public, []).labelled == (0, 0, 0)
 
 
-def test_the_command_reads_groups_of_tables_and_of_archives(tmp_path: Path) -> None:
+def test_the_command_reads_groups_and_patients_of_tables_and_of_archives(tmp_path: Path) -> None:
     from student.cli import _read_dataset
 
     csv = tmp_path / "test.csv"
-    csv.write_text("sex,age,ill\nf,30,no\nm,40,yes\nf,50,yes\n")
-    found = _read_dataset(csv, "ill", "sex")
+    csv.write_text("sex,age,who,ill\nf,30,p7,no\nm,40,p8,yes\nf,50,p7,yes\n")
+    test = _read_dataset(csv, "ill", "sex", "who")
+    found = test.records
     assert found.groups is not None
     assert found.groups.tolist() == ["sex = f", "sex = m", "sex = f"]
-    assert found.inputs.schema() == "table sex:category, age:number"
-    assert _read_dataset(csv, "ill", None).groups is None
+    assert found.inputs.schema() == "table sex:category, age:number, who:category"
+    assert test.patients is not None
+    assert (test.patients.tolist(), test.name) == (["p7", "p8", "p7"], "test.csv")
+    plain = _read_dataset(csv, "ill", None)
+    assert plain.records.groups is plain.patients is None
+    with pytest.raises(DataError, match="nobody"):
+        _read_dataset(csv, "ill", None, "nobody")
 
     pixels = np.zeros((3, 4, 4), dtype=np.uint8)
-    site = np.array(["a", "b", "a"])
-    np.savez(tmp_path / "test.npz", images=pixels, labels=np.array([0, 1, 1]), site=site)
-    found = _read_dataset(tmp_path / "test.npz", None, "site")
-    assert found.groups is not None
-    assert found.groups.tolist() == ["a", "b", "a"]
+    site, who = np.array(["a", "b", "a"]), np.array([7, 8, 7])
+    np.savez(tmp_path / "test.npz", images=pixels, labels=np.array([0, 1, 1]), site=site, who=who)
+    test = _read_dataset(tmp_path / "test.npz", None, "site", "who")
+    assert test.records.groups is not None
+    assert test.records.groups.tolist() == ["a", "b", "a"]
+    assert test.patients is not None
+    assert test.patients.tolist() == ["7", "8", "7"]
     with pytest.raises(DataError, match="no array called sex"):
         _read_dataset(tmp_path / "test.npz", None, "sex")
+
+
+def test_groups_count_patients_if_they_are_known() -> None:
+    generator = np.random.default_rng(4)
+    truth, said = generator.integers(0, 2, (2, 120))
+    names = np.array(["x", "y"])[generator.integers(0, 2, 120)]
+    once = by_group(names, truth, said, ("no", "yes"), units=np.arange(120))
+    often = by_group(
+        names.repeat(5), truth.repeat(5), said.repeat(5), ("no", "yes"),
+        units=np.arange(120).repeat(5),
+    )  # fmt: skip
+    assert once is not None
+    assert often is not None
+    for kind in ("accuracy", "recall", "predicted", "present"):
+        few, many = (
+            each.accuracy if kind == "accuracy" else getattr(each, kind)(0)
+            for each in (once, often)
+        )
+        for name in ("x", "y"):
+            assert many[name].count == 5 * few[name].count
+            assert many[name].interval() == pytest.approx(few[name].interval(), abs=1e-3)
+    json.dumps(often.to_json())

@@ -1,0 +1,1 @@
+"""Evaluation of a student on labelled public data: rates, scores of probabilities, thresholds, pictures."""
