@@ -9,7 +9,13 @@ from typing import Annotated, Literal
 
 import typer
 
-from pate.campaign.options import AggregatorOption, DeltaOption, EpsilonOption, SumOptions
+from pate.campaign.options import (
+    AggregatorOption,
+    DeltaOption,
+    EpsilonOption,
+    NoiseLawOption,
+    SumOptions,
+)
 from pate.errors import UsageError
 from pate.runtime.options import CommandOptions, LabelOption, of_campaign, of_data, of_output
 
@@ -32,6 +38,7 @@ class SimulationOptions(SumOptions, CommandOptions):
     aggregator: AggregatorOption = "confident-gnmax"
     epsilon: EpsilonOption = 8.0
     delta: DeltaOption = 1e-4
+    noise_law: NoiseLawOption = None
     data: Annotated[
         Path | None,
         of_data(help="Labelled records to deal out. Default: digits", metavar="PATH"),

@@ -102,6 +102,7 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
                 delta=setting.delta,
                 aggregation="plain" if setting.engine == "ray" else setting.aggregation,
                 noise=setting.noise,
+                noise_law=setting.noise_law,
                 expected_records=(
                     sum(map(len, dealt.parties)) if setting.aggregator == "neighbour" else None
                 ),

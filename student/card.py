@@ -142,6 +142,9 @@ def _privacy(statement: Mapping[str, object]) -> str:
 **There is no privacy guarantee.** The statement of the campaign says of this observer,
 {said["observer"]}: {_plain(withdrawn)}. `privacy.json` holds all of it.
 """
+    exception = (
+        f", except with a probability of about {delta:.3g}" if delta else ", without exception"
+    )
     return f"""
 ## Privacy
 
@@ -158,7 +161,7 @@ of them, the student included: **epsilon = {rounded_up(epsilon)} at delta = {del
   from ends in `{_plain(str(statement["ledger_head"]))}`.
 
 An epsilon of {rounded_up(epsilon)} bounds the odds by which anybody's belief about one unit can shift at a
-factor of {_factor(epsilon)}, except with a probability of about {delta:.3g}. The figure covers this
+factor of {_factor(epsilon)}{exception}. The figure covers this
 campaign alone: other campaigns over the same records add to it. It does not promise that the
 student is right, nor that it treats groups of people alike. `privacy.json` holds the statement as
 the server gave it.

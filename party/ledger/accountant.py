@@ -203,6 +203,8 @@ def cost_of(totals: Totals, composition: Composition) -> Fraction:
     if offer.sums.distributed:
         # Each unmasked batch shows the server its noisy sums, whatever the cap.
         return worst_cost(composition, offer.mechanisms, totals.asked)
+    # The cap is in the campaign's own currency, and bounds rho in each: mu^2/2 does by definition, and
+    # no divergence exceeds a pure epsilon.
     answers = offer.rounds * min(totals.asked, offer.public_queries)
     return min(offer.cap, worst_cost(composition, offer.mechanisms, answers))
 

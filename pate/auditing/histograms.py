@@ -88,18 +88,36 @@ def run_counts(
 ) -> Readings:
     """Return (runs, 3): the attacker's statistics, summed over the releases of a run.
 
-    They are the difference of the source and destination cells, and each cell by itself.
+    They are the difference of the source and destination cells, and each cell by itself; with
+    geometric noise also its log likelihood ratio, see :func:`_score`: (runs, 4).
     """
     (start,), (end,) = (np.flatnonzero(each) for each in _signs(pair))
-    made = np.empty((runs, 3), np.int64)
+    geometric = isinstance(mechanism.shares, GeometricShares)
+    given, other = pair.votes.ravel(), pair.neighbour.ravel()
+    made = np.empty((runs, 4 if geometric else 3), np.int64)
     step = runs_together(runs, _TOGETHER // queries)
     for first in range(0, runs, step):
         number = min(step, runs - first)
         rows = np.tile(pair.rows(world, len(pair.votes)), (number * queries, 1))
-        seen = noisy_counts(mechanism, rows, noise).reshape(number, queries, -1).sum(axis=1)
+        each = noisy_counts(mechanism, rows, noise).reshape(number, queries, -1)
+        if geometric:
+            made[first : first + number, 3] = sum(
+                _score(each[:, :, cell], given[cell], other[cell]).sum(axis=1)
+                for cell in (start, end)
+            )
+        seen = each.sum(axis=1)
         made[first : first + number, 0] = seen[:, start] - seen[:, end]
         made[first : first + number, 1] = seen[:, start]
         made[first : first + number, 2] = seen[:, end]
+    return made
+
+
+def _score(seen: Votes, given: int, other: int) -> Votes:
+    """Return the log likelihood ratio of geometric noise on a cell, in units of 1/scale.
+
+    Differences of counts discard what matters: beyond both worlds' counts the ratio is constant.
+    """
+    made: Votes = np.abs(seen - other) - np.abs(seen - given)
     return made
 
 
@@ -216,7 +234,22 @@ def count_laws(
     else:
         apart = laws.joined(cells[0], cells[1])
     moved = (-2 * votes * queries, -votes * queries, votes * queries)
-    return [_moved(law, by) for law, by in zip((apart, *cells), moved, strict=True)]
+    made = [_moved(law, by) for law, by in zip((apart, *cells), moved, strict=True)]
+    if isinstance(mechanism.shares, GeometricShares) and bug.one_draw is None:
+        scores = [laws.total(_score_law(one, votes), queries) for one in each]
+        there = laws.joined(*scores)
+        # The noise is symmetric, so the other world's law is the mirror image.
+        made.append((there, there[::-1]))
+    return made
+
+
+def _score_law(noise: Floats, votes: int) -> Floats:
+    """Return the law of :func:`_score` in the world D of a cell that ``votes`` votes leave."""
+    reach = len(noise) // 2
+    values = np.arange(-reach, reach + 1)
+    at = np.abs(values + votes) - np.abs(values) + votes
+    law: Floats = np.bincount(at, weights=noise, minlength=2 * votes + 1).astype(np.float64)
+    return law
 
 
 def _noise(mechanism: Neighbour | DistributedMechanism, bug: Bug, at: int) -> Floats:

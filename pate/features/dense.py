@@ -107,7 +107,8 @@ class Directions:
         whole = np.trunc(apart * _FINE)
         last = np.full((len(whole), 1), np.trunc(self.constant / self.reach * _FINE))
         whole = np.concatenate([whole, last], axis=1)
-        return np.trunc(whole / np.sqrt(np.square(whole).sum(axis=1, keepdims=True)) * _FINE)
+        made: Wide = np.trunc(whole / np.sqrt(np.square(whole).sum(axis=1, keepdims=True)) * _FINE)
+        return made
 
 
 def dense_votes(directions: Directions, points: Floats, labels: Counts, classes: int) -> Counts:

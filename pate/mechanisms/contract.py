@@ -57,8 +57,6 @@ class Mechanism(Protocol):
     #: Whether its rows already contain the parties' noise. It then draws none: exact rows would be
     #: unprotected, and it cannot detect that, so the caller must ensure it.
     noise_inside: ClassVar[bool]
-    #: Votes that one unit of privacy can move, or casts if records vote.
-    votes_per_unit: int
 
     @property
     def votes_per_unit(self) -> int:

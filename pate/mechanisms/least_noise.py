@@ -209,7 +209,7 @@ def clear_margin(shares: Shares, parties: int) -> int:
     """Return a noisy margin that noise alone seldom reaches, in votes.
 
     Twice the spread of the difference of two counts, 2 sqrt(2) standard deviations: two classes with
-    equally many votes differ by that much with probability 5 %.
+    equally many votes differ by that much with a probability of about 5 %.
 
     >>> clear_margin(GaussianShares(Fraction(40)), 1), clear_margin(GeometricShares(Fraction(20)), 1)
     (114, 80)

@@ -5,9 +5,12 @@ records' classes. Least squares on them needs X'X, which is not released; the pu
 X'X is about N times their second moments G, N being the number of records. N is estimated from B
 itself, with the combination of directions that is closest to 1 on the public rows.
 
-In the principal directions of G the ridge shrinks each by g/(g + strength). The variance of the noise is
-known, so the risk of every strength has an unbiased estimate from B alone (Stein's, for a linear
-estimator), and the strength with the least is taken. All of it is post-processing.
+In the principal directions of G the sums are N g w + noise, w being the weights. With weights of variance
+t^2 and noise of a known variance v, the best estimate shrinks by (N g t)^2 / ((N g t)^2 + v). The t with
+which the released sums are most likely (the evidence, in closed form) is taken: no label is held out, and no
+record is asked again. All of it is post-processing.
+
+Source: Rasmussen and Williams, "Gaussian processes for machine learning", 2006, section 5.4.
 """
 
 from __future__ import annotations
@@ -29,10 +32,10 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-#: Strengths tried, relative to the largest second moment.
-_STRENGTHS: Final = tuple(2.0**power for power in range(-20, 5))
+#: Standard deviations of the weights that are tried.
+_WEIGHTS: Final = tuple(2.0 ** (power / 2) for power in range(-16, 17))
 #: Second moments below this part of the largest are of no direction.
-_LEAST: Final = 1e-9
+_LEAST: Final = 1e-6
 #: The number of records must exceed this many standard deviations of its noise.
 _CLEAR: Final = 2.0
 
@@ -56,15 +59,18 @@ def linear_chances(public: Inputs, noisy: NoisyVotes) -> Floats | None:
     records = float(one @ seen.sum(axis=1))
     if records <= _CLEAR * sigma * float(np.linalg.norm(one)) * np.sqrt(classes):
         return None
-    noise = classes * sigma**2
-    signal = np.square(seen).sum(axis=1) - noise  # unbiased
+    energy = np.square(seen).sum(axis=1)
+    # The draw of the records is noise as well: each has one class of m.
+    noise = sigma**2 + records * moments * (1 - 1 / classes) / classes
 
-    def risk(strength: float) -> float:
-        kept = moments / (moments + strength)
-        return float((((1 - kept) ** 2 * signal + kept**2 * noise) / moments).sum())
+    def evidence(weight: float) -> float:
+        spread = np.square(records * moments * weight) + noise
+        return float(-(classes * np.log(spread) + energy / spread).sum())
 
-    strength = min((each * moments[-1] for each in _STRENGTHS), key=risk)
-    chances = turned @ (seen / (moments + strength)[:, None]) / records
+    weight = max(_WEIGHTS, key=evidence)
+    power = np.square(records * moments * weight)
+    shrunk = (power / (power + noise) / (records * moments))[:, None] * seen
+    chances = turned @ shrunk
     chances = np.clip(chances, LEAST_SHARE, 1.0)
     made: Floats = chances / chances.sum(axis=1, keepdims=True)
     return made

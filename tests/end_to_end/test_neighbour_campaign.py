@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 
 from aggregator_server.results.report import entries
+from pate.codes import GRID, code_of
 from pate.formats.labels import LabelSet
 from pate.formats.privacy_statement import adjacency_of
 from simulation.commands import Sites
 from tests.support.processes.commands import Campaign
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pate.data.values import Dataset
     from simulation.programs import Program
 
@@ -79,12 +82,17 @@ def test_every_screen_says_the_same_adjacency_and_none_mentions_teachers(told: C
 
 def test_one_charge_for_the_whole_matrix_and_the_ledger_holds(told: Campaign) -> None:
     found = told.verified()
+    server = " ".join(told.programs[0].text.split())
+    assert "noise on each count: geometric, standard deviation" in server
+    assert "epsilon 2.9768 at delta 0 (" in server
     (votes,) = bodies(told, "votes")
     (charge,) = bodies(told, "charge")
     (release,) = bodies(told, "release")
     assert votes["responders"] == ["north", "south", "west"]
     assert len(charge["queries"]) == REPRESENTATIVES
     assert charge["mechanism"]["mechanism"] == "distributed-neighbour"
+    # Geometric noise is the smaller: scale 2/3, up to the next 1/64.
+    assert charge["mechanism"]["scale"] == "43/64"
     assert found["spent"] == found["cap"] == charge["cost"] == release["cost"]
     assert found["wasted"] == "0"
     assert isinstance(found["epsilon"], float)
@@ -131,6 +139,7 @@ def test_the_statement_says_who_votes_and_a_party_agrees(told: Campaign, labels:
     said = json.loads(labels.privacy)
     assert said["adjacency"] == adjacency_of("record", records_vote=True)
     assert said["teachers"] == 0
+    assert (said["delta"], said["composition"]) == (0.0, "pure")
     assert said["queries_asked"] == REPRESENTATIVES
     (server,) = [each for each in said["statements"] if each["observer"] == "server"]
     assert server["epsilon"] <= 3.0
@@ -164,3 +173,37 @@ def test_no_number_of_records_is_in_what_the_server_said_or_keeps(told: Campaign
     assert "120" not in [word for line in server.lines for word in line.split()]
     roster = bodies(told, "roster")[0]
     assert {party["teachers"] for party in roster["parties"]} == {4095}
+
+
+@pytest.mark.parametrize("code", ["spread-3", "dense-12"])
+def test_a_campaign_of_another_code_runs_to_its_end(tmp_path: Path, code: str) -> None:
+    sites = Sites(tmp_path).deal()
+    with Campaign(tmp_path / "campaign", sites) as campaign:
+        server = campaign.serve(
+            sites.public(0, 200), "--aggregator", "neighbour", "--epsilon", "3",
+            "--representatives", "12", "--code", code, "--noise-law", "gaussian",
+            parties=",".join(sites.names),
+        )  # fmt: skip
+        parties = [campaign.party(name, "--votes", "neighbour") for name in sites.names]
+        server.ends(0)
+        for party in parties:
+            party.ends(0)
+        found = campaign.verified()
+        assert found["spent"] == found["cap"]
+        file = campaign.folder / "labels.json"
+        campaign.run(
+            "export", "aggregator_server", "export", "--out", file, "--home", campaign.home
+        ).ends(0)
+        noisy = LabelSet.from_json(file.read_text()).noisy
+        assert noisy is not None
+        assert noisy.code == code
+        spread = code_of(code).in_words
+        shown = campaign.run("books", "party", "ledger", "--home", sites.home(sites.names[0]))
+        shown.ends(0)
+        assert spread in " ".join(shown.output.replace("│", " ").split())
+        total = float(noisy.counts.sum())
+        chance = 6 * noisy.sigma * np.sqrt(noisy.counts.size)
+        if not noisy.dense:
+            assert abs(total - 3 * 360) < chance
+        else:
+            assert np.abs(noisy.counts).max() < 360 * GRID + 6 * noisy.sigma

@@ -146,7 +146,7 @@ def test_labels_come_without_a_student_too(mechanism: str, noise: str, tmp_path:
         assert stated["epsilon_server"] is None
     else:
         assert 0 < stated["epsilon_server"] <= stated["epsilon"]  # type: ignore[operator]
-        assert "noise shares of 4 of 6 parties are counted, sigma" in program.text
+        assert "noise shares of 4 of 6 parties are counted, standard deviation" in program.text
 
 
 @pytest.mark.e2e

@@ -29,7 +29,8 @@ CAMPAIGN: dict[str, tuple[str, ...]] = {
     "noise": ("central", "distributed"),
 }
 UNIT: dict[str, tuple[str, ...]] = {"unit": ("record", "patient", "party")}
-SERVER = CAMPAIGN | UNIT | {"publish": ("capped", "gated")}
+LAW: dict[str, tuple[str, ...]] = {"noise_law": ("gaussian", "geometric")}
+SERVER = CAMPAIGN | UNIT | LAW | {"publish": ("capped", "gated")}
 DEVICE: dict[str, tuple[str, ...]] = {"device": ("auto", "cpu", "cuda")}
 VOTES: dict[str, tuple[str, ...]] = {"votes": ("any", "teachers", "neighbour")}
 DECIMAL: dict[str, tuple[str, ...]] = {"decimal": ("point", "comma")}
@@ -52,8 +53,8 @@ CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
         "noise": ("central", "distributed"),
         "unit": ("record", "patient", "party"),
     },
-    "pate plan-neighbour": {"unit": ("record", "patient")},
-    "pate simulate": CAMPAIGN | {"engine": ("local", "ray")},
+    "pate plan-neighbour": {"unit": ("record", "patient")} | LAW,
+    "pate simulate": CAMPAIGN | LAW | {"engine": ("local", "ray")},
     "pate-server": SERVER,
     "pate-server check": SERVER,
     "pate-party start": DEVICE | VOTES | DECIMAL,

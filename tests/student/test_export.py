@@ -132,6 +132,15 @@ def test_publish_writes_everything(of_images: Student, tmp_path: Path) -> None:
     assert [path.name for path in out.parent.iterdir()] == ["student"]
 
 
+def test_the_card_of_a_pure_epsilon_knows_no_exception(of_rows: Student) -> None:
+    def card(delta: float) -> str:
+        return " ".join(write_card(of_rows, PROVENANCE, STATEMENT | {"delta": delta}, None).split())
+
+    assert "at delta = 0**" in card(0.0)
+    assert ", without exception. The figure" in card(0.0)
+    assert "except with a probability of about 1e-05. The figure" in card(1e-5)
+
+
 def test_the_card_repeats_what_the_statement_takes_back(of_rows: Student) -> None:
     taken_back = {"observer": "public", "epsilon": None, "delta": None, "meaning": "a seeded run"}
     simulated = STATEMENT | {"statements": [taken_back]}

@@ -65,7 +65,7 @@ def plant(patch: pytest.MonkeyPatch, bug: Bug, mechanism: Mechanism, *, counted:
     elif bug is bugs.NO_NOISE:
         patch.setattr(SystemNoise, "gaussian", _nothing)
         patch.setattr(SystemNoise, "laplace", _nothing)
-        patch.setattr(SystemNoise, "laplace_share", lambda _, __, ___, n: np.zeros(n, np.int64))
+        patch.setattr(SystemNoise, "laplace_share", lambda *asked: np.zeros(asked[-1], np.int64))
     elif bug is bugs.NO_GATE_NOISE:
         patch.setattr(SystemNoise, "laplace", _nothing)
     elif bug is bugs.NO_GATE:

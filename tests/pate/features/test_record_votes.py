@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -246,7 +246,8 @@ def test_points_that_have_no_directions_are_refused() -> None:
     with pytest.raises(DataError, match="all in one place"):
         Directions.fit(np.ones((3, 2), np.float32))
     directions = Directions.fit(CORNERS)
-    for wrong in (np.zeros((2, 3), np.float32), np.zeros((2, 2)), np.full((1, 2), np.nan, "f4")):
+    odd: list[Any] = [np.zeros((2, 3), np.float32), np.zeros((2, 2)), np.full((1, 2), np.nan, "f4")]
+    for wrong in odd:
         with pytest.raises(DataError):
             directions.codes(wrong)
     with pytest.raises(DataError, match="labels of shape"):

@@ -135,4 +135,4 @@ def test_two_classes_with_as_many_votes_seldom_have_a_clear_margin(
         np.arange(2 * reach + 1), 2 * parties / 3, -math.expm1(-1 / float(scale))
     )
     law = np.convolve(one, one[::-1])[reach : 3 * reach + 1]
-    assert 0.03 < float(law[np.abs(np.arange(-reach, reach + 1)) >= margin].sum()) < 0.055
+    assert 0.04 < float(law[np.abs(np.arange(-reach, reach + 1)) >= margin].sum()) < 0.06

