@@ -113,10 +113,11 @@ class Answer:
                     + ("its range" if self.name == NUMBER else "in their order")
                 )
             return
-        if self.name == LABELS and (NONE not in names or not self.most < len(names)):
+        least = max(2, self.most)
+        if self.name == LABELS and (NONE not in names or len(names) <= least):
             raise UsageError(
-                f"answer = {self} needs {self.most} labels or more and the column {NONE!r}, not the "
-                f"class list {', '.join(names):.80}"
+                f"answer = {self} needs {least} labels or more and the column {NONE!r}, not the class "
+                f"list {', '.join(names):.80}"
             )
         if self.name == NUMBER:
             range_of(names)
@@ -202,4 +203,5 @@ def of_numbers(values: NDArray[np.float64], columns: Sequence[str]) -> NDArray[n
     """Return (n, 2) answers of records with a finite number each, cut to the range of the columns."""
     low, high = range_of(columns)
     parts = np.rint((np.clip(values, low, high) - low) / (high - low) * PARTS).astype(np.int64)
-    return np.stack([PARTS - parts, parts], axis=1)
+    made: NDArray[np.int64] = np.stack([PARTS - parts, parts], axis=1)
+    return made

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from party.teachers.schema import schema_of
+from pate.answers import CLASS, LABELS, NONE, NUMBER, of_labels, of_numbers
 from pate.codes import DENSE, NEAREST, Code, require_places
 from pate.data.checks import require_records
 from pate.data.values import Table, is_numeric
-from pate.errors import ProtocolError, UsageError
-from pate.features.dense import Directions, dense_votes
-from pate.features.neighbours import cast_votes, voters_of
+from pate.errors import ProtocolError, SchemaError, UsageError
+from pate.features.dense import Directions, dense_sums, dense_votes
+from pate.features.neighbours import cast_answers, cast_votes, voters_of
 from pate.features.progress import telling, told
 from pate.features.space import space_over
 
@@ -36,6 +37,8 @@ _AT_ONCE: Final = 2048
 #: Progress interval, in such portions.
 _TOLD: Final = 4
 _NEAREST: Final = Code(NEAREST)
+_ASKED: Final = {CLASS: "a class", LABELS: "several labels", NUMBER: "a number"}
+_OPTION: Final = {CLASS: "--label", LABELS: "--labels", NUMBER: "--number"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +60,13 @@ class NeighbourVotes:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The class list of the data."""
-        return self.records.classes
+        """The class list of the data; of several labels with the column of records that have none."""
+        return (*self.records.classes, NONE) if self.answer == LABELS else self.records.classes
+
+    @property
+    def answer(self) -> str:
+        """What the records say: ``class``, ``labels`` or ``number``."""
+        return self.records.kind
 
     @property
     def unit(self) -> Literal["record", "patient"]:
@@ -123,7 +131,7 @@ class NeighbourVotes:
             classes: the campaign's m classes; the data's are among them.
             votes_per_patient: most votes of one patient; None: each record has one vote.
             most_votes: most votes that are sent on one count.
-            code: at which queries a record votes.
+            code: at which queries a record votes, and what it says.
 
         Returns:
             (queries, m) int64, in units of the code.
@@ -133,6 +141,7 @@ class NeighbourVotes:
             ProtocolError: if two queries are equal, so that the nearest is ambiguous, or the code is
                 for another number of them.
         """
+        require_answer(code, self.answer)
         try:
             require_places(code, len(rows))
         except UsageError as error:
@@ -152,8 +161,7 @@ class NeighbourVotes:
         space = space_over(seen)
         voters = self._voters(votes_per_patient)
         places = space.embed(queries)
-        columns = np.array([list(classes).index(name) for name in voters.classes], dtype=np.int64)
-        labels = columns[voters.labels]
+        answers = self._answers(voters, classes, code)
         votes = np.zeros((len(queries), len(classes)), dtype=np.int64)
         directions = Directions.fit(places) if code.name == DENSE else None
         # Each record's vote is its own, so any cut of them gives the same sum.
@@ -161,16 +169,34 @@ class NeighbourVotes:
             some = range(start, min(start + _AT_ONCE, len(voters)))
             with telling(None):
                 described = space.embed(voters.inputs.take(some))
-            given = labels[some.start : some.stop]
-            votes += (
-                cast_votes(places, described, given, len(classes), spread=code.places)
-                if directions is None
-                else dense_votes(directions, described, given, len(classes))
-            )
+            given = answers[some.start : some.stop]
+            if given.ndim == 1:
+                votes += (
+                    cast_votes(places, described, given, len(classes), spread=code.places)
+                    if directions is None
+                    else dense_votes(directions, described, given, len(classes))
+                )
+            else:
+                votes += (
+                    cast_answers(places, described, given, spread=code.places)
+                    if directions is None
+                    else dense_sums(directions, described, given, code.answer.grid)
+                )
             if some.stop == len(voters) or (start // _AT_ONCE) % _TOLD == _TOLD - 1:
                 # A share, since the number of records is private.
                 self.say(f"{100 * some.stop // len(voters)} % of our records have voted")
         return np.clip(votes, *code.bounds(most_votes))
+
+    def _answers(self, voters: Dataset, classes: Sequence[str], code: Code) -> Counts:
+        """Return what each record says: (n,) the column of its class, or (n, m) a number in each."""
+        if voters.answers is None:
+            columns = [list(classes).index(name) for name in voters.classes]
+            return np.array(columns, dtype=np.int64)[voters.labels]
+        if voters.answers.dtype == np.float64:
+            return of_numbers(voters.answers.astype(np.float64), classes)
+        flags = voters.answers.astype(np.bool_)
+        hashes = voters.row_hashes()
+        return of_labels(flags, voters.classes, classes, code.answer.most, hashes, self.key)
 
     def _voters(self, votes_per_patient: int | None) -> Dataset:
         """Return the voting records: all, or a limited number per patient."""
@@ -187,6 +213,20 @@ class NeighbourVotes:
     @cached_property
     def _row_hashes(self) -> Sequence[bytes]:
         return self.records.row_hashes()
+
+
+def require_answer(code: Code, answer: str) -> None:
+    """Check that records can say what a campaign asks.
+
+    Raises:
+        SchemaError: if not, with what to do.
+    """
+    wanted = CLASS if code.answer.one_hot else code.answer.name
+    if wanted != answer:
+        raise SchemaError(
+            f"the campaign asks records for {_ASKED[wanted]}, ours have {_ASKED[answer]}: start again "
+            f"with {_OPTION[wanted]}"
+        )
 
 
 def require_different(queries: Sequence[bytes]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ FLAGS = tuple(itertools.product((False, True), repeat=len(LABELS)))
 VALUES = (-9.0, -2.0, 1.3, 6.0)
 
 
-def said(answer: Answer, given: list) -> np.ndarray:
+def said(answer: Answer, given: list[Any]) -> np.ndarray:
     """The answers of records."""
     if answer.name == "number":
         return of_numbers(np.array(given, np.float64), RANGE)
