@@ -159,7 +159,8 @@ def range_of(names: Sequence[str]) -> tuple[float, float]:
 
 def of_classes(labels: NDArray[np.int64], columns: int) -> NDArray[np.int64]:
     """Return (n, columns) answers of records with one class each."""
-    return (labels[:, None] == np.arange(columns)).astype(np.int64)
+    made: NDArray[np.int64] = (labels[:, None] == np.arange(columns)).astype(np.int64)
+    return made
 
 
 def of_labels(

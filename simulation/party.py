@@ -183,13 +183,16 @@ def store_records(home: Path, records: Dataset) -> None:
 def load_records(home: Path) -> Dataset:
     """Return what :func:`store_records` wrote."""
     arrays = _read(home / _RECORDS)
-    groups, answers = arrays.get("groups"), arrays.get("answers")
+    groups, said = arrays.get("groups"), arrays.get("answers")
+    answers: NDArray[np.bool_] | NDArray[np.float64] | None = None
+    if said is not None:
+        answers = said.astype(np.bool_) if said.ndim == 2 else said.astype(np.float64)
     return Dataset(
         _from_arrays(arrays),
         arrays["labels"].astype(np.int64),
         tuple(arrays["classes"].tolist()),
         None if groups is None else groups.astype(np.str_),
-        None if answers is None else answers.astype(np.bool_ if answers.ndim == 2 else np.float64),
+        answers,
     )
 
 

@@ -297,7 +297,8 @@ class Dataset:
         )
         if self.answers.shape != shape or self.labels.any():
             raise DataError(f"answers of shape {self.answers.shape} for {len(self.inputs)} inputs")
-        if self.answers.dtype not in (np.bool_, np.float64) or not np.isfinite(self.answers).all():
+        wanted = np.float64 if self.kind == "number" else np.bool_
+        if self.answers.dtype != wanted or not np.isfinite(self.answers).all():
             raise DataError("answers are labels that a record has or not, or finite numbers")
         self.answers.setflags(write=False)
 

@@ -272,7 +272,8 @@ def test_records_with_a_number_vote_for_the_ends_of_its_range(tmp_path: Path) ->
     charged = Neighbour(3, Fraction(5000), 1, code=code)
     found = one.votes(one.campaign([charged], code=code, classes=("0", "10")))
     assert found.sum() == 64 * SIZE
-    clipped = np.clip(NUMBERED.answers, 0, 10)
+    assert NUMBERED.answers is not None
+    clipped = np.clip(NUMBERED.answers.astype(np.float64), 0, 10)
     assert abs(found[:, 1].sum() / 64 - clipped.sum() / 10) < SIZE / 128
 
 

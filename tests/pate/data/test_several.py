@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -92,8 +92,10 @@ def test_a_hash_has_every_label_and_no_order_of_them(table: Path) -> None:
     turned = read(table, Odd(), labels=LABELS[::-1], drop=("days", "who"))
     assert data.row_hashes() == turned.row_hashes()
     assert data.row_hashes() == turned.with_classes(LABELS).row_hashes()
-    assert np.array_equal(turned.with_classes(LABELS).answers, data.answers)
+    moved = turned.with_classes(LABELS).answers
     assert data.answers is not None
+    assert moved is not None
+    assert np.array_equal(moved, data.answers)
     for row in range(len(data)):
         for label in range(3):
             other = data.answers.copy()
@@ -135,7 +137,7 @@ def test_teachers_do_not_learn_several_labels_or_numbers(table: Path) -> None:
         {},
     ],
 )
-def test_options_that_do_not_fit_together_are_refused(table: Path, wrong: dict) -> None:
+def test_options_that_do_not_fit_together_are_refused(table: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         read(table, Odd(), **wrong)
 
@@ -143,8 +145,10 @@ def test_options_that_do_not_fit_together_are_refused(table: Path, wrong: dict) 
 def test_answers_of_another_shape_are_refused(table: Path) -> None:
     data = read(table, Odd(), labels=LABELS, drop=("days", "who"))
     zeros = np.zeros(3, np.int64)
-    for answers in (
+    wrong: tuple[Any, ...] = (
         np.zeros((3, 2), np.bool_), np.zeros(2), np.array([1.0, np.nan, 2.0]), np.zeros(3, np.int64),
-    ):  # fmt: skip
+        np.zeros(3, np.bool_), np.zeros((3, 3)),
+    )  # fmt: skip
+    for answers in wrong:
         with pytest.raises(DataError, match="answers"):
             Dataset(data.inputs, zeros, LABELS, None, answers)

@@ -39,7 +39,7 @@ def said(answer: Answer, given: list[Any]) -> np.ndarray:
     return of_labels(flags, LABELS, COLUMNS, answer.most, hashes, KEY)
 
 
-def cast(code: Code, world: tuple) -> np.ndarray:
+def cast(code: Code, world: tuple[Any, ...]) -> np.ndarray:
     """The sum of all records' arrays, as one party computes it."""
     answers = said(code.answer, [value for _, value in world])
     if code.name == "dense":
@@ -49,7 +49,7 @@ def cast(code: Code, world: tuple) -> np.ndarray:
     return cast_answers(QUERIES, points, answers, spread=code.places)
 
 
-def records_of(code: Code) -> tuple:
+def records_of(code: Code) -> tuple[Any, ...]:
     values = VALUES if code.answer.name == "number" else FLAGS
     return tuple(itertools.product(SPOTS if code.name == "dense" else PLACES, values))
 
@@ -216,7 +216,9 @@ def test_another_answer_is_refused(text: str) -> None:
         ("ordered", None),
     ],
 )
-def test_columns_that_do_not_fit_an_answer_are_refused(text: str, columns: tuple | None) -> None:
+def test_columns_that_do_not_fit_an_answer_are_refused(
+    text: str, columns: tuple[str, ...] | None
+) -> None:
     with pytest.raises(UsageError):
         answer_of(text).check_columns(columns)
 
