@@ -76,7 +76,7 @@ class LabelsEvaluation:
     @property
     def rows(self) -> list[tuple[str, ...]]:
         """A table of text, its head first."""
-        head = ("label", "inputs", "AUC (95 %)", "F1 (95 %)", "from a probability of")
+        head = ("label", "inputs", "AUC (95 %)", "F1 (95 %)", "threshold")
         return [head, *map(self._row, self.labels)]
 
     @staticmethod

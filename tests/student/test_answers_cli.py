@@ -74,7 +74,7 @@ def test_several_labels_are_trained_measured_and_predicted(tmp_path: Path, here:
     ]  # fmt: skip
     card = (student / "README.md").read_text()
     assert "It predicts each of 3 labels: heart, lung, rare." in card
-    assert "| label | inputs | AUC (95 %) | F1 (95 %) | from a probability of |" in card
+    assert "| label | inputs | AUC (95 %) | F1 (95 %) | threshold |" in card
     assert "| learnt from | the noisy counts of all columns, and no label |" in card
     code, printed, _ = here("evaluate", "--model", student, "--data", test, "--json")
     assert (code, json.loads(printed)) == (0, found["evaluation"])
