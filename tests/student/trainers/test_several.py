@@ -103,8 +103,8 @@ def test_shares_of_labels_are_those_of_the_records(code: str) -> None:
         found = linear_labels(public, noisy, none)
         assert found is not None
         # The rare one is no direction of the space.
-        for label, each in enumerate(found[:2]):
-            assert np.corrcoef(each[:, 1], wanted[:, label])[0, 1] > 0.6
+        for label, chances in enumerate(found[:2]):
+            assert np.corrcoef(chances[:, 1], wanted[:, label])[0, 1] > 0.6
         return
     cells = labels_of(public, noisy, none)
     assert cells is not None
