@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aggregator_server.campaign.runner import Campaign
 from aggregator_server.flower.deployment import Deployment
+from aggregator_server.identities import require_lasting_key
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.store import stores
 from aggregator_server.ledger.store.place import place_of
@@ -119,6 +120,7 @@ def start_campaign(
 
     Raises:
         StateError: if another campaign is in the folder, or a finished one.
+        UsageError: for a campaign of a series without identities.
         PateError: if the campaign ends early; released labels are not lost.
     """
     place = place_of(private_directory(folder), database)
@@ -133,6 +135,7 @@ def start_campaign(
                 )
             screen.say(f"continuing the campaign in {folder}: it is {state.phase}")
             return _run(ledger, inputs, folder, listening, screen)
+    require_lasting_key(spec.series, listening.identities)
     write_file(folder / _PUBLIC_FILE, pack_public_set(inputs))
     reach("public-set-stored")
     with Ledger.create(place, spec) as ledger:
@@ -302,7 +305,7 @@ def _terms_in_words(spec: CampaignSpec) -> Iterator[str]:
         f"{spec.aggregator} with {size} {'party' if size == 1 else 'parties'} (--parties): "
         f"{listed(named) if named else 'the first that come'}"
     )
-    neighbours = neighbours_of(spec.unit, records_vote=spec.records_vote)
+    neighbours = neighbours_of(spec.unit, records_vote=spec.records_vote, series=spec.series)
     yield (
         "privacy budget (--epsilon, --delta, --unit): at most "
         f"{in_words(spec.epsilon, spec.delta, spec.unit, neighbours=neighbours)}"
@@ -315,7 +318,11 @@ def _guarantee(statement: PrivacyStatement, epsilon: float, observer: str) -> st
         statement.delta,
         statement.unit,
         observer,
-        neighbours=neighbours_of(statement.unit, records_vote=do_records_vote(statement.mechanism)),
+        neighbours=neighbours_of(
+            statement.unit,
+            records_vote=do_records_vote(statement.mechanism),
+            series=statement.series,
+        ),
     )
 
 

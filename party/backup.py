@@ -140,6 +140,8 @@ def restore(
         asked.require_newest()
         with backup.draft_folder(home / ".restored") as draft:
             found = asked.fill(draft, _look, given, noted).head
+            if entries_lost:  # before the ledger is there: later a crash would forget it
+                HeadFile(home / LEDGER_FILE).note_loss()
             asked.put_in_place(draft, home)
             # The head file is written last: lowered earlier, it would admit any older copy if this fails.
             HeadFile(home / LEDGER_FILE).note(Head.parse(found))
@@ -160,6 +162,7 @@ def forget(home: Path) -> str:
     if not home.is_dir():
         raise StateError(f"there is no party in {home}")
     with locked(home / "lock", "a pate-party"):
+        HeadFile(path).note_loss()
         DurableFile(path, SCHEMA, APPLICATION_ID, damaged=LedgerError)
         head = PartyLedger(path, read_only=True).head
         HeadFile(path).note(Head.parse(head))

@@ -68,6 +68,7 @@ class Offer:
         cap: largest total cost of all answers, in that composition.
         gate: of a gated campaign, if its server states it; None for any other.
         code: at which representatives records vote, the text of a :class:`~pate.codes.Code`.
+        series: name of the series of campaigns in which a unit votes once; None for none.
 
     Raises:
         ProtocolError: for impossible values.
@@ -98,6 +99,7 @@ class Offer:
     #: Omitted from the text if there is none, as in older ledgers.
     gate: GatedBatch | None = field(default=None, metadata=in_text(omitted=True))
     code: str = field(default=NEAREST, metadata=in_text(omitted=True))
+    series: str | None = field(default=None, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
         try:
@@ -126,6 +128,10 @@ class Offer:
         )
         self._check_roster()
         self._check_inputs()
+        _require(
+            self.series is None or (_is_line(self.series) and self.records_vote),
+            "a series has a name, one line of text, and campaigns of neighbour votes",
+        )
         self._check_terms()
 
     def _check_roster(self) -> None:
@@ -204,6 +210,23 @@ class Offer:
         return self.aggregator == "neighbour"
 
     @property
+    def votes_per_unit(self) -> int | None:
+        """Votes of one unit that are charged; None while the mechanisms are not known."""
+        return min((each.votes_per_unit for each in self.mechanisms or ()), default=None)
+
+    def continues(self, other: Offer) -> bool:
+        """Return whether both are campaigns of one series, different ones.
+
+        A series is known by its name and by the key that signs its campaigns: another coordinator's
+        series of the same name is another series.
+        """
+        return (
+            self.series is not None
+            and (self.series, self.key) == (other.series, other.key)
+            and self.campaign != other.campaign
+        )
+
+    @property
     def settled(self) -> bool:
         """Whether the roster is complete, with all terms that follow from it."""
         return all(getattr(self, name) is not None for name in _LATER)
@@ -232,6 +255,11 @@ class Offer:
         Raises:
             RefusedError: if they contradict each other: the terms of a campaign never change.
         """
+        if self.series != earlier.series:  # None is a value of it: its campaign is in no series
+            raise RefusedError(
+                f"campaign {self.campaign[:8]} has changed its series: it was "
+                f"{earlier.series or 'none'}, now it is {self.series or 'none'}"
+            )
         mine, theirs = ({"code": NEAREST, **each.to_dict()} for each in (self, earlier))
         for name, was in theirs.items():
             now = mine.get(name)

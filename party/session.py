@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from party.flower.client_app import make_client_app
@@ -59,7 +60,10 @@ def take_part(
     # An enrolled party is not a trial, even if its server is reached through a local tunnel.
     trial = enrolment is None and Server(server).host in LOOPBACK
     policy = policy_of(home, loopback=trial, file=options.policy)
-    public = None if options.public is None else read_inputs(options.public, drop=options.dropped)
+    public = None
+    if options.public is not None:
+        warn = partial(screen.say, level="warning")
+        public = read_inputs(options.public, drop=options.dropped, say=warn)
     for line in policy.in_words():
         screen.say(f"your policy: {line}")
     for line in _warnings(enrolment):

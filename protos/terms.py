@@ -78,6 +78,7 @@ def public_campaign(spec: CampaignSpec) -> vote_pb2.Campaign:
         code=None
         if spec.neighbour is None or spec.neighbour.code == NEAREST
         else spec.neighbour.code,
+        series=spec.series or "",
     )
 
 
@@ -138,6 +139,9 @@ def check_campaign(campaign: vote_pb2.Campaign) -> None:
         (campaign.most_votes > 0) == matrix and campaign.most_votes <= MAX_TEACHERS,
         f"a campaign of {campaign.mechanism} with at most {campaign.most_votes} votes on a count",
     )
+    if campaign.series:
+        check(matrix, "a series of campaigns in which teachers vote")
+        line(campaign.series, MAX_NAME, "name of a series")
     check(
         not matrix or (campaign.rounds == 1 and campaign.unit != "party" and not campaign.proofs),
         "neighbour votes are cast once, by records or patients, and prove nothing of their sums",

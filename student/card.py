@@ -13,6 +13,7 @@ from pate.formats.privacy_statement import (
     in_words,
     neighbours_of,
     rounded_up,
+    series_of,
 )
 from student.evaluation.evaluate import Evaluation
 from student.evaluation.fairness import widest_gap
@@ -174,11 +175,20 @@ of them, the student included: **epsilon = {rounded_up(epsilon)} at delta = {del
   from ends in `{_plain(str(statement["ledger_head"]))}`.
 
 An epsilon of {rounded_up(epsilon)} bounds the odds by which anybody's belief about one unit can shift at a
-factor of {_factor(epsilon)}{exception}. The figure covers this
-campaign alone: other campaigns over the same records add to it. It does not promise that the
-student is right, nor that it treats groups of people alike. `privacy.json` holds the statement as
-the server gave it.
+factor of {_factor(epsilon)}{exception}. {_covers(statement)}
+It does not promise that the student is right, nor that it treats groups of people alike. `privacy.json`
+holds the statement as the server gave it.
 """
+
+
+def _covers(statement: Mapping[str, object]) -> str:
+    series = series_of(statement)
+    if series is None:
+        return "The figure covers\nthis campaign alone: other campaigns over the same records add to it."
+    return (
+        f"The figure covers\nall campaigns of the series {_plain(repr(series))} that cost no more: each unit "
+        "has its votes once in\nall of them. Other campaigns over the same records add to it."
+    )
 
 
 def _withdrawn(statement: Mapping[str, object]) -> str | None:
@@ -195,7 +205,11 @@ def promise_of(statement: Mapping[str, object]) -> str:
     if _withdrawn(statement) is not None:
         return "no privacy guarantee: see privacy.json"
     unit = str(statement["unit"])
-    among = neighbours_of(unit, records_vote=do_records_vote(statement["mechanism"]))
+    among = neighbours_of(
+        unit,
+        records_vote=do_records_vote(statement["mechanism"]),
+        series=series_of(statement),
+    )
     return in_words(
         float(str(statement["epsilon"])),
         float(str(statement["delta"])),

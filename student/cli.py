@@ -72,18 +72,22 @@ def train(options: TrainOptions) -> None:
 
     With --server the student follows the campaign to its end; where the mechanism asks for the
     student's predictions between rounds, it trains and gives them. With --labels it needs no
-    server.
+    server; several are campaigns of one series over one public set, the oldest first.
 
     The folder gets model.json, the weights (safetensors and ONNX for images, skops for tables),
     privacy.json, and README.md, a model card. It appears whole or not at all.
     """
     from student.export import scratch
+    from student.series import together
     from student.session import check_labels, graduate
     from student.trainers.choose import IMAGE_MODELS, choose
 
     click.get_current_context().with_resource(scratch(options.out, replace=options.force))
-    released = None if options.labels is None else _read_labels(options.labels)
-    inputs = _read_inputs(options.public, options.drop or (), options.window)
+    released = None
+    if options.labels:
+        released = together([_read_labels(each) for each in options.labels], options.half_life)
+    screen = Screen(NAME)
+    inputs = _read_inputs(options.public, options.drop or (), options.window, screen)
     kind = choose(options.model, inputs)
     if kind in IMAGE_MODELS:
         from student.trainers.images import choose_device
@@ -96,7 +100,6 @@ def train(options: TrainOptions) -> None:
     early = released is not None or options.label is not None or not _is_table(inputs)
     if options.test is not None and early:
         measured = _read_test(options, released)
-    screen = Screen(NAME)
     screen.say(f"public set: {len(inputs)} inputs, {_shortened(inputs.schema())}")
     trainer = _trainer(kind, options, screen)
     name = ""
@@ -109,6 +112,11 @@ def train(options: TrainOptions) -> None:
         "steps": options.steps or "default",
         "time limit, s": options.seconds or "none",
     }
+    if len(options.labels or ()) > 1:
+        facts |= {
+            "campaigns": len(options.labels or ()),
+            "half-life, campaigns": options.half_life or "none",
+        }
     tell_few_labels(released, screen)
     published = graduate(
         released, inputs, trainer, options.out, facts=facts, name=name, test=measured
@@ -221,20 +229,22 @@ def predict(
     from student.weights import load
 
     student = load(model)
+    screen = Screen(NAME)
+    inputs = _read_inputs(data, (), window, screen)
     if isinstance(student, TableStudent) and not student.has_classes:
         if positive is not None or threshold is not None:
             raise UsageError("--positive and --threshold are for students of classes")
-        content, rows = answers_csv(student, _read_inputs(data, (), window))
+        content, rows = answers_csv(student, inputs)
         write_file(out, content, mode=0o644)
         if as_json:
             print_json({"rows": rows, "file": str(out)})
         else:
-            Screen(NAME).say(f"{rows} predictions in {out}")
+            screen.say(f"{rows} predictions in {out}")
         return
     rule = Question(positive, threshold).rule(student.classes)
     if rule is None and positive is not None:
         raise UsageError("--positive changes no prediction without --threshold")
-    probabilities = student.predict_probabilities(_read_inputs(data, (), window))
+    probabilities = student.predict_probabilities(inputs)
     predicted = (
         decided(answer_in(student), probabilities) if rule is None else rule.predict(probabilities)
     )
@@ -244,7 +254,7 @@ def predict(
         used = {"threshold": threshold, "positive_class": named}
         print_json({"rows": len(probabilities), "file": str(out), **used})
     else:
-        Screen(NAME).say(f"{len(probabilities)} predictions in {out}")
+        screen.say(f"{len(probabilities)} predictions in {out}")
 
 
 @app.command()
@@ -310,10 +320,11 @@ def _read_labels(path: Path) -> LabelSet:
         raise DataError(f"{path}: {error}") from error
 
 
-def _read_inputs(path: Path, drop: Sequence[str], window: Window | None) -> Inputs:
+def _read_inputs(path: Path, drop: Sequence[str], window: Window | None, screen: Screen) -> Inputs:
     from pate.data.read import read_inputs
 
-    return read_inputs(path, drop=tuple(drop), window=window)
+    warn = partial(screen.say, level="warning")
+    return read_inputs(path, drop=tuple(drop), window=window, say=warn)
 
 
 def _is_table(inputs: Inputs) -> bool:

@@ -91,8 +91,12 @@ class TrainOptions(CommandOptions):
         of_network(metavar="HOST:PORT", help="The server's student service."),
     ] = None
     labels: Annotated[
-        Path | None,
-        of_data(metavar="FILE", help="Labels of `pate-server export`; replaces --server."),
+        list[Path] | None,
+        of_data(metavar="FILE", help="Labels of `pate-server export`; of a series, oldest first."),
+    ] = None
+    half_life: Annotated[
+        float | None,
+        _training(metavar="N", help="Several --labels: votes count half after N campaigns."),
     ] = None
     model: Annotated[
         str,
@@ -144,9 +148,11 @@ class TrainOptions(CommandOptions):
     ] = 600.0
 
     def __post_init__(self) -> None:
-        if (self.server is None) == (self.labels is None):
+        if (self.server is None) == (not self.labels):
             raise UsageError("give either --server HOST:PORT or --labels FILE")
-        if self.labels is not None and self.ca is not None:
+        if self.half_life is not None and not self.labels:
+            raise UsageError("--half-life is for --labels of several campaigns of a series")
+        if self.labels and self.ca is not None:
             raise UsageError("--ca is about a connection, and --labels needs none")
-        if self.labels is not None and self.token_file is not None:
+        if self.labels and self.token_file is not None:
             raise UsageError("--token-file is about a connection, and --labels needs none")

@@ -150,7 +150,12 @@ def tell_published(
 ) -> None:
     """Report the published files and their guarantee."""
     from pate.formats.labels import checked_statement
-    from pate.formats.privacy_statement import do_records_vote, in_words, neighbours_of
+    from pate.formats.privacy_statement import (
+        do_records_vote,
+        in_words,
+        neighbours_of,
+        series_of,
+    )
     from student.evaluation.evaluate import Evaluation
 
     statement = checked_statement(labels.privacy)
@@ -176,7 +181,11 @@ def tell_published(
         screen.say(f"{result.accuracy:.2%} of {result.count} test inputs right{ranks}")
     epsilon, delta = float(str(statement["epsilon"])), float(str(statement["delta"]))
     unit, observer = str(statement["unit"]), str(statement["observer"])
-    among = neighbours_of(unit, records_vote=do_records_vote(statement["mechanism"]))
+    among = neighbours_of(
+        unit,
+        records_vote=do_records_vote(statement["mechanism"]),
+        series=series_of(statement),
+    )
     words = in_words(epsilon, delta, unit, observer, neighbours=among)
     learnt = f"{len(labels.rows)} labels"
     if labels.noisy is not None and not code_of(labels.noisy.code).answer.one_hot:

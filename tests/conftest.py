@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 os.environ.update(QUIET_FLOWER)
 
 #: The files that take a minute and more, the longest first. Each is the work of one process: begun last,
-#: it would be worked on alone while the others have nothing left to do.
+#: one process would work on it while the others have nothing left to do.
 LONGEST = (
     "test_soak.py",
     "test_clock.py",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 ROOT = Path(__file__).resolve().parents[1]
-#: From the ground up. A package imports its own modules and what is beneath it, and nothing beside it.
+#: From the ground up. A package imports its own modules and what is below it, and nothing on its own level.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("pate",),
     ("protos",),
@@ -141,7 +141,7 @@ def imports(root: Path, floors: Iterable[Iterable[str]] = FLOORS) -> list[Import
 
 
 def upward(found: Iterable[Import], floors: tuple[tuple[str, ...], ...] = FLOORS) -> list[Import]:
-    """Imports of a package that is above, or beside on the same floor: but for the top floor's own."""
+    """Imports of a package that is above, or on the same floor: except on the top floor."""
     level = {name: at for at, floor in enumerate(floors) for name in floor}
     wrong = []
     for each in found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -68,8 +69,9 @@ def serve(options: CampaignOptions) -> None:
 
     fork_ahead(SUPERLINK_MAIN)  # before any state of this server is read
     identities = _identities(options.home, options.host)
-    inputs = read_inputs(public, drop=options.dropped, window=options.window)
     screen = Screen("pate-server")
+    warn = partial(screen.say, level="warning")
+    inputs = read_inputs(public, drop=options.dropped, window=options.window, say=warn)
     if options.public is None:
         screen.say(f"public set: ./{public}, found in this folder; --public PATH names another one")
     listening = _listening(options, identities, screen)
@@ -128,11 +130,11 @@ def resume(options: ResumeOptions) -> None:
         from pate.data.read import read_inputs
 
     fork_ahead(SUPERLINK_MAIN)
-    inputs = None
+    inputs, screen = None, Screen("pate-server")
     if options.public is not None:
-        inputs = read_inputs(options.public, drop=options.dropped, window=options.window)
+        warn = partial(screen.say, level="warning")
+        inputs = read_inputs(options.public, drop=options.dropped, window=options.window, say=warn)
     identities = _identities(options.home, options.host)
-    screen = Screen("pate-server")
     listening = _listening(options, identities, screen)
     summary = resume_campaign(
         options.folder,

@@ -32,13 +32,24 @@ _AGAIN_S: Final = 1.0
 
 @dataclass
 class _Question:
-    """One request that waits for its reply."""
+    """One request that waits for its reply.
+
+    Attributes:
+        node: the recipient.
+        nonce: of the request.
+        about: describe, public_piece, finish, or a step of an aggregation.
+        party: name of the node's party, if known.
+        aggregation: that the step belongs to.
+        left: whether the node has disconnected since. A party that refuses ends at once, and its
+            refusal may be fetched after that; no other reply of it is read.
+    """
 
     node: int
     nonce: bytes
-    about: str  # describe, public_piece, finish, or a step of an aggregation
+    about: str
     party: str | None
     aggregation: Aggregation | None = None
+    left: bool = False
 
 
 class Conversation:
@@ -86,7 +97,7 @@ class Conversation:
     @property
     def busy(self) -> set[str]:
         """Names of the parties with an open request."""
-        return {question.party for question in self._questions.values() if question.party}
+        return {each.party for each in self._questions.values() if each.party and not each.left}
 
     def step(self) -> None:
         """Ask new nodes for a description, forget disconnected ones, and process arrivals."""
@@ -135,7 +146,8 @@ class Conversation:
             return  # of an earlier batch or an excluded party
         who = question.party or f"node {question.node}"
         if arrival.body is None:
-            self._failed(question, who, arrival.failure or "no answer")
+            if not question.left:
+                self._failed(question, who, arrival.failure or "no answer")
             return
         try:
             identity, reply = wire.read_reply(
@@ -150,6 +162,8 @@ class Conversation:
 
     def _accept(self, question: _Question, identity: bytes, reply: vote_pb2.Reply) -> None:
         what = reply.WhichOneof("body")
+        if question.left and what != "refusal":
+            return
         if question.party is not None:
             party = self._who.known[question.party]
             if reply.party != party.name or identity.hex() != party.identity:
@@ -188,7 +202,7 @@ class Conversation:
         self.met[party.name] = self._clock()
         # Requests to its last process will not be answered, and must not be waited for.
         for handle, question in list(self._questions.items()):
-            if question.party == party.name and question.node != node:
+            if question.party == party.name and (question.node != node or question.left):
                 del self._questions[handle]
         self._handout.began(party.name)
 
@@ -225,7 +239,7 @@ class Conversation:
 
     def _forget(self, node: int, *, left: bool = False) -> None:
         self._who.forget(node, left=left)
-        for handle, question in list(self._questions.items()):
+        for question in self._questions.values():
             # The result of a farewell is still pending: see `_failed`.
             if question.node == node and question.about != "finish":
-                del self._questions[handle]
+                question.left = True

@@ -4,7 +4,8 @@ from aggregator_server.identities.store import (
     Identities,
     Member,
     require_identities,
+    require_lasting_key,
     told_port,
 )
 
-__all__ = ["Identities", "Member", "require_identities", "told_port"]
+__all__ = ["Identities", "Member", "require_identities", "require_lasting_key", "told_port"]

@@ -335,6 +335,23 @@ def told_port(identities: Identities | None) -> int:
     return _TRIAL_PORT if identities is None else split_address(identities.address)[1]
 
 
+def require_lasting_key(series: str | None, identities: Identities | None) -> None:
+    """Check that the campaigns of a series are signed by one key.
+
+    Args:
+        series: name of the campaign's series, None for none.
+        identities: of the server; None: a trial.
+
+    Raises:
+        UsageError: for a series in a trial.
+    """
+    if series is not None and identities is None:
+        raise UsageError(
+            f"--series {series} needs a server key that lasts: parties know a series by its name "
+            "and that key, and a trial has a new one for each campaign; run `pate-server init`"
+        )
+
+
 def require_identities(host: str, identities: Identities | None) -> None:
     """Refuse to listen beyond loopback without certificate and enrolled parties.
 

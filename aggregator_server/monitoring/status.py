@@ -308,7 +308,9 @@ def _budget(state: CampaignState, charged: float) -> Budget:
         epsilon=state.epsilon,
         delta=state.spec.delta,
         unit=state.spec.unit,
-        adjacency=neighbours_of(state.spec.unit, records_vote=state.spec.records_vote),
+        adjacency=neighbours_of(
+            state.spec.unit, records_vote=state.spec.records_vote, series=state.spec.series
+        ),
         observer="public",
         spent=spent,
         left=round(1 - spent, 4),

@@ -6,9 +6,11 @@ import math
 from typing import TYPE_CHECKING
 
 from aggregator_server.campaign.batches import BATCH_COUNTS
+from aggregator_server.identities import require_lasting_key
 from aggregator_server.ledger import verify as audit
 from aggregator_server.ledger.store import stores
 from aggregator_server.ledger.store.place import place_of
+from aggregator_server.preflight.identity import identities_of
 from aggregator_server.results.report import describe, verify
 from pate.campaign.choices import TEACHERS_EACH
 from pate.campaign.outlook import Outlook, plan_command
@@ -23,13 +25,19 @@ from pate.preflight import Finding, Skipped
 from protos.bounds import MAX_PUBLIC_SET, PIECE_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from aggregator_server.options import CheckOptions
     from pate.campaign.spec import CampaignSpec
     from pate.data.values import Inputs
 
 
-def read_public(options: CheckOptions) -> Inputs:
+def read_public(options: CheckOptions, say: Callable[[str], None]) -> Inputs:
     """Read the public set.
+
+    Args:
+        options: of the check.
+        say: as of :func:`pate.data.read.read_inputs`.
 
     Raises:
         Skipped: if none is given.
@@ -37,7 +45,7 @@ def read_public(options: CheckOptions) -> Inputs:
     """
     if options.public is None:
         raise Skipped("no public set is named: --public")
-    return read_inputs(options.public, drop=options.dropped, window=options.window)
+    return read_inputs(options.public, drop=options.dropped, window=options.window, say=say)
 
 
 def specification(options: CheckOptions, inputs: Inputs) -> CampaignSpec:
@@ -49,6 +57,7 @@ def specification(options: CheckOptions, inputs: Inputs) -> CampaignSpec:
         UsageError: naming the invalid option.
         BudgetError: if no amount of noise fits the budget.
     """
+    require_lasting_key(options.series, identities_of(options))
     return spec_of(
         options,
         inputs,
@@ -56,8 +65,8 @@ def specification(options: CheckOptions, inputs: Inputs) -> CampaignSpec:
     )
 
 
-def check_public(inputs: Inputs) -> Finding:
-    """Describe the public set and its transfer."""
+def check_public(inputs: Inputs, notes: Sequence[str]) -> Finding:
+    """Describe the public set and its transfer, and say what was noted while it was read."""
     size = _bytes(inputs)
     what = inputs.schema() if isinstance(inputs, Images) else f"{len(inputs.names)} columns"
     text = f"{len(inputs)} inputs, {what}"
@@ -67,12 +76,15 @@ def check_public(inputs: Inputs) -> Finding:
             "use fewer inputs, or give every party its own copy (--public there)",
         )
     text += f"; sent in {_many(max(1, math.ceil(size / PIECE_BYTES)), 'piece')}"
+    text = "; ".join([text, *notes])
     if copies := len(inputs) - len(set(inputs.row_hashes())):
         return Finding.warning(
             f"{text}; {_many(copies, 'input')} {'is' if copies == 1 else 'are'} there more than once",
             "leave the copies out: each would cost an answer of its own, and with --noise "
             "distributed a campaign in several batches refuses them",
         )
+    if notes:
+        return Finding.warning(text, "save these images as they are to be read, or continue")
     return Finding.ok(text)
 
 
@@ -115,7 +127,7 @@ def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
     mechanisms = resolve(spec, teachers, votes)
     composition = composition_of(spec, mechanisms)
     cap = budget(spec, mechanisms, composition)
-    among = neighbours_of(spec.unit, records_vote=spec.records_vote)
+    among = neighbours_of(spec.unit, records_vote=spec.records_vote, series=spec.series)
     worth = composition.epsilon(cap, spec.delta)
     promise = in_words(worth, spec.delta, spec.unit, neighbours=among)
     if spec.neighbour is not None:

@@ -37,7 +37,8 @@ def checks_of(options: CheckOptions) -> dict[str, tuple[Check, ...]]:
     """
     folder, home = options.folder, options.place
     short, long = options.timeout, _LONGER * options.timeout
-    inputs = begin(partial(campaign.read_public, options))
+    notes: list[str] = []
+    inputs = begin(partial(campaign.read_public, options, notes.append))
     spec = begin(lambda: campaign.specification(options, inputs.result()))
     unused = "the settings, or the public set, cannot be used"
 
@@ -86,7 +87,7 @@ def checks_of(options: CheckOptions) -> dict[str, tuple[Check, ...]]:
             Check("parties", lambda: identity.check_parties(options), short),
         ),
         "Campaign": (
-            Check("public set", lambda: campaign.check_public(inputs.result()), long),
+            Check("public set", lambda: campaign.check_public(inputs.result(), notes), long),
             Check("settings", lambda: campaign.check_settings(settings()), long),
             Check("budget", lambda: campaign.check_budget(options, needed(spec, unused)), long),
             Check("ledger", lambda: campaign.check_ledger(options, _known(spec)), long),

@@ -65,6 +65,8 @@ def describe_state(state: CampaignState) -> dict[str, object]:
         "classes": list(state.classes),
         "ledger_head": str(state.head),
     }
+    if spec.series is not None:
+        found["series"] = spec.series
     if spec.gate is not None:
         found["gate"] = state.gate or ("interrupted" if state.spent else "not tried")
     if state.roster:
@@ -100,6 +102,8 @@ def show(found: Mapping[str, object]) -> None:
 
 def _rows(found: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     yield "campaign", f"{found['campaign']} ({found['id']})"
+    if "series" in found:
+        yield "series", f"{found['series']}: in all its campaigns each unit has its votes once"
     yield "phase", f"{found['phase']}, round {found['round']} of {found['rounds']}"
     yield "mechanism", str(found["aggregator"])
     yield "queries", f"{found['queries_asked']} asked; the public set has {found['queries']}"

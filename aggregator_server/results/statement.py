@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aggregator_server.ledger.state import CampaignState
+    from pate.campaign.spec import CampaignSpec
 
 
 def privacy_statement(state: CampaignState) -> PrivacyStatement:
@@ -31,7 +32,9 @@ def privacy_statement(state: CampaignState) -> PrivacyStatement:
         epsilon=epsilon,
         delta=spec.delta,
         unit=spec.unit,
-        adjacency=adjacency_of(spec.unit, records_vote=spec.records_vote),
+        adjacency=adjacency_of(
+            spec.unit, records_vote=spec.records_vote, series=spec.series is not None
+        ),
         mechanism=tuple(each.to_dict() for each in state.mechanisms) + _gate(state),
         aggregation=spec.sums.aggregation,
         noise=_noise(state),
@@ -43,6 +46,7 @@ def privacy_statement(state: CampaignState) -> PrivacyStatement:
         realised=str(state.spent),
         ledger_head=str(state.head),
         statements=(_public(state, epsilon), _server(state)),
+        series=spec.series,
     )
 
 
@@ -112,8 +116,19 @@ def _public(state: CampaignState, epsilon: float) -> ObserverStatement:
         + "whatever the records are, "
         + _HOW[state.composition.name]
         + provided
-        + "; it is about this campaign alone, and the costs of campaigns over the same records add "
-        "up",
+        + "; "
+        + _covers(state.spec),
+    )
+
+
+def _covers(spec: CampaignSpec) -> str:
+    """Return which campaigns the guarantee is about."""
+    if spec.series is None:
+        return "it is about this campaign alone, and the costs of campaigns over the same records add up"
+    return (
+        f"it is about all campaigns of the series {spec.series!r} that cost no more than this one: the "
+        f"whole series costs what its most expensive campaign does, since each {spec.unit} has its "
+        "votes once in all of them; campaigns outside of it over the same records add up"
     )
 
 
@@ -141,7 +156,8 @@ def _server(state: CampaignState) -> ObserverStatement:
         spec.delta,
         "the noisy histograms of all queries that were voted on: (epsilon, delta)-differential "
         f"privacy by the noise of {_parties(spec.sums.honest)} that nobody else knows; {masks}, and the "
-        "others add the noise that they should",
+        "others add the noise that they should"
+        + ("" if spec.series is None else f"; {_covers(spec)}"),
     )
 
 

@@ -16,7 +16,7 @@ from pate.storage import options
 
 _ALLOW_NEW: Final = (
     "what was answered after that is forgotten: let the policy allow only campaigns over public sets "
-    "that this party never saw"
+    "that this party never saw, and no series that it has voted in: it may not know who has"
 )
 
 

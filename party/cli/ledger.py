@@ -19,7 +19,7 @@ from pate.runtime.home import default_home
 from pate.runtime.options import HomeOption, JsonOption
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from party.ledger.accountant import Figure
     from party.ledger.ledger import PartyLedger
@@ -57,6 +57,7 @@ def ledger(
                 "head": ledger.head,
                 "campaigns": [_as_json(each, delta) for each in ledger.campaigns()],
                 "synthetic_rows": [rows_as_json(each) for each in ledger.syntheses()],
+                "series": [_series_json(each, delta) for each in _by_series(ledger.campaigns())],
                 "own_figure": _figure_json(figure),
                 "bounds": [each.to_dict() for each in ledger.bounds()],
             }
@@ -177,6 +178,9 @@ def _in_words(ledger: PartyLedger, delta: Delta, figure: Figure) -> Iterator[str
     for release in rows:
         yield ""
         yield from rows_in_words(release, delta)
+    for several in _by_series(campaigns):
+        yield ""
+        yield from _series_in_words(several, delta)
     yield ""
     what = f"all {len(campaigns)}"
     if rows:
@@ -211,7 +215,10 @@ def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
             f"  opened: the sum over {_number(queries, 'query')} in "
             f"{_number(batches, 'batch', 'batches')}, with the votes of {', '.join(survivors)}"
         )
-    among = neighbours_of(offer.unit, records_vote=offer.records_vote)
+    if offer.series is not None:
+        cast = _number(record.units, "vote") if record.batches else "no vote"
+        yield f"  of the series {offer.series}, with {cast} of our {offer.unit}s"
+    among = neighbours_of(offer.unit, records_vote=offer.records_vote, series=offer.series)
     yield f"  promised: {in_words(offer.epsilon, offer.delta, offer.unit, neighbours=among)}"
     if record.ending is not None:
         end = record.ending
@@ -223,6 +230,33 @@ def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
     # At a smaller delta the same noise has a larger epsilon, which alarms readers without an explanation.
     other = "" if offer.delta == delta.whole else ", for the same noise at our own delta"
     yield f"  our own figure{other}: {cumulative_epsilon([record.totals], delta).in_words}"
+
+
+def _by_series(campaigns: Iterable[CampaignRecord]) -> list[list[CampaignRecord]]:
+    """Return the campaigns of each series in which votes of ours have left, in order."""
+    found: dict[tuple[bytes, str], list[CampaignRecord]] = {}
+    for each in campaigns:
+        if each.offer.series is not None and each.batches:
+            found.setdefault((each.offer.key, each.offer.series), []).append(each)
+    return list(found.values())
+
+
+def _series_in_words(campaigns: Sequence[CampaignRecord], delta: Delta) -> Iterator[str]:
+    from party.ledger.accountant import cumulative_epsilon
+    from pate.formats.enrolment import readable
+
+    offer = campaigns[0].offer
+    figure = cumulative_epsilon([each.totals for each in campaigns], delta)
+    yield (
+        f"series {offer.series}: {_number(len(campaigns), 'campaign')} signed by the key "
+        f"{readable(offer.key)}"
+    )
+    units = sum(each.units for each in campaigns)
+    yield (
+        f"  who has voted in it does not vote in it again: {_number(units, 'vote')} of our "
+        f"{offer.unit}s so far"
+    )
+    yield f"  our own figure for the whole series: {figure.in_words}"
 
 
 def _who_votes(offer: Offer) -> str:
@@ -282,6 +316,17 @@ def _as_json(record: CampaignRecord, delta: Delta) -> dict[str, object]:
         "batches": [asdict(each) for each in record.batches],
         "ending": None if record.ending is None else asdict(record.ending),
         "own_figure": _figure_json(cumulative_epsilon([record.totals], delta)),
+    }
+
+
+def _series_json(campaigns: Sequence[CampaignRecord], delta: Delta) -> dict[str, object]:
+    from party.ledger.accountant import cumulative_epsilon
+
+    return {
+        "name": campaigns[0].offer.series,
+        "key": campaigns[0].offer.key.hex(),
+        "campaigns": [each.offer.campaign for each in campaigns],
+        "own_figure": _figure_json(cumulative_epsilon([each.totals for each in campaigns], delta)),
     }
 
 

@@ -45,6 +45,19 @@ def shard_key(home: Path) -> bytes:
     return kept_secret(home / "shard.key")
 
 
+def units_key(home: Path) -> bytes:
+    """Return the 32 bytes that key the hashes of units in this party's ledger.
+
+    They are derived from the key of the shards. A party that lost it votes in no earlier series: its
+    ledger has hashes by another key (:mod:`party.ledger.series`).
+
+    Raises:
+        StateError: if the stored key is damaged.
+        DiskError: if it cannot be stored.
+    """
+    return hmac.digest(shard_key(home), b"pate key of units v1", "sha256")
+
+
 def votes_key(home: Path) -> bytes:
     """Return the 32 bytes that key the tags of votes in this party's ledger.
 

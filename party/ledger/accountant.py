@@ -11,6 +11,7 @@ signed terms; it counts
   the promised noise and keeps votes and noise secret;
 * the announced (epsilon, delta) for a **gated** campaign, and for one whose terms were not known
   when it was answered;
+* of campaigns of one **series**, in which each unit votes once, the most expensive one;
 * the reserved cost of releases of synthetic rows: rho, delta, and a pure epsilon if they have
   one.
 
@@ -156,7 +157,7 @@ def cumulative_epsilon(
     counted = [each for each in totals if each.asked]
     rows = [each for each in syntheses if not each.free]
     private = all(each.private for each in rows)
-    spent = sum((*map(_of_campaign, counted), *map(_of_rows, rows)), Spent())
+    spent = sum((*_of_campaigns(counted), *map(_of_rows, rows)), Spent())
     offers = [each.offer for each in counted]
     units: list[str] = [each.unit for each in offers]
     units.extend(filter(None, [unit_of(rows)]))
@@ -216,6 +217,23 @@ def _countable(offer: Offer) -> bool:
         and offer.composition not in (None, Gate.name)
         and all(_ZCDP.supports(event) for each in offer.mechanisms for event in each.worst)
     )
+
+
+def _of_campaigns(counted: Iterable[Totals]) -> Iterable[Spent]:
+    """Return the costs to add up: one of each series, and one of each campaign outside.
+
+    A unit has a part of its votes in each campaign of a series, and they are no more than the votes
+    that one of them charges: the party's ledger sees to that (:mod:`party.ledger.series`).
+
+    Source: docs/proofs/series.md.
+    """
+    found: dict[tuple[bytes, str], Spent] = {}
+    for each in counted:
+        offer, spent = each.offer, _of_campaign(each)
+        alone = offer.series is None or not _countable(offer)
+        name = offer.key, f"campaign {offer.campaign}" if alone else f"series {offer.series}"
+        found[name] = found[name].or_more(spent) if name in found else spent
+    return found.values()
 
 
 def _of_campaign(totals: Totals) -> Spent:

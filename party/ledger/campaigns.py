@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from party.ledger.history import History
+    from party.ledger.series import UnitVotes
     from party.ledger.unmaskings import How
     from party.offer import Offer
     from pate.storage.hash_chain import Json
@@ -34,6 +35,7 @@ class Entry:
         hashes: of the queries of its batch; empty without a batch.
         tags: of the votes on them, if its first answer has some; see
             :mod:`party.ledger.sent_votes`.
+        units: that vote in it, if its first answer has some; see :mod:`party.ledger.series`.
     """
 
     seq: int
@@ -42,6 +44,7 @@ class Entry:
     at: str
     hashes: Sequence[bytes] = ()
     tags: Sequence[bytes] = ()
+    units: Sequence[bytes] = ()
 
 
 @dataclass
@@ -62,6 +65,8 @@ class Campaign:
         matrix: digest of what determines records' votes; see
             :func:`party.ledger.sent_votes.matrix_of`.
         view: of our data; see :func:`party.ledger.sent_votes.view_of`.
+        units: that voted in it; None outside a series, and before its first answer.
+        forgotten: whether entries of this ledger may have been lost since it voted.
         ending: None while it may continue.
     """
 
@@ -77,6 +82,8 @@ class Campaign:
     source: str = ""
     matrix: str = ""
     view: str = ""
+    units: UnitVotes | None = None
+    forgotten: bool = False
     ending: EndingRecord | None = None
 
     @property
@@ -95,7 +102,7 @@ class Campaign:
     @property
     def given(self) -> Given:
         """The value to compare new votes with."""
-        return Given(self.offer, self.source, self.matrix, self.view)
+        return Given(self.offer, self.source, self.matrix, self.view, self.units)
 
     @property
     def totals(self) -> Totals:
@@ -112,4 +119,5 @@ class Campaign:
             tuple(self.batches.values()),
             self.ending,
             self.view,
+            0 if self.units is None else self.units.number,
         )

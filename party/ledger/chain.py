@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from party.ledger.campaigns import Entry
-from party.ledger.history import History, not_alone, queries_of, tags_of
+from party.ledger.history import History, not_alone, queries_of, tags_of, units_of
 from party.ledger.rules import LedgerState
 from pate.errors import LedgerError, PateError
 from pate.storage.entries import append_only, check_schema, each_entry, lacking
@@ -29,8 +30,17 @@ _TAGS: Final = (
     ),
     *append_only("tags", "this ledger is append-only"),
 )
+#: Units that have voted in a series; absent in ledgers of earlier versions. No unit's vote can be there
+#: twice: see :mod:`party.ledger.series`.
+_UNITS: Final = (
+    (
+        "CREATE TABLE units (entry INTEGER NOT NULL REFERENCES entries (seq), unit BLOB NOT NULL "
+        "UNIQUE, PRIMARY KEY (entry, unit)) STRICT, WITHOUT ROWID"
+    ),
+    *append_only("units", "this ledger is append-only"),
+)
 #: Statements that ledgers of earlier versions lack.
-_LATER: Final = (_INDEX, *_TAGS)
+_LATER: Final = (_INDEX, *_TAGS, *_UNITS)
 #: Creates the tables, and the triggers that keep them append-only.
 SCHEMA: Final = (
     (
@@ -61,8 +71,8 @@ def complete(db: sqlite3.Connection) -> None:
 def check_tables(db: sqlite3.Connection) -> int:
     """Check that the file has exactly the tables and triggers of an append-only ledger.
 
-    Later additions may be missing in an older ledger that is only read. The table of tags exists
-    with its triggers or not at all.
+    Later additions may be missing in an older ledger that is only read. The tables of tags and of
+    units exist with their triggers or not at all.
 
     Returns:
         A number that changes whenever a table, an index or a trigger is created or dropped. SQL
@@ -72,7 +82,8 @@ def check_tables(db: sqlite3.Connection) -> int:
     Raises:
         LedgerError: otherwise.
     """
-    check_schema(db, SCHEMA, _LATER if len(lacking(db, _TAGS)) == len(_TAGS) else (_INDEX,))
+    absent = [each for each in (_TAGS, _UNITS) if lacking(db, each) == each]
+    check_schema(db, SCHEMA, (_INDEX, *chain(*absent)))
     version: int = db.execute("PRAGMA schema_version").fetchone()[0]
     return version
 
@@ -87,7 +98,8 @@ def replayed(db: sqlite3.Connection) -> tuple[LedgerState, Head]:
     state, head = LedgerState(), CHAIN.start
     history = History.within(db)
     alone, shared = History(None), not_alone(db)
-    stored = tagged = 0
+    stored = tagged = voted = 0
+    without_units = bool(lacking(db, _UNITS))
     #: The batch of the previous entry, usually also that of the next one.
     latest: tuple[int | None, tuple[bytes, ...]] = (None, ())
     for entry in each_entry(db):
@@ -102,9 +114,12 @@ def replayed(db: sqlite3.Connection) -> tuple[LedgerState, Head]:
             stored += len(latest[1]) if answer == seq else 0
             tags = tags_of(db, seq) if answer == seq and "votes" in body else ()
             tagged += len(tags)
+            its = answer == seq and "series" in body and not without_units
+            units = units_of(db, seq) if its else ()
+            voted += len(units)
             # Most queries are asked once: only the others need the history.
             state.follow(
-                Entry(seq, entry.kind, body, entry.written_at, latest[1], tags),
+                Entry(seq, entry.kind, body, entry.written_at, latest[1], tags, units),
                 history if answer in shared else alone,
             )
         except PateError as error:
@@ -114,15 +129,18 @@ def replayed(db: sqlite3.Connection) -> tuple[LedgerState, Head]:
         raise LedgerError("the ledger has queries that belong to no entry")
     if not lacking(db, _TAGS) and db.execute("SELECT count(*) FROM tags").fetchone()[0] != tagged:
         raise LedgerError("the ledger has tags of votes that belong to no entry")
+    if not without_units and db.execute("SELECT count(*) FROM units").fetchone()[0] != voted:
+        raise LedgerError("the ledger has units that belong to no entry")
     return state, head
 
 
 def _check_pages(db: sqlite3.Connection) -> None:
-    """Check that table and index of the queries agree.
+    """Check that table and index of the queries agree, and that no unit has voted twice.
 
     Raises:
-        LedgerError: if they do not.
+        LedgerError: otherwise.
     """
-    found = db.execute("PRAGMA integrity_check('queries')").fetchone()[0]
-    if found != "ok":
-        raise LedgerError(f"the file is damaged ({found})")
+    for table in ("queries", *(() if lacking(db, _UNITS) else ("units",))):
+        found = db.execute(f"PRAGMA integrity_check('{table}')").fetchone()[0]
+        if found != "ok":
+            raise LedgerError(f"the file is damaged ({found})")

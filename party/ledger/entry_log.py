@@ -1,7 +1,8 @@
 """The entries of a party's ledger: read from its file, and appended to it durably.
 
 One SQLite file, append-only and hash-chained. ``entries`` is the chain; ``queries`` has the hashes
-of each batch, to which the chain commits by digest. Neither contains a vote.
+of each batch, and ``units`` those of the units that vote in a series, to which the chain commits by
+digest. None contains a vote.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from party.ledger.campaigns import Entry
 from party.ledger.chain import APPLICATION_ID, CHAIN, SCHEMA, check_tables, complete, replayed
 from party.ledger.head_file import HeadFile
 from party.ledger.history import History
+from party.ledger.series import LOST
 from pate.errors import LedgerError, RefusedError
 from pate.runtime.failpoints import reach
 from pate.storage.durable_file import DurableFile
@@ -59,6 +61,10 @@ class EntryLog:
         if self._head_file is not None:
             self._head_file.require_noted(noted, self.require)
             self._head_file.note(self.head)
+            if self._head_file.loss_noted:
+                if self._state.in_series:
+                    self.append(LOST, {})
+                self._head_file.loss_recorded()
 
     @property
     def path(self) -> Path:
@@ -77,6 +83,7 @@ class EntryLog:
         body: Mapping[str, Json],
         hashes: Sequence[bytes] = (),
         tags: Sequence[bytes] = (),
+        units: Sequence[bytes] = (),
         *,
         store: bool = False,
     ) -> None:
@@ -87,7 +94,8 @@ class EntryLog:
             body: of the entry.
             hashes: of the queries of its batch.
             tags: of the votes on them.
-            store: whether hashes and tags are written, too, for a first answer.
+            units: that vote in it, in a series.
+            store: whether hashes, tags and units are written, too, for a first answer.
 
         Raises:
             RefusedError: if a rule does not allow it.
@@ -97,10 +105,12 @@ class EntryLog:
         state = self.state()
         at = self._now().astimezone(UTC).isoformat(timespec="seconds")
         made = CHAIN.after(self.head, kind, body, at)
-        entry = Entry(made.seq, kind, json.loads(made.body), at, hashes, tags)
+        entry = Entry(made.seq, kind, json.loads(made.body), at, hashes, tags, units)
+        tables = (("queries", "query", hashes), ("tags", "tag", tags), ("units", "unit", units))
         rows = (
-            (table, {"position": position, column: value})
-            for table, column, values in (("queries", "query", hashes), ("tags", "tag", tags))
+            # Units ascend, so that they say nothing of the order in the file.
+            (table, {column: value} | ({} if table == "units" else {"position": position}))
+            for table, column, values in tables
             for position, value in enumerate(values)
             if store
         )

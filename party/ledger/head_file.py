@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pate.errors import LedgerError
+from pate.runtime.home import write_file
 from pate.storage.hash_chain import Head
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _REMEDY: Final = (
 
 
 class HeadFile:
-    """The head file of one ledger.
+    """The head file of one ledger, and the note that entries of it were lost.
 
     Args:
         ledger: the ledger's file.
@@ -41,6 +42,25 @@ class HeadFile:
     def __init__(self, ledger: Path) -> None:
         self._ledger = ledger
         self._path = ledger.with_suffix(".head")
+        self._lost = ledger.with_suffix(".lost")
+
+    def note_loss(self) -> None:
+        """Note, durably, that entries of the ledger may be lost; its next writer records it.
+
+        Raises:
+            DiskError: if it cannot be noted.
+        """
+        write_file(self._lost, b"")
+
+    @property
+    def loss_noted(self) -> bool:
+        """Whether a loss is noted that the ledger may not have recorded."""
+        return self._lost.exists()
+
+    def loss_recorded(self) -> None:
+        """Remove the note: the ledger has it. If that fails, it is recorded again, without harm."""
+        with contextlib.suppress(OSError):
+            self._lost.unlink(missing_ok=True)
 
     def read(self) -> Head | None:
         """Return the last noted head; None if there is none.

@@ -93,6 +93,25 @@ class History:
                 found.update(entry for (entry,) in rows)
             return frozenset(_batch_of(db, entry) for entry in found)
 
+    def voted(self, units: Sequence[bytes], before: int | None = None) -> dict[bytes, int]:
+        """Return those of these units that have voted, with the number of the answer.
+
+        Args:
+            units: hashes; see :mod:`party.ledger.series`.
+            before: as of :meth:`sharing`.
+        """
+        if self._reading is None:
+            return {}
+        with self._reading() as db:
+            return {
+                unit: entry
+                for some in _pieces(units)
+                for unit, entry in db.execute(
+                    f"SELECT unit, entry FROM units WHERE unit IN ({_marks(some)}) AND entry < ?",  # noqa: S608
+                    (*some, _LAST if before is None else before),
+                )
+            }
+
     def known(
         self, hashes: Sequence[bytes], first: int, last: int, answers: Container[int]
     ) -> frozenset[bytes]:
@@ -133,6 +152,12 @@ def tags_of(db: sqlite3.Connection, entry: int) -> tuple[bytes, ...]:
     """Return the tags of a first answer's votes, in order; see :mod:`party.ledger.sent_votes`."""
     rows = db.execute("SELECT tag FROM tags WHERE entry = ? ORDER BY position", (entry,))
     return tuple(tag for (tag,) in rows)
+
+
+def units_of(db: sqlite3.Connection, entry: int) -> tuple[bytes, ...]:
+    """Return the units that vote in a first answer, ascending; see :mod:`party.ledger.series`."""
+    rows = db.execute("SELECT unit FROM units WHERE entry = ? ORDER BY unit", (entry,))
+    return tuple(unit for (unit,) in rows)
 
 
 def not_alone(db: sqlite3.Connection) -> frozenset[int]:

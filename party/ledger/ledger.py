@@ -16,6 +16,7 @@ from party.ledger.entry_log import EntryLog
 from party.ledger.head_file import HeadFile
 from party.ledger.records import CampaignRecord, EndingRecord
 from party.ledger.sent_votes import Answer, Given, matrix_of, queries_digest, tags_digest
+from party.ledger.series import UnitVotes
 from party.ledger.synthesis import RESERVED, SPENT, Synthesis, SynthesisRecord
 from pate.errors import ProtocolError
 
@@ -122,18 +123,44 @@ class PartyLedger:
         Raises:
             RefusedError: if votes on the batch may not leave.
         """
-        digest = queries_digest(answer.hashes)
         if answer.tags:
             _require_one_each(answer.tags, answer.hashes)
         with self._turn:
-            entry = Entry(self._log.head.seq + 1, "answer", {}, "", answer.hashes, answer.tags)
-            current, batch = self._log.state(), answer.batch.hex()
-            joined = current.campaign(offer.campaign)
-            known = offer if joined is None else offer.after(joined.offer)
-            given = Given(known, answer.source.hex(), matrix_of(known, batch), answer.view)
-            current.check_answer(
-                given, batch, digest, entry, self._log.history, allow_other=allow_other
-            )
+            self._check(offer, answer, allow_other=allow_other)
+
+    def _check(self, offer: Offer, answer: Answer, *, allow_other: bool) -> None:
+        entry = Entry(
+            self._log.head.seq + 1,
+            "answer",
+            {},
+            "",
+            answer.hashes,
+            answer.tags,
+            answer.units or (),
+        )
+        current, batch = self._log.state(), answer.batch.hex()
+        joined = current.campaign(offer.campaign)
+        known = offer if joined is None else offer.after(joined.offer)
+        matrix = matrix_of(known, batch)
+        given = Given(known, answer.source.hex(), matrix, answer.view, _units_of(answer))
+        current.check_answer(
+            given,
+            batch,
+            queries_digest(answer.hashes),
+            entry,
+            self._log.history,
+            allow_other=allow_other,
+        )
+
+    def voted(self, offer: Offer, units: Sequence[bytes]) -> frozenset[bytes]:
+        """Return those of these units that have voted in another campaign of the offer's series.
+
+        Args:
+            offer: of the campaign in which they may vote.
+            units: hashes; see :mod:`party.ledger.series`.
+        """
+        with self._turn:
+            return self._log.state().voted(offer, units, self._log.history)
 
     def answered(self, campaign: str, batch: bytes) -> bool:
         """Return whether votes on a batch have left, or were about to leave."""
@@ -158,7 +185,8 @@ class PartyLedger:
         Raises:
             RefusedError: if the terms contradict earlier ones, the batch had other queries or votes
                 before, the campaign had votes of another source, it has ended, or another campaign
-                had other votes on one of the queries, or votes of another source.
+                had other votes on one of the queries, or votes of another source; in a series, if
+                one of the units has voted in another campaign of it.
             ProtocolError: for invalid hashes or tags.
             DiskError: if it cannot be recorded; then no vote may leave.
         """
@@ -167,6 +195,9 @@ class PartyLedger:
         with self._turn:
             self._learn(offer)
             again = self._log.state().holds(offer.campaign, answer.batch.hex())
+            units = _units_of(answer)
+            if units is not None:  # before the table is written, which refuses a unit that is there
+                self._check(offer, answer, allow_other=allow_other)
             self._log.append(
                 "answer",
                 {
@@ -179,9 +210,11 @@ class PartyLedger:
                     "view": answer.view,
                     "allow_other": allow_other,
                     "again": again,
+                    **({} if units is None else {"series": units.to_dict()}),
                 },
                 answer.hashes,
                 answer.tags,
+                answer.units or (),
                 store=not again,
             )
 
@@ -387,6 +420,10 @@ class PartyLedger:
     def _learn(self, offer: Offer) -> None:
         if self._log.state().needs(offer):
             self._log.append("offer", {"offer": offer.to_dict()})
+
+
+def _units_of(answer: Answer) -> UnitVotes | None:
+    return None if answer.units is None else UnitVotes.of(answer.known_by, answer.units)
 
 
 def _require_one_each(tags: Sequence[bytes], hashes: Sequence[bytes]) -> None:

@@ -61,6 +61,7 @@ class CampaignRecord:
         batches: in the order of their first answers.
         ending: None while it may continue.
         view: of our data; see :func:`party.ledger.sent_votes.view_of`.
+        units: votes of units in it, if it is a campaign of a series.
     """
 
     offer: Offer
@@ -70,6 +71,7 @@ class CampaignRecord:
     batches: tuple[BatchRecord, ...] = ()
     ending: EndingRecord | None = None
     view: str = ""
+    units: int = 0
 
     @property
     def asked(self) -> int:

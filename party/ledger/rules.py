@@ -26,6 +26,7 @@ from party.ledger.sent_votes import (
     queries_digest,
     tags_digest,
 )
+from party.ledger.series import LOST, UnitVotes, check_series
 from party.ledger.synthesis import KINDS as SYNTHESIS_KINDS
 from party.ledger.synthesis import Syntheses
 from party.ledger.unmaskings import Earlier, How, check_exact, check_unmasking, exact_records
@@ -55,6 +56,11 @@ class LedgerState:
         #: Bounds of the home's own accountant.
         self.bounds = Bounds()
 
+    @property
+    def in_series(self) -> bool:
+        """Whether units have voted in a series: then it matters whether an entry is lost."""
+        return any(each.units is not None for each in self._campaigns.values())
+
     def campaigns(self) -> tuple[CampaignRecord, ...]:
         """Return a record of every campaign, in the order in which they were joined."""
         return tuple(each.record() for each in self._campaigns.values())
@@ -77,6 +83,28 @@ class LedgerState:
         """Return whether a batch was answered."""
         current = self._campaigns.get(campaign)
         return current is not None and batch in current.batches
+
+    def voted(
+        self,
+        offer: Offer,
+        units: Sequence[bytes],
+        history: History,
+        before: int | None = None,
+    ) -> frozenset[bytes]:
+        """Return those of these units that have voted in another campaign than the offer's.
+
+        Hashes of units are different in each series.
+
+        Args:
+            offer: of a campaign of a series.
+            units: hashes; see :mod:`party.ledger.series`.
+            history: earlier entries.
+            before: number of an entry; only earlier answers count. None: all count.
+        """
+        current = self._campaigns.get(offer.campaign)
+        own = {} if current is None else current.answers
+        found = history.voted(units, before)
+        return frozenset(unit for unit, entry in found.items() if entry not in own)
 
     def view(
         self, offer: Offer, batch: str | None, hashes: Sequence[bytes] | None, history: History
@@ -141,6 +169,8 @@ class LedgerState:
                     self._opening(fields, entry, history)
                 case "ending":
                     self._ending(fields, entry)
+                case _ if kind == LOST:
+                    self._lost(fields)
                 case _ if kind == BOUND:
                     self.bounds.follow(fields)
                 case _ if kind in SYNTHESIS_KINDS:
@@ -189,6 +219,21 @@ class LedgerState:
         name = given.offer.campaign
         current = self._joined(name)
         self._check_within(current, given, batch, digest)
+        check_series(
+            given.offer,
+            given.units,
+            current.units,
+            (
+                (each.offer, each.units, each.forgotten)
+                for other, each in self._campaigns.items()
+                if other != name
+            ),
+        )
+        if entry.units and self.voted(given.offer, entry.units, history, entry.seq):
+            raise RefusedError(
+                f"units of ours have voted in another campaign of series {given.offer.series!r}: "
+                "each votes once"
+            )
         if not allow_other:
             sharing = {other for other, _ in history.sharing(entry.hashes, entry.seq)} - {name}
             check_sources(given, (each.given for each in self._among(sharing) if each.source))
@@ -240,6 +285,8 @@ class LedgerState:
         votes = _digest(_popped(fields, "votes", str)) if tagged else ""
         view = _popped(fields, "view", str) if tagged else ""
         allow_other = _popped(fields, "allow_other", bool) if tagged else True
+        in_series = "series" in fields
+        units = UnitVotes.from_dict(_popped(fields, "series", dict)) if in_series else None
         if (
             _popped(fields, "queries", int) != len(hashes)
             or queries_digest(hashes) != digest
@@ -253,16 +300,20 @@ class LedgerState:
             and (len(entry.tags), tags_digest(entry.tags)) != (len(hashes), votes)
         ):
             raise LedgerError("an answer that does not match its votes")
+        if units is not None and not again and UnitVotes.of(units.known_by, entry.units) != units:
+            raise LedgerError("an answer that does not match the units that vote in it")
         matrix = matrix_of(current.offer, batch)
-        given = Given(current.offer, source, matrix, view)
+        given = Given(current.offer, source, matrix, view, units)
         if tagged:
             self.check_answer(given, batch, digest, entry, history, allow_other=allow_other)
         else:
+            check_series(current.offer, units, current.units, ())
             self._check_within(current, given, batch, digest)
         if tagged and current.votes.setdefault(batch, votes) != votes:
             raise other_votes(batch)
         current.source, current.matrix, current.last = source, matrix, entry.seq
         current.view = view or current.view
+        current.units = units
         if again:
             record = current.batches[batch]
             current.batches[batch] = replace(record, answered_at=(*record.answered_at, entry.at))
@@ -370,6 +421,12 @@ class LedgerState:
         if min(ending.queries_asked, ending.labels_released) < 0 or not ending.epsilon >= 0:
             raise ProtocolError("a campaign cannot end with negative counts")
         current.ending, current.last = ending, entry.seq
+
+    def _lost(self, fields: dict[str, Any]) -> None:
+        if fields:
+            raise LedgerError(f"a loss with unknown fields: {', '.join(sorted(fields))}")
+        for each in self._campaigns.values():
+            each.forgotten = True
 
     def ended_as(self, campaign: str, ending: EndingRecord) -> bool:
         """Return whether exactly this ending is recorded."""

@@ -22,6 +22,7 @@ from pate.errors import ProtocolError, RefusedError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from party.ledger.series import UnitVotes
     from party.offer import Offer
     from pate.votes import Counts
 
@@ -43,6 +44,9 @@ class Answer:
             source: (32,) bytes, digest of the data and settings that determine our votes.
         view: of our data; see :func:`view_of`.
         tags: (queries,), 16 bytes each, of the votes, see :func:`tags_of`; empty until they are known.
+        units: hashes of the units that vote, ascending; None outside a series. See
+            :mod:`party.ledger.series`.
+        known_by: digest of what these hashes depend on besides the units, hex.
     """
 
     batch: bytes
@@ -50,6 +54,8 @@ class Answer:
     source: bytes
     view: str = ""
     tags: Sequence[bytes] = ()
+    units: Sequence[bytes] | None = None
+    known_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +68,14 @@ class Given:
         matrix: for records' votes, digest of what determines them besides the records; empty for
             teachers.
         view: of our data, see :func:`view_of`; empty if unknown.
+        units: that vote; None outside a series.
     """
 
     offer: Offer
     source: str
     matrix: str
     view: str = ""
+    units: UnitVotes | None = None
 
     @property
     def masked(self) -> bool:
@@ -78,6 +86,18 @@ class Given:
         """Return whether a common query has the same votes, from the same data."""
         # The difference between votes of teachers and of records reveals no votes.
         return self.offer.records_vote == other.offer.records_vote and self.matrix == other.matrix
+
+    def of_other_units(self, other: Given) -> bool:
+        """Return whether both are noisy, and no unit's vote is in both: campaigns of one series.
+
+        Then the difference of the sums is no change of our votes. Exact sums are compared all the
+        same: they have no noise to hide how few units a sum has.
+        """
+        return (
+            self.offer.continues(other.offer)
+            and self.offer.sums.distributed
+            and other.offer.sums.distributed
+        )
 
 
 def matrix_of(offer: Offer, batch: str) -> str:
@@ -114,8 +134,8 @@ def view_of(schema: str) -> str:
 
     For a table it is a digest of the columns: without one of them a query has another hash here,
     and the same elsewhere. For images it is the window: another one changes our images if they are
-    deep, and not those of parties with 8 bits. Images of another size are other queries at every
-    party.
+    deep or in an archive, and not those of parties with files of 8 bits. Images of another size are
+    other queries at every party.
 
     Args:
         schema: the schema line with which the data were read for a campaign.
@@ -185,6 +205,8 @@ def check_sources(mine: Given, sharing: Iterable[Given]) -> None:
     """
     for each in sharing:
         same_kind = each.offer.records_vote == mine.offer.records_vote
+        if mine.of_other_units(each):
+            continue
         if mine.masked and each.masked and same_kind and each.source != mine.source:
             raise RefusedError(
                 f"campaign {each.offer.campaign[:8]} had votes on one of these queries, from "
@@ -271,6 +293,8 @@ def check_votes(mine: Given, batch: str, clashing: Iterable[Given]) -> None:
     """
     for each in clashing:
         same = each.offer.campaign == mine.offer.campaign
+        if mine.of_other_units(each):
+            continue
         if same or (mine.masked and each.masked and mine.alike(each)):
             raise other_votes(batch, "" if same else each.offer.campaign)
 

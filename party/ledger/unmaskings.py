@@ -80,6 +80,8 @@ def check_unmasking(
     for each in earlier:
         # The difference between votes of teachers and of records reveals no votes.
         if each.offer.records_vote == offer.records_vote:
+            if offer.sums.distributed and offer.continues(each.offer):
+                continue  # noisy sums of a series, in which no unit votes twice
             same = each.offer.campaign == offer.campaign
             _check_query(offer, batch, how, each, allow=allow_other and not same)
 

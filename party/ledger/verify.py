@@ -130,8 +130,12 @@ def _ill_formed(said: PrivacyStatement) -> Iterator[Check]:
 def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     offer = ours.offer
     yield _same("unit", said.unit, offer.unit)
-    known = adjacencies_of(offer.unit, records_vote=offer.records_vote)
-    among = neighbours_of(offer.unit, records_vote=offer.records_vote)
+    among = neighbours_of(offer.unit, records_vote=offer.records_vote, series=offer.series)
+    known = adjacencies_of(
+        offer.unit, records_vote=offer.records_vote, series=offer.series is not None
+    )
+    if said.series is not None or offer.series is not None:
+        yield _same("series", said.series, offer.series, lambda name: _shown(name or "none"))
     yield _same(
         "adjacency",
         said.adjacency,

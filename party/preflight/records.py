@@ -180,15 +180,16 @@ def check_schema(options: CheckOptions, data: Dataset) -> Finding:
     unit = options.unit or (None if offer is None else offer.unit)
     sources: dict[Schema, str] = {}
     public: Inputs | None = None
+    noted: list[str] = []
     if options.public is not None:
-        public = read_inputs(options.public, drop=options.dropped)
+        public = read_inputs(options.public, drop=options.dropped, say=noted.append)
         sources[Schema.of(public)] = f"the public set {options.public}"
     if options.schema is not None:
         sources.setdefault(_stated(options.schema), "the schema given")
     if offer is not None and offer.schema:
         sources.setdefault(Schema.parse(offer.schema), "the campaign that we joined")
     classes, file = None if offer is None else offer.classes, OwnFile.of(options)
-    known, told, odd = [], [], Odd()
+    known, told, odd = [], noted, Odd()
     for schema, source in sources.items():
         data, odd = file.read(schema, classes)
         told += unread_of(options, odd)

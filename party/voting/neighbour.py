@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pate.data.values import Dataset, Inputs
+    from pate.features.neighbours import Places
     from pate.votes import Counts
 
 #: Version: changes whenever the same records would vote differently.
@@ -49,11 +50,13 @@ class NeighbourVotes:
         records: of the party.
         key: its secret, at most 64 bytes: decides which records of a patient vote.
         say: prints a line on the party's screen.
+        known_by: how their file was read, in words.
     """
 
     records: Dataset
     key: bytes
     say: Callable[[str], None] = lambda _: None
+    known_by: str = ""
 
     def __post_init__(self) -> None:
         require_records(self.records)
@@ -86,7 +89,7 @@ class NeighbourVotes:
             whole.update(hashlib.sha256(text.encode()).digest())
         whole.update(hashlib.blake2b(b"fingerprint", key=self.key, digest_size=32).digest())
         groups = [""] * len(self.records) if self.records.groups is None else self.records.groups
-        units = zip(self._row_hashes, groups, strict=True)
+        units = zip(self.row_hashes, groups, strict=True)
         for unit in sorted(row + hashlib.sha256(str(g).encode()).digest() for row, g in units):
             whole.update(unit)
         return whole.digest()
@@ -120,6 +123,7 @@ class NeighbourVotes:
         votes_per_patient: int | None,
         most_votes: int,
         code: Code = _NEAREST,
+        voters: Places | None = None,
     ) -> Counts:
         """Return the number of records that vote at each query for each class.
 
@@ -132,6 +136,7 @@ class NeighbourVotes:
             votes_per_patient: most votes of one patient; None: each record has one vote.
             most_votes: most votes that are sent on one count.
             code: at which queries a record votes, and what it says.
+            voters: indices of the records that vote; None: all, or as many of a patient as may.
 
         Returns:
             (queries, m) int64, in units of the code.
@@ -155,20 +160,21 @@ class NeighbourVotes:
                 votes_per_patient=votes_per_patient,
                 most_votes=most_votes,
                 code=code,
+                voters=voters,
             )
         queries = seen.take(list(rows))
         require_different(queries.row_hashes())
         space = space_over(seen)
-        voters = self._voters(votes_per_patient)
+        voting = self._voters(votes_per_patient) if voters is None else self.records.take(voters)
         places = space.embed(queries)
-        answers = self._answers(voters, classes, code)
+        answers = self._answers(voting, classes, code)
         votes = np.zeros((len(queries), len(classes)), dtype=np.int64)
         directions = Directions.fit(places) if code.name == DENSE else None
         # Each record's vote is its own, so any cut of them gives the same sum.
-        for start in told(range(0, len(voters), _AT_ONCE)):
-            some = range(start, min(start + _AT_ONCE, len(voters)))
+        for start in told(range(0, len(voting), _AT_ONCE)):
+            some = range(start, min(start + _AT_ONCE, len(voting)))
             with telling(None):
-                described = space.embed(voters.inputs.take(some))
+                described = space.embed(voting.inputs.take(some))
             given = answers[some.start : some.stop]
             if given.ndim == 1:
                 votes += (
@@ -182,9 +188,9 @@ class NeighbourVotes:
                     if directions is None
                     else dense_sums(directions, described, given, code.answer.grid)
                 )
-            if some.stop == len(voters) or (start // _AT_ONCE) % _TOLD == _TOLD - 1:
+            if some.stop == len(voting) or (start // _AT_ONCE) % _TOLD == _TOLD - 1:
                 # A share, since the number of records is private.
-                self.say(f"{100 * some.stop // len(voters)} % of our records have voted")
+                self.say(f"{100 * some.stop // len(voting)} % of our records have voted")
         return np.clip(votes, *code.bounds(most_votes))
 
     def _answers(self, voters: Dataset, classes: Sequence[str], code: Code) -> Counts:
@@ -207,11 +213,12 @@ class NeighbourVotes:
                 "the campaign limits votes per patient, but our data names no patients"
             )
         return self.records.take(
-            voters_of(self.records.groups, self._row_hashes, votes_per_patient, self.key)
+            voters_of(self.records.groups, self.row_hashes, votes_per_patient, self.key)
         )
 
     @cached_property
-    def _row_hashes(self) -> Sequence[bytes]:
+    def row_hashes(self) -> Sequence[bytes]:
+        """One hash of each record's content: its input and its label's name, 32 bytes."""
         return self.records.row_hashes()
 
 

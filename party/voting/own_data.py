@@ -7,6 +7,7 @@ teacher gets it.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -79,6 +80,14 @@ class OwnFile:
     def answer(self) -> str:
         """What our records can say: ``class``, ``labels`` or ``number``."""
         return LABELS if self.labels else CLASS if self.number is None else NUMBER
+
+    @property
+    def known_by(self) -> str:
+        """How this file is read, where that decides whether two of its rows are one unit."""
+        missing = sorted(self.reading.missing)
+        # Left out where there are none, so that a series goes on.
+        more = [[*self.labels], self.number] if self.labels or self.number is not None else []
+        return json.dumps([self.label, self.group, self.reading.comma, missing, *more])
 
     @property
     def no_features(self) -> tuple[str, ...]:
@@ -270,7 +279,9 @@ class OwnVoters:
             require_answer(code_in(campaign), self._file.answer)
         dataset = self._read(Schema.parse(campaign.schema), tuple(campaign.classes) or None)
         if self._records is None or self._records.records is not dataset:
-            self._records = NeighbourVotes(dataset, self._key, say=self._say)
+            self._records = NeighbourVotes(
+                dataset, self._key, say=self._say, known_by=self._file.known_by
+            )
         return self._records
 
     def voters(self, campaign: vote_pb2.Campaign) -> Ensemble | NeighbourVotes | None:

@@ -83,6 +83,7 @@ def offer_of(key: bytes, campaign: vote_pb2.Campaign, queries: int) -> Offer:
         composition=cast("CompositionName", terms.composition) if known else None,
         cap=cap_of(terms) if known else None,
         gate=gate_of(terms) if known else None,
+        series=campaign.series or None,
     )
 
 

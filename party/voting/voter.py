@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from party.identity.keys import votes_key
+from party.identity.keys import units_key, votes_key
 from party.ledger.sent_votes import Answer, tags_of, view_of
 from party.voting.cache import VoteCache
 from party.voting.masked import MaskedVotes
@@ -18,6 +18,7 @@ from party.voting.neighbour import NeighbourVotes, require_answer, require_diffe
 from party.voting.noise_shares import NoiseShares
 from party.voting.public_sets import PublicSets
 from party.voting.request import check_ending, check_fits, check_on_roster, offer_of
+from party.voting.series import SeriesVoters, series_voters
 from pate.data.values import Inputs, Table, batch_hash
 from pate.errors import (
     DataError,
@@ -151,7 +152,7 @@ class Voter:
             shares=NoiseShares(home / "noise.db"),
             noise=noise,
         )
-        self._votes_key = votes_key(home)
+        self._votes_key, self._units_key = votes_key(home), units_key(home)
         self._public = PublicSets(home / "public", public)
         #: Set when the campaign has ended.
         self.ending: Ending | None = None
@@ -259,6 +260,8 @@ class Voter:
             f"{_guarantee(campaign)}, "
             f"{_AGGREGATION[campaign.aggregation]}, {_NOISE[campaign.noise]}"
         )
+        if campaign.series:
+            self._say(_series_in_words(campaign))
 
     def _check(self, key: bytes, campaign: vote_pb2.Campaign) -> None:
         """Check that we may take part in a campaign, and that our data fit it.
@@ -338,19 +341,35 @@ class Voter:
         if isinstance(who, NeighbourVotes):
             require_different(hashes)
         answer = Answer(batch.digest, hashes, who.fingerprint, view_of(who.schema))
+        voters = None
+        if isinstance(who, NeighbourVotes) and offer.series is not None:
+            voters = self._voters(offer, who, campaign)
+            answer = replace(answer, units=voters.units, known_by=voters.known_by)
         self._site.admit(offer, answer)
         if isinstance(who, NeighbourVotes):
             # Where a record votes depends on all queries of the batch, the public set and the code;
-            # limits and clipping depend on the campaign. Cached votes must match all of these.
+            # limits and clipping depend on the campaign, and in a series who votes. Cached votes must
+            # match all of these.
             rows = tuple(batch.rows)
             held_to = f"{_votes_per_patient(campaign)} {campaign.most_votes}{campaign.code}"
             about = batch.digest + campaign.public_set + held_to.encode()
-            votes = partial(_cast, who, public, rows, campaign)
+            if voters is not None:
+                about += b"".join(voters.units)
+            which = None if voters is None else voters.rows
+            votes = partial(_cast, who, public, rows, campaign, which)
         else:
             about = b""
             votes = partial(_poll, who, queries, campaign)
         source = hashlib.sha256(who.fingerprint + about).digest() if about else who.fingerprint
         return _Request(offer, answer, lambda: self._vote(campaign, hashes, source, votes))
+
+    def _voters(
+        self, offer: Offer, records: NeighbourVotes, campaign: vote_pb2.Campaign
+    ) -> SeriesVoters:
+        """Return our records that vote in a campaign of a series: it may be none."""
+        voted = partial(self._site.ledger.voted, offer)
+        cap = _votes_per_patient(campaign)
+        return series_voters(records, offer, self._units_key, voted, cap)
 
     def _leave(self, how: Callable[[Offer, Answer], None], asked: _Request, votes: Counts) -> None:
         """Compare votes that are about to leave with all earlier ones, or record them as well.
@@ -392,7 +411,9 @@ class Voter:
             epsilon=finish.epsilon_cap,
             delta=finish.delta,
             unit=offer.unit,
-            adjacency=neighbours_of(offer.unit, records_vote=offer.records_vote),
+            adjacency=neighbours_of(
+                offer.unit, records_vote=offer.records_vote, series=offer.series
+            ),
             records_vote=offer.records_vote,
             observer="public",
             votes_given=0 if record is None else record.asked,
@@ -428,6 +449,7 @@ def _cast(
     public: Inputs,
     queries: tuple[int, ...],
     campaign: vote_pb2.Campaign,
+    voters: NDArray[np.int64] | None,
     rows: NDArray[np.int64],
 ) -> Counts:
     """Return the records' votes on some of the queries; they are cast on all of them."""
@@ -438,6 +460,7 @@ def _cast(
         votes_per_patient=_votes_per_patient(campaign),
         most_votes=campaign.most_votes,
         code=code_in(campaign),
+        voters=voters,
     )
     return votes[rows]
 
@@ -452,8 +475,26 @@ def _guarantee(campaign: vote_pb2.Campaign) -> str:
         campaign.epsilon,
         campaign.delta,
         campaign.unit,
-        neighbours=neighbours_of(campaign.unit, records_vote=campaign.most_votes > 0),
+        neighbours=neighbours_of(
+            campaign.unit, records_vote=campaign.most_votes > 0, series=campaign.series
+        ),
     )
+
+
+def _series_in_words(campaign: vote_pb2.Campaign) -> str:
+    """Return what a series means for our file, and what is outside of its promise."""
+    if campaign.unit == "patient":
+        known = (
+            "a patient has these votes once, whatever the number of campaigns; one who reappears "
+            "under another identifier counts as another patient"
+        )
+    else:
+        known = (
+            "a record votes in one of its campaigns only, and is known by its content: one that is "
+            "corrected counts as another record. Keep rows in the file until the series ends, or "
+            "name each patient with --group"
+        )
+    return f"campaign {campaign.id.hex()[:8]} is of the series {campaign.series!r}: {known}"
 
 
 def _kind(inputs: Inputs) -> str:

@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
+from operator import add
 from typing import TYPE_CHECKING, Final, Self
 
 from pate.accounting.composition import Gdp
@@ -39,7 +40,7 @@ from pate.accounting.conversion import (
 from pate.errors import AccountingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 #: Version of the list of filters and their parts below. A change of the list needs a new version: a
 #: bound that holds by one list need not hold by another.
@@ -169,10 +170,26 @@ class Spent:
         """
         return cls.concentrated(check_rho(epsilon, "epsilon") ** 2 / 2, pure=epsilon, failing=delta)
 
+    def or_more(self, other: Spent) -> Spent:
+        """Return the larger cost in each currency.
+
+        For campaigns of one series, of which a unit has a part of its votes in each; failures still
+        add up. It is at least either cost, so no total falls when a campaign joins its series.
+
+        Source: docs/proofs/series.md.
+        """
+        return Spent(
+            pure=_both(max, self.pure, other.pure),
+            gaussian=_both(max, self.gaussian, other.gaussian),
+            rho=max(self.rho, other.rho),
+            at_orders=tuple(map(max, self.at_orders, other.at_orders)),
+            failing=self.failing + other.failing,
+        )
+
     def __add__(self, other: Spent) -> Spent:
         return Spent(
-            pure=_both(self.pure, other.pure),
-            gaussian=_both(self.gaussian, other.gaussian),
+            pure=_both(add, self.pure, other.pure),
+            gaussian=_both(add, self.gaussian, other.gaussian),
             rho=self.rho + other.rho,
             at_orders=tuple(
                 mine + theirs for mine, theirs in zip(self.at_orders, other.at_orders, strict=True)
@@ -217,5 +234,7 @@ def _epsilons(spent: Spent, delta: Delta) -> Iterator[float]:
         yield epsilon_from_rdp([order], [float_up(cost)], delta.of(ORDER_PART))
 
 
-def _both(one: Fraction | None, other: Fraction | None) -> Fraction | None:
-    return None if one is None or other is None else one + other
+def _both(
+    how: Callable[[Fraction, Fraction], Fraction], one: Fraction | None, other: Fraction | None
+) -> Fraction | None:
+    return None if one is None or other is None else how(one, other)

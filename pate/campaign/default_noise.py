@@ -9,7 +9,8 @@ It depends only on public facts: the numbers of teachers, classes and public que
   assumes, the lead is that large even if all others agree, too. For 2 classes this is 0.59 M, for 10
   0.28 M, for 100 0.20 M.
 * **Between**, the least noise at which the budget pays for 20 labels a class, or for every public query if
-  there are fewer.
+  there are fewer. With Interactive-GNMax for 10 a class: about as many again are predictions that the
+  teachers do not contradict, and they repeat the student's errors, so right labels matter more.
 
 More noise buys more labels that teach less. N labels of which a share p is right teach about as much as
 N ((m p - 1) / (m - 1))^2 that are all right (Natarajan et al. 2013, "Learning with noisy labels", NeurIPS
@@ -39,8 +40,9 @@ LEAST: Final = Fraction(4, 25)
 _LEAD: Final = 0.7
 #: Probability that a class with that lead wins.
 _TRUST: Final = 0.8
-#: Enough labels per class.
-_PLENTY: Final = 20
+#: Enough labels of the teachers per class; and where a student's predictions become labels, too.
+PLENTY: Final = 20
+PLENTY_INTERACTIVE: Final = 10
 #: The papers' choices, as shares of 250 teachers: sigma2 is their 40, scale their 1/gamma of 20, sigma1 and
 #: threshold are between their 150 and 200 of MNIST and a check that a unanimous vote passes more often.
 PAPERS: Final[Mapping[str, Fraction]] = {
@@ -80,7 +82,13 @@ def share_of(teachers: int, share: Fraction) -> int:
 
 
 def default_noise(
-    teachers: int, classes: int, queries: int, paid: Callable[[int], int], carried: float = 1.0
+    teachers: int,
+    classes: int,
+    queries: int,
+    paid: Callable[[int], int],
+    *,
+    each: int = PLENTY,
+    carried: float = 1.0,
 ) -> DefaultNoise:
     """Return the default noise of a campaign.
 
@@ -92,14 +100,15 @@ def default_noise(
         classes: m, at least 2.
         queries: number that may be asked.
         paid: number of queries that the budget pays for at a given noise; non-decreasing in it.
+        each: wanted labels per class.
         carried: actual noise of the labels as a multiple of the charged noise: above 1 if parties add
             noise shares that the accounting does not rely on.
     """
     least = share_of(teachers, LEAST)
     lead = lead_in_sigmas(max(2, classes)) * carried  # one class is refused elsewhere
     upper = max(least, math.floor(_LEAD * teachers / lead))
-    wanted = min(queries, _PLENTY * classes)
-    what = "all public queries" if wanted == queries else f"{wanted} labels, {_PLENTY} a class"
+    wanted = min(queries, each * classes)
+    what = "all public queries" if wanted == queries else f"{wanted} labels, {each} a class"
     if paid(least) >= wanted:
         return DefaultNoise(least, least, f"sigma2 {least}, 16 % of the teachers, pays for {what}")
     if paid(upper) < wanted:

@@ -164,3 +164,7 @@ class MechanismOptions(SumOptions, ParameterOptions):
         int | None, _neighbour(min=1, help="Most votes of one patient. Default: 1")
     ] = None
     noise_law: NoiseLawOption = None
+    series: Annotated[
+        str | None,
+        _neighbour(help="Series in which each unit votes in one campaign only.", metavar="NAME"),
+    ] = None

@@ -114,6 +114,7 @@ def spec_of(
         class_quota=options.class_quota,
         neighbour=neighbour,
         gate=gate,
+        series=options.series,
     )
 
 
@@ -130,6 +131,7 @@ def _neighbour_terms(
         "--most-votes": options.most_votes,
         "--votes-per-patient": options.votes_per_patient,
         "--noise-law": options.noise_law,
+        "--series": options.series,
     }
     if options.aggregator != "neighbour":
         for option, value in given.items():

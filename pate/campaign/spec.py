@@ -20,7 +20,7 @@ from pate.campaign.parameters import Parameters
 from pate.campaign.sum_terms import SumTerms  # noqa: TC001 — its reader looks it up
 from pate.codes import NEAREST, code_of
 from pate.errors import StateError, UsageError
-from pate.text_form import read
+from pate.text_form import in_text, read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 #: Mechanisms that support noise shares.
 DISTRIBUTED: Final = ("gnmax", "confident-gnmax", "interactive-gnmax", "neighbour")
+
+#: Longest name of a series, in characters.
+LONGEST_SERIES: Final = 64
 
 #: Mechanisms whose data-dependent cost a gate can test.
 GATED: Final = ("gnmax", "confident-gnmax")
@@ -75,6 +78,7 @@ class CampaignSpec:
             student's predictions.
         gate: the one batch of a gated campaign, None for a capped one.
         neighbour: terms of neighbour votes, None for teachers.
+        series: name of the series of campaigns in which a unit votes once; None for none.
 
     Raises:
         UsageError: for an invalid value, naming the field.
@@ -100,6 +104,8 @@ class CampaignSpec:
     class_quota: bool = False
     gate: GatedBatch | None = None
     neighbour: NeighbourTerms | None = None
+    #: Omitted from the text if there is none, as in older ledgers.
+    series: str | None = field(default=None, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
         self._check_names()
@@ -109,6 +115,7 @@ class CampaignSpec:
         self._check_gate()
         self._check_sums()
         self._check_neighbour()
+        self._check_series()
 
     @property
     def publish(self) -> choices.Publish:
@@ -156,11 +163,11 @@ class CampaignSpec:
         Raises:
             StateError: naming the first field that differs, with both values.
         """
-        held, asked = ({"code": NEAREST, **each.to_dict()} for each in (self, other))
-        for name, value in held.items():
-            if name != "id" and value != asked[name]:
+        mine, asked = ({"code": NEAREST, **each.to_dict()} for each in (self, other))
+        for name in mine | asked:
+            if name != "id" and mine.get(name) != asked.get(name):
                 raise StateError(
-                    f"this campaign has {name} = {value}, but {asked[name]} was given: "
+                    f"this campaign has {name} = {mine.get(name)}, but {asked.get(name)} was given: "
                     "resume with the same parameters, or start a new one with another --campaign"
                 )
 
@@ -259,6 +266,25 @@ class CampaignSpec:
             raise UsageError(
                 "vote proofs show that a row sums to a party's teachers; what neighbour votes sum to is "
                 "private: leave them out"
+            )
+
+    def _check_series(self) -> None:
+        if self.series is None:
+            return
+        if self.neighbour is None:
+            raise UsageError(
+                "a series is for neighbour votes (--aggregator neighbour): a teacher learns from "
+                "records that it has learnt from before, so campaigns of teachers add up"
+            )
+        name = self.series
+        if not name.strip() or not name.isprintable() or len(name) > LONGEST_SERIES:
+            raise UsageError(
+                f"a series is named by a line of at most {LONGEST_SERIES} characters, got {name!r:.80}"
+            )
+        if self.sums.masked and not self.sums.distributed:
+            raise UsageError(
+                "a series with masked sums needs noise by the parties (--noise distributed): "
+                "parties give their records' votes for one exact sum only"
             )
 
 

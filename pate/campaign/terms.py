@@ -16,7 +16,16 @@ from pate.accounting.bounds.laws import WIDEST_SIGMA
 from pate.accounting.composition import Gate, Gdp, composition_named, tightest
 from pate.accounting.events import GaussianMax, GaussianThreshold
 from pate.campaign.choices import check_count
-from pate.campaign.default_noise import CLASSES, LEAST, MARGIN, PAPERS, default_noise, share_of
+from pate.campaign.default_noise import (
+    CLASSES,
+    LEAST,
+    MARGIN,
+    PAPERS,
+    PLENTY,
+    PLENTY_INTERACTIVE,
+    default_noise,
+    share_of,
+)
 from pate.campaign.order import VotedRows, public_order
 from pate.codes import NEAREST, code_of
 from pate.errors import BudgetError, LedgerError, UsageError
@@ -119,7 +128,8 @@ def noise_of(
     if spec.sums.distributed:
         carried = math.sqrt(spec.wanted_parties / spec.sums.honest)
     number = classes or len(spec.classes or ()) or CLASSES
-    found = default_noise(teachers, number, wanted, paid, carried)
+    each = PLENTY_INTERACTIVE if spec.interactive else PLENTY
+    found = default_noise(teachers, number, wanted, paid, each=each, carried=carried)
     if spec.aggregator != "lnmax":
         return found
     # LNMax's parameter has another name, and half the share.

@@ -108,15 +108,18 @@ def all_files(folder: Path) -> list[Path]:
     return flat + [path for _, path in class_files(folder)]
 
 
-def read_images(paths: Sequence[Path], window: Window | None = None) -> Images:
+def read_images(
+    paths: Sequence[Path], window: Window | None = None, odd: Odd | None = None
+) -> Images:
     """Return the images of files that all have one size.
 
     Images are greyscale if all files are, else RGB.
 
     Args:
         paths: of the files.
-        window: the values that become black and white in files of more than 8 bits a pixel; None:
-            such files are refused.
+        window: the values that become black and white in files of more than 8 bits a pixel, whatever
+            values a file has; None: such files are refused.
+        odd: notes the files of which something is lost in reading.
 
     Raises:
         DataError: if a file is damaged, of another size, or of a kind that is not read.
@@ -136,6 +139,8 @@ def read_images(paths: Sequence[Path], window: Window | None = None) -> Images:
                 "bring all images to one size"
             )
         pictures.append(picture)
+        if odd is not None:
+            note_oddity(path, odd)
     channels = max(picture.shape[2] for picture in pictures)
     # A grey picture among coloured ones is repeated over the channels.
     return Images(
@@ -185,8 +190,7 @@ def read_fitting(
             continue
         pixels[len(kept)] = picture
         kept.append(at)
-        if why := oddity(path):
-            odd.note(why, place)
+        note_oddity(path, odd)
     return Images(pixels[: len(kept)], window), kept
 
 
@@ -214,6 +218,12 @@ def oddity(path: Path) -> str:
     except DAMAGE:
         pass
     return ""
+
+
+def note_oddity(path: Path, odd: Odd) -> None:
+    """Note what is lost in reading an image file, if anything is."""
+    if why := oddity(path):
+        odd.note(why, f"{path.parent.name}/{path.name}")
 
 
 def _told_size(path: Path) -> Size | None:

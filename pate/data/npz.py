@@ -5,8 +5,10 @@ numbers or text, or (n, l) yes or no for l labels that ``classes`` names; option
 optional ``groups``, (n,) numbers or text.
 
 If there are ``classes``, a label that is a whole number is an index into them, from 0, and any other is
-a name. Each label and image is read by its own values, independent of the array's type: one missing
-label, or one pixel of more than 8 bits, changes the type of the whole array.
+a name. Each label and image is read by itself, independent of the array's type: one missing label, or
+one pixel of more than 8 bits, changes the type of the whole array. So a party's whole
+numbers are all read by the campaign's window, if it has one, also those that would fit in 8 bits. A
+public set is no one's record: there the array's type says how deep it is.
 """
 
 from __future__ import annotations
@@ -75,26 +77,32 @@ class Archive:
         require_room(path, sum(member.file_size for member in members))
 
     def images(self, window: Window | None = None) -> Images:
-        """Return the images of a public set, all of which must be usable; arguments and errors as below.
+        """Return the images of a public set, all of which must be usable.
 
-        In an array of more than 8 bits, all images are read by the window.
+        Args:
+            window: as below.
+
+        Raises:
+            DataError: as below.
         """
         array = self._one_of(_IMAGES)
         deep = array.dtype.kind in "iu" and array.dtype.itemsize > 1
-        pixels, _ = _as_pixels(array, self._path, window, None, all_deep=deep)
+        pixels, _ = _as_pixels(array, self._path, window, None, deep=deep)
         return Images(pixels, window)
 
     def usable_images(self, window: Window | None = None) -> tuple[Images, NDArray[np.bool_]]:
         """Return the images, each read by its own pixels, and (n,) which of them are usable.
 
         Args:
-            window: the values that become black and white in an image of whole numbers not all within 0
-                to 255.
+            window: the values that become black and white in images of whole numbers; None: they must
+                lie within 0 to 255.
 
         Raises:
             DataError: if there are none, or they have NaN or values out of range.
         """
-        pixels, good = _as_pixels(self._one_of(_IMAGES), self._path, window, self._odd)
+        array = self._one_of(_IMAGES)
+        pixels, good = _as_pixels(array, self._path, window, self._odd, deep=window is not None)
+        _note_bytes(array, window, self._odd)
         return Images(pixels, window), good
 
     def labels(self, key: str | None) -> list[str]:
@@ -246,11 +254,11 @@ def _as_pixels(
     window: Window | None,
     odd: Odd | None,
     *,
-    all_deep: bool = False,
+    deep: bool,
 ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
     """Return pixels of 8 bits, and for each record whether it is usable.
 
-    With ``all_deep`` images of 8 bits are read by the window, too.
+    With ``deep`` all whole numbers are read by the window.
     """
     if array.ndim == 3:
         array = array[..., np.newaxis]
@@ -260,15 +268,13 @@ def _as_pixels(
             "they must be (n, height, width) or (n, height, width, 1 or 3)"
         )
     good = np.ones(len(array), dtype=np.bool_)
-    if array.dtype == np.uint8:
-        return array.astype(np.uint8), good
     if array.dtype.kind not in "iuf":
         raise DataError(
             f"{path}: images are {array.dtype}; they must be uint8, or floats in [0, 1]"
         )
     made = np.zeros(array.shape, dtype=np.uint8)
     for at, picture in enumerate(array):
-        found, why = _in_bytes(picture, window, all_deep)
+        found, why = _in_bytes(picture, window, deep)
         if not why:
             made[at] = found
         elif odd is None:
@@ -279,27 +285,42 @@ def _as_pixels(
     return made, good
 
 
+def _note_bytes(array: NDArray[np.generic], window: Window | None, odd: Odd | None) -> None:
+    """Note images that probably have 8 bits, where a window is for deep ones."""
+    if odd is not None and window is not None and array.dtype == np.uint8:
+        for at in range(len(array)):
+            odd.note(
+                "each has 8 bits, and the campaign's window {} to {} is for all whole numbers of an "
+                ".npz: save it as an image file, which is read as it is".format(*window),
+                f"record {at + 1}",
+            )
+
+
 def _in_bytes(
     picture: NDArray[np.generic], window: Window | None, is_deep: bool
 ) -> tuple[NDArray[np.generic], str]:
     """Return the pixels of a record as 0 to 255, and why it is unusable, or "".
 
-    Only its own values decide: whole numbers within 0 to 255 are bytes, other whole numbers are read by
-    the window, and all others must be in [0, 1].
+    Of deep images whole numbers are read by the window. Otherwise values within [0, 1] are scaled, whole
+    numbers within 0 to 255 are bytes, and other whole numbers are read by the window. None of this
+    depends on the array's type.
     """
     if not picture.size:
         return picture, ""
-    low, high = picture.min(), picture.max()
-    if picture.dtype.kind == "f":
-        if np.isnan(picture).any():
-            return picture, "images hold NaN; take those records out"
-        # Elementwise comparison: infinity fails as well.
-        if float(low) >= 0.0 and float(high) <= 1.0:
+    low, high = float(picture.min()), float(picture.max())
+    is_float = picture.dtype.kind == "f"
+    if is_float and np.isnan(picture).any():
+        return picture, "images hold NaN; take those records out"
+    whole = not is_float or bool(
+        np.isfinite(picture).all() and (picture == np.floor(picture)).all()
+    )
+    if not (is_deep and whole):
+        if low >= 0 and high <= 1:
             return np.rint(picture.astype(np.float64) * 255), ""
-        if not (np.isfinite(picture).all() and (picture == np.floor(picture)).all()):
+        if not whole:
             return picture, "pixels lie outside 0 to 1; scale them to [0, 1] or uint8"
-    if not is_deep and 0 <= int(low) <= int(high) <= 255:
-        return picture, ""
+        if low >= 0 and high <= 255:
+            return picture, ""
     if window is not None:
         inside = np.clip(picture.astype(np.float64), *window)
         return windowed(inside.astype(np.int64), window), ""

@@ -7,7 +7,7 @@ folder of class folders   it has folders that hold image files
 IDX files                 ``*images-idx3-ubyte``, labels beside it, each also ``.gz``
 NumPy archive             ``.npz``; see :mod:`pate.data.npz` for the keys
 table                     ``.csv`` or ``.tsv``, each also ``.gz``, or ``.parquet``; see
-                          :mod:`pate.data.tables`
+                          :mod:`pate.data.tables` and :mod:`pate.data.parquet`
 folder                    it holds exactly one of the files above, or ``MNIST/raw``
 ========================  ==========================================================
 
@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.answers import NONE
-from pate.data import idx, images, tables
+from pate.data import idx, images, parquet, tables
 from pate.data.cells import PLAIN, Reading
 from pate.data.labels import encode_labels
 from pate.data.npz import Archive
+from pate.data.odd import Odd
 from pate.data.schema import Schema
 from pate.data.several import Several, several_dataset
 from pate.data.values import Dataset, Images, Inputs, check_window
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from pate.data.odd import Odd
     from pate.data.values import Window
 
 #: How the names of tables end.
@@ -152,7 +152,13 @@ def read_dataset(
     return _dataset(pixels, names, classes, None, found, odd=odd)
 
 
-def read_inputs(path: Path, *, drop: Sequence[str] = (), window: Window | None = None) -> Inputs:
+def read_inputs(
+    path: Path,
+    *,
+    drop: Sequence[str] = (),
+    window: Window | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Inputs:
     """Return the inputs of a public set; labels are ignored.
 
     The kinds of a table's columns and its decimal separator are inferred from its cells, which are public.
@@ -162,6 +168,7 @@ def read_inputs(path: Path, *, drop: Sequence[str] = (), window: Window | None =
         drop: columns of a table to leave out; those that it has not are no error.
         window: the values that become black and white in images of more than 8 bits a pixel; server and
             parties read their images by it.
+        say: called with a line for each kind of image that may be read otherwise than intended.
 
     Raises:
         DataError: if there is nothing there, or what is there cannot be used.
@@ -171,6 +178,7 @@ def read_inputs(path: Path, *, drop: Sequence[str] = (), window: Window | None =
     if window is not None:
         check_window(window)
     inputs: Inputs
+    odd = Odd()
     if _is_table(found):
         if window is not None:
             raise UsageError(f"--window is for images, and {found} is a table")
@@ -179,11 +187,14 @@ def read_inputs(path: Path, *, drop: Sequence[str] = (), window: Window | None =
     elif found.name.casefold().endswith(".npz"):
         inputs = Archive(found).images(window)
     elif found.is_dir():
-        inputs = images.read_images(images.all_files(found), window)
+        inputs = images.read_images(images.all_files(found), window, odd)
     else:
         inputs = Images(idx.read_idx_images(found), window)
     if not len(inputs):
         raise DataError(f"{found} holds no records")
+    if say is not None:
+        for line in odd.lines():
+            say(f"{found}: {line}")
     return inputs
 
 
@@ -257,7 +268,7 @@ def _is_readable(path: Path) -> bool:
 
 def _read_table(path: Path, odd: Odd | None = None) -> tables.TextTable:
     if path.name.casefold().endswith(".parquet"):
-        return tables.read_parquet(path, odd)
+        return parquet.read_parquet(path, odd)
     return tables.read_csv(path, odd)
 
 

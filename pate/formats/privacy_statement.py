@@ -11,12 +11,12 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pate.campaign.choices import Unit  # noqa: TC001 — its reader looks it up
 from pate.errors import ProtocolError, UsageError
-from pate.text_form import parse, read, write
+from pate.text_form import in_text, parse, read, write
 
 #: Version of this text form. Readers refuse one that they do not know.
 PROTOCOL_VERSION: Final = 2
@@ -78,6 +78,19 @@ _VOTING: Final[Mapping[str, tuple[str, str]]] = {
         ),
     ),
 }
+#: Why, in a series of campaigns.
+_IN_SERIES: Final[Mapping[str, str]] = {
+    "record": (
+        "it votes once in all campaigns of the series, so it moves one vote of all their matrices "
+        "together; a record has no identifier and is known by its content: it stays in its party's "
+        "table while the series lasts, and one that reappears with other content counts as another"
+    ),
+    "patient": (
+        "in all campaigns of the series together they cast no more votes than the mechanism says; a "
+        "patient known to several parties counts once at each, and one who reappears under another "
+        "identifier counts as another"
+    ),
+}
 _FIXED_FOR_VOTING: Final = (
     "public, and the same for neighbours, are who takes part, the class list, the names of columns, "
     "and the queries; how many records a party has is not public"
@@ -88,25 +101,26 @@ _FIXED_FOR_VOTING_ONCE: Final = (
 )
 
 
-def adjacency_of(unit: str, *, records_vote: bool) -> str:
+def adjacency_of(unit: str, *, records_vote: bool, series: bool = False) -> str:
     """Return the adjacency, in words.
 
     Args:
         unit: record, patient or party.
         records_vote: whether votes are neighbour votes.
+        series: whether they are of a campaign of a series.
     """
     if not records_vote:
         return ADJACENCY[unit]
     what, why = _VOTING[unit]
-    return f"{what}: {why}; {_FIXED_FOR_VOTING}"
+    return f"{what}: {_IN_SERIES[unit] if series else why}; {_FIXED_FOR_VOTING}"
 
 
-def adjacencies_of(unit: str, *, records_vote: bool) -> tuple[str, ...]:
+def adjacencies_of(unit: str, *, records_vote: bool, series: bool = False) -> tuple[str, ...]:
     """Return all wordings of the adjacency in statements, the current one first.
 
     Earlier ones promised less; they remain readable.
     """
-    now = adjacency_of(unit, records_vote=records_vote)
+    now = adjacency_of(unit, records_vote=records_vote, series=series)
     if records_vote:
         return now, now.replace(_FIXED_FOR_VOTING, _FIXED_FOR_VOTING_ONCE)
     return now, now.replace("class list and the names of columns", _FIXED_ONCE)
@@ -120,16 +134,29 @@ def do_records_vote(mechanism: object) -> bool:
     )
 
 
-def neighbours_of(unit: str, *, records_vote: bool) -> str:
+def series_of(statement: Mapping[str, object]) -> str | None:
+    """Return the series that a statement's fields name, None for none."""
+    series = statement.get("series")
+    return series if isinstance(series, str) and series else None
+
+
+def neighbours_of(unit: str, *, records_vote: bool, series: str | None = None) -> str:
     """Return the same in a few words, for a line of a screen.
 
     Args:
         unit: record, patient or party; of another one, a pointer to the privacy statement.
         records_vote: whether votes are neighbour votes.
+        series: name of their series of campaigns, if they are of one.
+
+    >>> neighbours_of("record", records_vote=True, series="monthly")
+    "one record added, removed or altered, in all campaigns of series 'monthly' that cost no more"
     """
     other = "see the privacy statement"
     if records_vote:
-        return _VOTING.get(unit, (other, ""))[0]
+        what = _VOTING.get(unit, (other, ""))[0]
+        return (
+            f"{what}, in all campaigns of series {series!r} that cost no more" if series else what
+        )
     return NEIGHBOURS.get(unit, other)
 
 
@@ -204,6 +231,8 @@ class PrivacyStatement:
             another run with the same parameters may be charged up to ``cap``.
         ledger_head: number and digest of the ledger's last entry.
         statements: one per observer.
+        series: name of the series of neighbour votes that the campaign is of; None for none. The
+            guarantee is that of the whole series if its other campaigns cost no more.
 
     Raises:
         UsageError: for a value that a statement cannot have.
@@ -227,6 +256,8 @@ class PrivacyStatement:
     adjacency: str
     observer: str = "public"
     protocol_version: int = PROTOCOL_VERSION
+    #: Omitted from the text if there is none, as in older statements.
+    series: str | None = field(default=None, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
         if self.protocol_version != PROTOCOL_VERSION:
@@ -237,6 +268,8 @@ class PrivacyStatement:
             raise UsageError(f"a campaign's id is hexadecimal, got {self.campaign!r:.40}")
         if self.unit not in ADJACENCY:
             raise UsageError(f"unknown unit of privacy {self.unit!r}")
+        if self.series is not None and not do_records_vote(self.mechanism):
+            raise UsageError("a series is of neighbour votes")
         _check_figures(self.epsilon, self.delta)
         for each in self.statements:
             if (each.epsilon is None) != (each.delta is None):

@@ -6,7 +6,7 @@ import threading
 import time
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from pate.errors import PateError
 from pate.preflight.finding import Finding, Skipped, Status
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 T = TypeVar("T")
+
+#: Longest single wait of the main thread, in seconds.
+_LOOK_S: Final = 1.0
 
 
 class Check(NamedTuple):
@@ -133,13 +136,25 @@ def run_checks(
     ]
     results = []
     for group, check, found in started:
-        try:
-            finding = found.result(max(0.0, began + check.seconds - time.monotonic()))
-        except TimeoutError:
-            finding = _late(check)
+        finding = _finding_by(began + check.seconds, found) or _late(check)
         results.append(Result(group, check.name, finding))
         show(results[-1])
     return Report(tuple(results))
+
+
+def _finding_by(deadline: float, found: Future[Finding]) -> Finding | None:
+    """Return the finding of a check, or None if there is none by ``deadline``.
+
+    It looks once a second: a signal that arrives just as CPython begins to wait for a lock is noticed
+    only when that wait is over, so one long wait could miss Ctrl-C for minutes.
+    """
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return found.result(min(max(0.0, left), _LOOK_S))
+        except TimeoutError:
+            if left <= 0:
+                return None
 
 
 def _find(check: Check) -> Finding:

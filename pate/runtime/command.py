@@ -49,6 +49,9 @@ def run(app: typer.Typer, name: str) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with forked.allowed():
         code = _exit_code(app, name)
+    # CPython ends a process by SIGINT, whatever its exit code, if a KeyboardInterrupt has left an exec of
+    # text, such as the making of a dataclass in an import. The next exec of text makes it forget that.
+    exec("")  # noqa: S102
     sys.exit(code)
 
 

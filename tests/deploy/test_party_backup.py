@@ -74,7 +74,7 @@ def test_with_its_newest_head_a_party_knows_all_it_knew(root: Path) -> None:
     assert not list(home.glob(".*"))
 
 
-def test_books_out_of_date_forget_and_are_refused_unless_that_is_said(root: Path) -> None:
+def test_a_ledger_out_of_date_forgets_and_are_refused_unless_that_is_said(root: Path) -> None:
     place, home, head = alone(root, "first"), root / "new", head_of(root / "home")
     with pytest.raises(UsageError, match=r"made to answer twice.*--head.*--entries-lost"):
         restore(place, home, head=None)

@@ -55,10 +55,10 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = root / "home" / "spring"
     folder.mkdir(parents=True)
     (folder / "public.bin").write_bytes(b"the public set")
-    with start(folder / LEDGER_FILE) as books:
-        label(books)
-        books.end_round(wants_predictions=False)
-        books.finish()
+    with start(folder / LEDGER_FILE) as server_ledger:
+        label(server_ledger)
+        server_ledger.end_round(wants_predictions=False)
+        server_ledger.finish()
     server_backup.back_up(folder, root / "server")
     return root
 
@@ -333,7 +333,7 @@ def test_whatever_a_manifest_says_only_files_of_a_backup_are_written(
             scene.restore()
         names = {"party": party_backup.CONTENTS, "server": server_backup.CONTENTS}[role].files
         for path in changed(before, tree(Path(where))):
-            inside = path.relative_to(scene.homes)  # nothing beside the homes
+            inside = path.relative_to(scene.homes)  # nothing next to the homes
             if len(inside.parts) == 2:
                 assert inside.parts[1] in {*names, *(MADE_BESIDE if role == "party" else ())}
                 assert path not in before, "nothing that was there is written over"

@@ -55,7 +55,7 @@ def test_server_and_parties_need_nothing_but_their_data(terminal: Terminal) -> N
     parties = [terminal.type(f"pate-party start --data ./{name}") for name in HOSPITALS]
     server.says("for the student: ")
     assert server.text.count("public set: ./public.npz, found in this folder") == 1
-    # A budget that nobody typed is stated with all its terms.
+    # A default budget is stated with all its terms.
     neighbours = neighbours_of("record", records_vote=False)
     assert in_words(2.0, 1e-5, "record", neighbours=neighbours) in server.text
     assert "3 parties" in server.text

@@ -27,7 +27,7 @@ def test_the_code_of_the_page_of_plugins_runs() -> None:
 def test_the_quickstart_does_what_it_says(tmp_path: Path) -> None:
     script = "set -eu\n" + "".join(blocks("quickstart.md", "bash"))
     assert script.count("pate-party start") == 3
-    # The page has the ports that everybody has; here others may be taken, by tests beside this one.
+    # The page has the ports that everybody has; here others may be taken, by tests that run at the same time.
     script = script.replace("9092", parties := str(free_port()))
     script = script.replace("9093", student := str(free_port()))
     script = script.replace("pate-student train", "pate-student train --steps 60")

@@ -58,7 +58,7 @@ def test_the_library_prints_what_it_says() -> None:
 @pytest.mark.e2e
 def test_it_installs_from_its_folder(tmp_path: Path) -> None:
     assert "pip install ." in README
-    # A copy, since building writes beside the sources; what it depends on is installed here already.
+    # A copy, since building writes next to the sources; what it depends on is installed here already.
     left = shutil.ignore_patterns(
         ".*", "*.egg-info", "build", "site", "demo-output", "tests", "__pycache__"
     )

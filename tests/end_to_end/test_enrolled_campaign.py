@@ -46,7 +46,7 @@ def test_labels_come_out_and_the_ledger_holds(told: Campaign) -> None:
 
 
 def test_what_left_is_in_each_partys_own_ledger(told: Campaign) -> None:
-    shown = told.run("books", "party", "ledger", "--home", told.sites.home("east"))
+    shown = told.run("ledger", "party", "ledger", "--home", told.sites.home("east"))
     shown.ends(0)
     assert "nobody saw our votes alone" in shown.output
     assert "with the votes of east, north, up, west" in shown.output

@@ -317,7 +317,7 @@ def test_the_public_port_offers_nothing_but_what_parties_need(link: Link) -> Non
         assert ("POST", "/v1/control/register-node") in others
         for method, path in others:
             assert client.request(method, public + path).status_code == 404, (method, path)
-        # Open for a while after the last enrolment, and for answers alone.
+        # Open for a while after the last enrolment, and only for answers.
         assert client.post(public + "/pate/v1/enroll", content=b"{}").status_code == 403
 
 
@@ -349,7 +349,7 @@ def test_a_party_that_is_revoked_in_another_terminal_is_out_at_once(link: Link) 
     handle = link.deployment.wire.send(node, b"for b")
     [arrival] = collect(link.deployment.wire, 1)
     assert (arrival.handle, arrival.failure) == (handle, GONE)
-    # Its SuperNode is told so at its next look, and ends.
+    # Its SuperNode is refused at its next poll, and ends.
     until(lambda: any("connection" in event for event in link.parties["b"].events), "b ends", 30)
     assert link.parties["b"].heard == before
     assert any("excluded: b" in event for event in link.events)

@@ -138,7 +138,7 @@ def test_data_that_cannot_be_used(
     )  # fmt: skip
     for word in words:
         assert word in line
-    # A key and books are made once and for all; of the data there is nothing.
+    # A key and a ledger are made once; of the data there is nothing.
     assert {path.name for path in files(home)} <= {"lock", "shard.key", "ledger.db", "ledger.head"}
     if (home / "ledger.db").exists():
         assert not PartyLedger(home / "ledger.db", read_only=True).campaigns()
@@ -164,15 +164,15 @@ def test_a_taken_port_and_other_parameters(command: Command, tmp_path: Path) -> 
     place = home / "campaign"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        for doors in (
+        for ports in (
             ("--port", port, "--student-port", "0"),
             ("--port", "0", "--student-port", port),
         ):
             line = command.fails(
-                41, aggregator_server.cli.main.main, "--public", public, "--home", home, *doors
+                41, aggregator_server.cli.main.main, "--public", public, "--home", home, *ports
             )
             assert port in line
-            assert doors[doors.index(port) - 1] in line
+            assert ports[ports.index(port) - 1] in line
             # The campaign is there, whole, and has only not begun.
             assert verify(place, None)["phase"] == "gathering"
     before = (place / "ledger.db").read_bytes()
@@ -234,7 +234,7 @@ def test_sides_that_do_not_fit_together(sites: Sites, tmp_path: Path) -> None:
         server.ends(11)
         assert server.lines[-1].startswith("pate-server: north and west have different class lists")
         assert "only west has none" in server.lines[-1]
-        # The parties wait for a server that knows better, until they are told to stop.
+        # The parties wait for a corrected server, until they are stopped.
         for program in (north, west):
             stopped(program, "pate-party", signal.SIGTERM)
         assert describe(campaign.place)["phase"] == "gathering"

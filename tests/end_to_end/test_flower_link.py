@@ -266,7 +266,7 @@ def test_code_of_a_run_is_never_run_at_a_party(link: Link, tmp_path: Path) -> No
     for each in link.parties:
         assert any("carries code" in event for event in each.events)
         assert not list(each.home.rglob("*.py")), "something was unpacked"
-    # Both go on serving the campaign.
+    # Both continue to serve the campaign.
     assert [a.body for a in link.ask(b"still here")] == [b"echo still here"] * 2
 
 

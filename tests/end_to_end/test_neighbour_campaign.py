@@ -106,7 +106,7 @@ def test_a_party_that_died_and_came_back_is_in_the_sum_once(
     assert labels.noisy is not None
     assert labels.noisy.sigma < 5
     assert abs(int(labels.noisy.counts.sum()) - 360) < 300
-    shown = told.run("books", "party", "ledger", "--home", told.sites.home("west"), "--json")
+    shown = told.run("ledger", "party", "ledger", "--home", told.sites.home("west"), "--json")
     shown.ends(0)
     (campaign,) = _list(shown.result()["campaigns"])
     assert campaign["queries"] == REPRESENTATIVES
@@ -152,7 +152,7 @@ def test_the_statement_says_who_votes_and_a_party_agrees(told: Campaign, labels:
 
 
 def test_what_left_is_in_each_partys_own_ledger(told: Campaign) -> None:
-    shown = told.run("books", "party", "ledger", "--home", told.sites.home("north"))
+    shown = told.run("ledger", "party", "ledger", "--home", told.sites.home("north"))
     shown.ends(0)
     assert "neighbour" in shown.output
     assert "nobody saw our votes alone" in shown.output

@@ -93,9 +93,9 @@ def test_a_kill_costs_what_was_reserved_and_no_more(
         check=False,
     )
     assert killed.returncode == -signal.SIGKILL
-    books = PartyLedger(home / LEDGER_FILE, read_only=True)
-    assert [each.spent_at for each in books.syntheses()] == [None] * paid
-    assert (books.cumulative_epsilon(Delta(1e-5)).epsilon > 0) == paid
+    ledger = PartyLedger(home / LEDGER_FILE, read_only=True)
+    assert [each.spent_at for each in ledger.syntheses()] == [None] * paid
+    assert (ledger.cumulative_epsilon(Delta(1e-5)).epsilon > 0) == paid
     assert out.exists() == written
     if written:
         assert len(read_inputs(out)) == 30  # it is whole
@@ -141,9 +141,9 @@ def test_a_campaign_over_synthetic_queries(folder: Path, tmp_path: Path) -> None
     shown = {name: _ledger(tmp_path / name) for name in NAMES}
     assert [len(shown[name]["synthetic_rows"]) for name in NAMES] == [1, 0, 0]
     first, *others = (shown[name]["own_figure"]["epsilon"] for name in NAMES)
-    books = PartyLedger(home / LEDGER_FILE, read_only=True)
-    (rows,) = books.syntheses()
-    assert first == cumulative_epsilon(books.totals(), Delta(1e-5), [rows.synthesis]).epsilon
+    ledger = PartyLedger(home / LEDGER_FILE, read_only=True)
+    (rows,) = ledger.syntheses()
+    assert first == cumulative_epsilon(ledger.totals(), Delta(1e-5), [rows.synthesis]).epsilon
     assert first < others[0] + 1, "the costs are added up before they are converted, or GDP and all"
     assert others == [others[0]] * 2
     assert first > others[0]

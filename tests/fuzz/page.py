@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_TOKEN = "a-token-that-nobody-knows"  # noqa: S105 - of a page that nobody serves
+_TOKEN = "a-token-that-nobody-knows"  # noqa: S105 - of a page that is not served
 _ODD = (
     b"", b"localhost", b"127.0.0.1:9094", b"[::1]", b"[", b"localhost:99999999", b"\xff" * 300,
     b"Bearer", b"Bearer " + _TOKEN[:-1].encode(), b"Basic YTpi", b"pate-page=", b"pate-page=" + b"0" * 64,

@@ -301,7 +301,7 @@ def _http(rng: random.Random) -> Callable[[], object]:
             sent.append(message)
 
         await gateway(scope, receive, send)
-        # Nothing may pass: there is no SuperLink behind it, and a stranger is told nothing else.
+        # Nothing may pass: there is no SuperLink behind it, and a stranger gets no other answer.
         assert sent[0]["status"] in (401, 404, 412, 413, 503), sent[0]
 
     return lambda: asyncio.run(talk())

@@ -28,10 +28,10 @@ def quiet() -> Iterator[None]:
 
 @pytest.mark.slow
 def test_broken_messages_do_no_harm(tmp_path: Path) -> None:
-    # Another seed with each run would find more, and nobody could run it again.
+    # Another seed with each run would find more, but could not be repeated.
     found = run(targets(tmp_path), 2_500, seed=1)
     assert {name: tally.faults for name, tally in found.items() if tally.faults} == {}
-    # It is the parsers that are tried: nearly all of it must be refused, and not all at the door.
+    # It is the parsers that are tried: nearly all must be refused, and not all at the first check.
     refused = [sum(tally.outcomes.values()) - tally.outcomes["taken"] for tally in found.values()]
     assert sum(refused) > 1_500
 

@@ -6,8 +6,8 @@ commit it is of, with the packages of the Python that runs this. They leave, sma
 * ``server``, three ``homes`` and ``data``: an enrolled server, its parties, and campaigns: ``over``,
   labelled to its end, as are ``gated`` and ``neighbour``; ``halfway``, killed after its first labels, and
   ``early``, before any votes;
-* ``table-server``, ``table-homes`` and ``tables``: a campaign ``table`` of parties that nobody
-  enrolled, on this machine alone, killed before any votes;
+* ``table-server``, ``table-homes`` and ``tables``: a campaign ``table`` of parties that are not
+  enrolled, on this machine only, killed before any votes;
 * ``student``, trained on the labels of ``over``, and ``labels.json``, what it learnt from;
 * ``server-backup`` and ``home-backup``, of ``over`` and of the first party;
 * ``hospital``, the home of a party that made synthetic rows, and ``model.npz``, what it modelled;
@@ -210,7 +210,7 @@ def hold(programs: Programs, campaign: str) -> None:
     options, failpoint = CAMPAIGNS[campaign]
     public, home, parties = f"public-{campaign}.npz", "server", "homes"
     data: tuple[str, ...] = ("--model", "linear")
-    if campaign == "table":  # on this machine alone: nobody is enrolled
+    if campaign == "table":  # on this machine only: no party is enrolled
         public, home, parties = "public-table.csv", "table-server", "table-homes"
         data = ("--model", "logistic", "--label", "class", "--server", f"127.0.0.1:{PORT}")
     server = programs.start(

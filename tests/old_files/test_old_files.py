@@ -1,6 +1,6 @@
 """Files of earlier versions stay readable: ledgers, policies, homes, campaigns and students.
 
-Each archive beside this file is named after the commit whose programs left its files there, and
+Each archive next to this file is named after the commit whose programs left its files there, and
 made by ``make.py``.
 """
 
@@ -90,7 +90,7 @@ def resumed(campaign: str) -> Stand:
 
 
 def assert_same_but_figures(now: object, before: object) -> None:
-    """Check that all that was told is told again, whatever is told besides."""
+    """Check that all that was reported is reported again, whatever is added."""
     if isinstance(before, dict):
         assert isinstance(now, dict)
         for key in before.keys() - {"own_figure"}:

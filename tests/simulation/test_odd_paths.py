@@ -109,7 +109,7 @@ def test_a_path_that_cannot_be_is_one_line(
     typed = [str(words.get(word, word)) for word in command.split()]
     monkeypatch.setattr(sys, "argv", ["command", *typed])
     with pytest.raises(SystemExit) as ended:
-        main()  # an error that nobody expected would come out as itself
+        main()  # an unexpected error would come out as itself
     shown = capsys.readouterr().err
     # The option is wrong, and not the disk; a name that is no path is found out by the disk.
     if "--campaign" in command:

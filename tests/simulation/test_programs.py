@@ -85,7 +85,7 @@ def test_one_role_that_fails_ends_all_and_is_named(
     assert programs._roles["waits"].code is not None
 
 
-#: Says how far it is, and what it does once it may go on.
+#: Says how far it is, and what it does once it may continue.
 TALK = """
 import pathlib, sys, time
 say = lambda text: print(f"12:00:00 pate: {text}", file=sys.stderr, flush=True)

@@ -100,7 +100,7 @@ def test_train_evaluate_predict(place: Path, here: Here) -> None:
     on_test = ("--data", test, "--label", "diagnosis")
     code, printed, _ = here("evaluate", "--model", out, *on_test, "--out", place / "e", "--json")
     assert code == 0
-    # Which queries got labels is known where the student was trained, and not from the model alone.
+    # Which queries got labels is known where the student was trained, and not from the model.
     assert trained["evaluation"].pop("coverage")
     assert json.loads(printed) == trained["evaluation"] | {"coverage": None}
     assert {path.name for path in (place / "e").iterdir()} == {

@@ -63,6 +63,9 @@ _ANSWER_S: Final = 10.0
 #: How long the health check waits for a starting SuperLink; parties give up after 5 seconds.
 _READY_S: Final = 3.0
 _UPSTREAM_TIMEOUT_S: Final = 60.0
+#: How long a node that leaves waits until its last reply is fetched, such as a refusal; its party
+#: waits eight seconds for it to end.
+_FETCHED_S: Final = 5.0
 #: How long the answer to a health check is cached.
 _FRESH_S: Final = 0.5
 _CLOSE: Final = (b"connection", b"close")
@@ -241,6 +244,8 @@ class Filter:
                 settle(answer[2] if answer is not None and answer[0] == httpx.codes.OK else None)
             return answer
 
+        if call.name == "deactivate-node":
+            await self.traffic.fetched(key, within=_FETCHED_S)
         if self._sessions is None:
             return await ask(scope["path"], body)
         return await self._sessions.call(key, scope["path"], scope["headers"], body, ask, receive)

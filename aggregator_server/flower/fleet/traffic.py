@@ -11,6 +11,7 @@ the campaign has fetched it, or its message has expired.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import re
@@ -134,6 +135,7 @@ class Traffic:
         self.left: deque[str] = deque()
         self._nodes: dict[bytes, _Node] = {}
         self._whose: dict[str, bytes] = {}
+        self._dropped = asyncio.Event()
 
     async def admit(self, key: bytes, call: Call, body: bytes) -> Settle:
         """Decide whether a call of the holder of ``key`` is admitted.
@@ -161,6 +163,23 @@ class Traffic:
         if call.name == "pull-messages":
             return lambda answer: self._hand(key, node, answer)
         return lambda _: None
+
+    async def fetched(self, key: bytes, *, within: float) -> None:
+        """Wait until the campaign has fetched all complete replies of a node, or ``within`` seconds.
+
+        A SuperLink answers for a node that has left: the campaign would get that the node is gone
+        in place of a reply that is stored there.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                while self._has_whole_reply(key):
+                    self._dropped.clear()
+                    await self._dropped.wait()
+
+    def _has_whole_reply(self, key: bytes) -> bool:
+        node = self._nodes.get(key)
+        replies = () if node is None else (each.reply for each in node.handed.values())
+        return any(reply is not None and reply.is_whole for reply in replies)
 
     def taken(self, message: str) -> None:
         """Record that the campaign has fetched the reply to ``message``, or given up on it."""
@@ -310,6 +329,7 @@ class Traffic:
         if handed is not None and (reply := handed.reply) is not None:
             self.stored.give(key, reply.room)
             reply.room = 0
+            self._dropped.set()
 
 
 def _check(node: _Node, name: str, request: Any) -> None:

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Campaign(_message.Message):
-    __slots__ = ("id", "classes", "public_set", "queries", "schema", "mechanism", "unit", "aggregation", "epsilon", "delta", "rounds", "noise", "threshold", "colluders", "proofs", "most_votes", "code", "terms")
+    __slots__ = ("id", "classes", "public_set", "queries", "schema", "mechanism", "unit", "aggregation", "epsilon", "delta", "rounds", "noise", "threshold", "colluders", "proofs", "most_votes", "code", "terms", "series")
     ID_FIELD_NUMBER: _ClassVar[int]
     CLASSES_FIELD_NUMBER: _ClassVar[int]
     PUBLIC_SET_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +26,7 @@ class Campaign(_message.Message):
     MOST_VOTES_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
     TERMS_FIELD_NUMBER: _ClassVar[int]
+    SERIES_FIELD_NUMBER: _ClassVar[int]
     id: bytes
     classes: _containers.RepeatedScalarFieldContainer[str]
     public_set: bytes
@@ -44,7 +45,8 @@ class Campaign(_message.Message):
     most_votes: int
     code: str
     terms: Terms
-    def __init__(self, id: _Optional[bytes] = ..., classes: _Optional[_Iterable[str]] = ..., public_set: _Optional[bytes] = ..., queries: _Optional[int] = ..., schema: _Optional[str] = ..., mechanism: _Optional[str] = ..., unit: _Optional[str] = ..., aggregation: _Optional[str] = ..., epsilon: _Optional[float] = ..., delta: _Optional[float] = ..., rounds: _Optional[int] = ..., noise: _Optional[str] = ..., threshold: _Optional[int] = ..., colluders: _Optional[int] = ..., proofs: _Optional[bool] = ..., most_votes: _Optional[int] = ..., code: _Optional[str] = ..., terms: _Optional[_Union[Terms, _Mapping]] = ...) -> None: ...
+    series: str
+    def __init__(self, id: _Optional[bytes] = ..., classes: _Optional[_Iterable[str]] = ..., public_set: _Optional[bytes] = ..., queries: _Optional[int] = ..., schema: _Optional[str] = ..., mechanism: _Optional[str] = ..., unit: _Optional[str] = ..., aggregation: _Optional[str] = ..., epsilon: _Optional[float] = ..., delta: _Optional[float] = ..., rounds: _Optional[int] = ..., noise: _Optional[str] = ..., threshold: _Optional[int] = ..., colluders: _Optional[int] = ..., proofs: _Optional[bool] = ..., most_votes: _Optional[int] = ..., code: _Optional[str] = ..., terms: _Optional[_Union[Terms, _Mapping]] = ..., series: _Optional[str] = ...) -> None: ...
 
 class Terms(_message.Message):
     __slots__ = ("roster", "mechanisms", "composition", "cap", "gate")

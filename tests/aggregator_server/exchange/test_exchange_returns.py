@@ -18,6 +18,7 @@ from party.identity.keys import identity_key
 from party.voting.voter import Voter
 from pate.campaign.roster import RosterParty
 from pate.data.values import Images, Inputs, batch_hash
+from pate.errors import QuorumError
 from pate.noise.exact import SystemNoise
 from protos.pate.v1 import vote_pb2
 from protos.public_set import pack_public_set
@@ -106,13 +107,13 @@ class Wire:
 class Play:
     """One party, ``p``, and a server."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, public: Images = PUBLIC) -> None:
         self.wire = Wire()
         self.said: list[str] = []
         key = identity_key(home)
         self.voter = Voter(
             name="p", identity=key, ensemble=Teacher(), home=home, site=site(home),
-            noise=SystemNoise(), public=PUBLIC,
+            noise=SystemNoise(), public=public,
         )  # fmt: skip
         self.exchange = Exchange(
             self.wire,
@@ -162,6 +163,45 @@ def test_a_party_that_was_restarted_is_asked_before_its_last_node_is_off_the_lis
     assert 1 in play.wire.listed
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_a_refusal_is_read_though_its_party_has_left_already(
+    same: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A party that refuses ends at once, and its reply may be fetched a moment after it is gone."""
+    play = Play(tmp_path, PUBLIC if same else PUBLIC.take([0, 1]))
+    play.connects(1)
+    monkeypatch.setattr(play.wire, "receive", list)
+    play.exchange.look()  # asked for its description, and its reply is still being fetched
+    play.wire.listed.discard(1)
+    play.exchange.look()
+    monkeypatch.undo()
+    play.exchange.look()
+    refused = [line for line in play.said if line.startswith("p: refused (SchemaError)")]
+    assert len(refused) == (not same)
+    assert play.exchange.here == []  # whatever else it replied, it is not here
+
+
+def test_a_party_whose_refusal_is_read_late_is_not_waited_for(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play.connects(1)
+    play.exchange.look()
+    play.exchange.look()
+    assert play.exchange.here == ["p"]
+    batch = Batch(tuple(range(4)), bytes(32))  # not the hash of these queries
+    monkeypatch.setattr(play.wire, "receive", list)
+    play.wire.at(1, lambda: play.wire.listed.discard(1))
+    play.wire.at(2, monkeypatch.undo)
+    with pytest.raises(QuorumError, match="only 0 of 1 parties can still answer"):
+        play.exchange.collect(
+            PlainAggregation(play.exchange.campaign, play.roster, batch, 1),
+            least=1,
+            patience=60,
+            bar=no_bar,
+        )
+    assert play.wire.now < 10
+
+
 def test_the_end_waits_for_a_party_that_voted_and_is_away(play: Play) -> None:
     play.wire.at(50, lambda: play.connects(1))
     play.exchange.finish(END, voted=["p"])
@@ -196,7 +236,7 @@ def test_one_that_comes_back_hears_the_end_though_its_node_is_the_same(play: Pla
     play.connects(1)
     play.exchange.look()
     play.exchange.look()
-    play.dies(1)  # before it is told, and nobody knows
+    play.dies(1)  # before it gets the end, and unnoticed
 
     def comes_back() -> None:
         play.wire.report(LOST)  # what it was sent is not answered

@@ -210,6 +210,25 @@ def test_every_route_for_parties_passes(
     assert {(method, path) for method, path, _, _ in upstream.seen} == ALLOWED
 
 
+def test_a_node_leaves_the_superlink_only_when_its_last_reply_is_fetched(
+    node: Attacker, gateway: Gateway, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A SuperLink says of a node that has left that it is gone, and nothing of what it replied."""
+    leave = DeactivateNodeRequest(node_id=node.id)
+    name, content = piece(100)
+    reply = node.answer_to(upstream.message)
+    node.announce(reply, name)
+    node.store(RUN, SESSION, name, content).raise_for_status()
+    node.store(RUN, SESSION, reply.metadata.message_id, b"a message").raise_for_status()
+    monkeypatch.setattr(filtering, "_FETCHED_S", 0.3)
+    began = time.monotonic()
+    assert node.call("deactivate-node", leave).is_success
+    assert time.monotonic() - began >= 0.3, "nobody fetched it, and the node did not wait"
+    monkeypatch.setattr(filtering, "_FETCHED_S", 3600.0)
+    gateway.taken(upstream.message.metadata.message_id)
+    assert node.call("deactivate-node", leave).is_success
+
+
 @pytest.mark.parametrize(
     ("method", "path"),
     [

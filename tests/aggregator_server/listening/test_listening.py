@@ -246,41 +246,41 @@ def test_whoever_comes_is_answered_while_others_hold_all_the_room() -> None:
 
 
 @pytest.fixture
-def door() -> Iterator[BoundedListener]:
-    with BoundedListener(listen("127.0.0.1", 0), Room(all=3, per_address=2)) as door:
-        yield door
+def listener() -> Iterator[BoundedListener]:
+    with BoundedListener(listen("127.0.0.1", 0), Room(all=3, per_address=2)) as listener:
+        yield listener
 
 
-def come(door: BoundedListener, source: str, held: list[socket.socket]) -> socket.socket:
-    held.append(socket.create_connection(door.getsockname(), source_address=(source, 0)))
-    taken, address, _ = door.take()
-    return door.let_in(taken, address)
+def come(listener: BoundedListener, source: str, held: list[socket.socket]) -> socket.socket:
+    held.append(socket.create_connection(listener.getsockname(), source_address=(source, 0)))
+    taken, address, _ = listener.take()
+    return listener.let_in(taken, address)
 
 
-def known(door: BoundedListener, source: str, held: list[socket.socket]) -> socket.socket:
+def known(listener: BoundedListener, source: str, held: list[socket.socket]) -> socket.socket:
     """An authenticated connection."""
-    accepted = come(door, source, held)
+    accepted = come(listener, source, held)
     held.append(accepted)
-    door.keep(accepted.getpeername(), source)
+    listener.keep(accepted.getpeername(), source)
     return accepted
 
 
-def test_those_who_are_known_are_counted_in_all(door: BoundedListener) -> None:
+def test_those_who_are_known_are_counted_in_all(listener: BoundedListener) -> None:
     """New connections evict none of them."""
     held: list[socket.socket] = []
     try:
-        first = known(door, "127.0.0.2", held)
-        known(door, "127.0.0.2", held)
-        known(door, "127.0.0.3", held)
+        first = known(listener, "127.0.0.2", held)
+        known(listener, "127.0.0.2", held)
+        known(listener, "127.0.0.3", held)
         for source in ("127.0.0.2", "127.0.0.4"):
             with pytest.raises(ConnectionAbortedError, match=f"from {source}"):
-                come(door, source, held)
+                come(listener, source, held)
             assert held[-1].recv(1) == b"", "closed at once"
         first.close()
         first.close()  # counted once
-        known(door, "127.0.0.4", held)
+        known(listener, "127.0.0.4", held)
         with pytest.raises(ConnectionAbortedError):
-            come(door, "127.0.0.5", held)
+            come(listener, "127.0.0.5", held)
     finally:
         for each in held:
             each.close()
@@ -289,13 +289,13 @@ def test_those_who_are_known_are_counted_in_all(door: BoundedListener) -> None:
 def test_an_address_has_room_beside_those_of_it_who_are_known() -> None:
     """Many parties may share one: each has the room of its key, and strangers one for all."""
     held, room = list[socket.socket](), Room(all=20, per_address=2)
-    with BoundedListener(listen("127.0.0.1", 0), room) as door:
+    with BoundedListener(listen("127.0.0.1", 0), room) as listener:
         try:
-            ours = [known(door, "127.0.0.2", held) for _ in range(5)]
-            strangers = [come(door, "127.0.0.2", held) for _ in range(2)]
+            ours = [known(listener, "127.0.0.2", held) for _ in range(5)]
+            strangers = [come(listener, "127.0.0.2", held) for _ in range(2)]
             for each in strangers:
                 each.send(b"x")
-            strangers.append(come(door, "127.0.0.2", held))
+            strangers.append(come(listener, "127.0.0.2", held))
             assert strangers[0].recv(1) == b"", "told to go: a third one came"
             for each in (*strangers[1:], *ours):
                 each.send(b"x")
@@ -303,22 +303,22 @@ def test_an_address_has_room_beside_those_of_it_who_are_known() -> None:
         finally:
             for each in held:
                 each.close()
-        assert (door._held, door._kept, door._open) == ({}, {}, {})
+        assert (listener._held, listener._kept, listener._open) == ({}, {}, {})
 
 
-def test_the_oldest_of_the_unknown_makes_room(door: BoundedListener) -> None:
+def test_the_oldest_of_the_unknown_makes_room(listener: BoundedListener) -> None:
     held: list[socket.socket] = []
     try:
-        old, kept = come(door, "127.0.0.2", held), known(door, "127.0.0.2", held)
-        second, third = come(door, "127.0.0.2", held), come(door, "127.0.0.2", held)
+        old, kept = come(listener, "127.0.0.2", held), known(listener, "127.0.0.2", held)
+        second, third = come(listener, "127.0.0.2", held), come(listener, "127.0.0.2", held)
         held += [old, second, third]
         for each in held:
             each.settimeout(10)
         assert held[0].recv(1) == b"", "the oldest of this address was told to go"
         assert old.recv(1) == b""
         old.close()
-        # All is full now, and nobody of the new address is there: the crowded one gives one up.
-        other = come(door, "127.0.0.4", held)
+        # All is full now, and no connection of the new address is there: the crowded one gives one up.
+        other = come(listener, "127.0.0.4", held)
         held.append(other)
         assert second.recv(1) == b""
         kept.send(b"x")
@@ -331,16 +331,16 @@ def test_the_oldest_of_the_unknown_makes_room(door: BoundedListener) -> None:
 
 def test_of_one_holder_so_many_stay() -> None:
     room, held = Room(all=100, per_address=100), list[socket.socket]()
-    with BoundedListener(listen("127.0.0.1", 0), room) as door:
+    with BoundedListener(listen("127.0.0.1", 0), room) as listener:
         try:
             for _ in range(100):
-                held.append(come(door, "127.0.0.2", held))
-                door.keep(held[-1].getpeername(), "one party")
-            assert sum(each.holder is not None for each in door._open.values()) == KEPT_EACH
+                held.append(come(listener, "127.0.0.2", held))
+                listener.keep(held[-1].getpeername(), "one party")
+            assert sum(each.holder is not None for each in listener._open.values()) == KEPT_EACH
         finally:
             for each in held:
                 each.close()
-        assert (door._held, door._kept, door._open) == ({}, {}, {})
+        assert (listener._held, listener._kept, listener._open) == ({}, {}, {})
 
 
 @pytest.mark.slow

@@ -231,7 +231,7 @@ def test_it_is_live_says_when_the_server_is_lost_and_finds_it_again(
         tab.locator("#lost", has_text="The campaign is finished").wait_for(timeout=SOON_MS)
         assert "pate-server resume" in tab.inner_text("#lost")
         assert tab.locator("#phases [aria-current=step]", has_text="Finished").count() == 1
-        # Another token: the browser is told what to do.
+        # Another token: the page says what to do.
         (tmp_path / "page.token").unlink()
         with a_page(status, tmp_path, port):
             tab.locator("#lost", has_text="does not know this browser").wait_for(timeout=SOON_MS)
@@ -258,7 +258,9 @@ def test_cards_come_when_there_is_something_in_them(browser: Browser, tmp_path: 
             assert tab.locator("#parties th:visible").count() > 0
             ledger.record_votes(0, Histogram(make_votes(spec.queries), 100), NAMES)
             label(ledger)
+            # The curve is there from the charge on, the labels only from the release.
             tab.locator("#plot svg").wait_for(timeout=SOON_MS)
+            tab.locator("h2", has_text="Labels per class").wait_for(timeout=SOON_MS)
             assert {"Labels per class", "Epsilon charged against labels"} < set(cards())
             assert complaints == []
             tab.context.close()

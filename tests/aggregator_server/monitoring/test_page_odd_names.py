@@ -100,7 +100,7 @@ def test_odd_names_are_shown_as_text_and_break_nothing(tmp_path: Path) -> None:
             tab.set_viewport_size({"width": width, "height": height})
             tab.screenshot(path=tmp_path / f"page-{width}.png", full_page=True)
             assert tab.evaluate("document.documentElement.scrollWidth") == width
-            # Every number is in sight, and where the others are, whatever the name beside it.
+            # Every number is in sight, and where the others are, whatever the name next to it.
             places, edge = tab.evaluate(_PLACES)
             assert len(places) == len(CLASSES)
             assert len(set(places)) == 1

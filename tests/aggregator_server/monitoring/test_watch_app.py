@@ -97,7 +97,7 @@ def test_probes_are_answered_whatever_others_hold(
             for half in (b"", b"GET / HT", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"):
                 for _ in range(100):
                     held.append(socket.create_connection(("127.0.0.1", page.port), timeout=10))
-                    with contextlib.suppress(OSError):  # the oldest are told to go
+                    with contextlib.suppress(OSError):  # the oldest are closed
                         held[-1].sendall(half)
                 for path in sorted(OPEN):
                     reply = httpx.get(f"http://127.0.0.1:{page.port}{path}", trust_env=False)
@@ -123,7 +123,7 @@ def test_who_has_the_token_is_not_sent_away_for_those_who_have_not(
             said += follows.recv(4096)
         held = [socket.create_connection(("127.0.0.1", page.port), timeout=10) for _ in range(200)]
         try:
-            # It goes on: the next sign of life comes after them.
+            # It continues: the next sign of life comes after them.
             follows.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 while follows.recv(4096):

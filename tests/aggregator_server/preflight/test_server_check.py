@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from aggregator_server.cli.main import app
@@ -143,7 +144,7 @@ def test_its_options_are_those_of_a_start(home: Path, tmp_path: Path) -> None:
     assert str(home) in checked("--config", config)["home"]["text"]
 
 
-# --- its machine and its doors -------------------------------------------------------------------
+# --- its machine and its ports -------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -261,6 +262,24 @@ def test_public_sets_that_cannot_be_read_or_repeat_themselves(home: Path, tmp_pa
     assert "19 inputs are there more than once" in found["public set"]["text"]
 
 
+def test_pictures_that_are_not_read_as_they_are_saved(home: Path, tmp_path: Path) -> None:
+    """A check and a start say the same of them."""
+    rng, public = np.random.default_rng(0), tmp_path / "public"
+    public.mkdir()
+    for at in range(6):
+        pixels = rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)
+        Image.fromarray(pixels).convert("RGB" if at else "CMYK").save(public / f"{at}.jpg")
+    line = "1 record (public/0.jpg): each has the colours CMYK: red, green and blue are approximate"
+    found = checked("--home", home, "--public", public)["public set"]
+    assert found["status"] == "warning"
+    assert found["text"].endswith(f"sent in 1 piece; {public}: {line}")
+    named = ("--home", str(home), "--public", str(public))
+    for command in (("--min-parties", "9", *named), ("resume", *named)):  # both fail after it
+        done = CliRunner().invoke(app, command)
+        assert done.exception is not None
+        assert f"{public}: {line}" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "code", "name", "why"),
     [
@@ -346,3 +365,13 @@ def test_a_campaign_that_is_finished(home: Path) -> None:
         ledger.finish()
     found = checked("--home", home, "--campaign", "trial")["ledger"]
     assert (found["status"], "export" in found["to_do"]) == ("warning", True)
+
+
+def test_a_series_without_a_key_that_lasts_is_found(home: Path, public: Path) -> None:
+    options = (
+        "--home", home, "--public", public, "--aggregator", "neighbour", "--series", "monthly",
+        "--representatives", "5",
+    )  # fmt: skip
+    assert "pate-server init" in checked(*options, code=2)["settings"]["text"]
+    Identities.create(home, (), 9092, now())
+    assert checked(*options, code=0)["settings"]["status"] == "ok"

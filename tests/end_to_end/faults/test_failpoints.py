@@ -104,7 +104,7 @@ ENROLMENT: Final = [
     ),
     *_cases("admit", "enrolment", "parties-changed", "file-drafted:1"),
 ]  # fmt: skip
-#: Killed there, a party cannot tell the server that it has heard; nobody is there when it is back.
+#: Killed there, a party cannot tell the server that it knows; the server is gone when it is back.
 AT_THE_END: Final = _cases("west", "masked", "party-entry-written:5", "ending-recorded")
 
 
@@ -161,7 +161,7 @@ def test_a_campaign_goes_on_after_a_kill(play: Play, case: Case) -> None:
 def _check_answers(case: Case, end: Stand) -> None:
     lost = case.who == "server" and case.name in ("charge-recorded", "noise-drawn")
     lost |= case.failpoint == "entry-written:5"  # the first release
-    if case.name == "label-sent":  # beside it the labelling goes on, and may be at a charge
+    if case.name == "label-sent":  # meanwhile labelling continues, and may be at a charge
         lost = end.vain == 1
     assert end.vain == (1 if lost else 0)
     assert (end.wasted > 0) == lost

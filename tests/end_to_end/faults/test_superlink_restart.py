@@ -1,6 +1,6 @@
 """Server and party restart within one campaign over TLS, and the SuperLink is killed.
 
-In this order: the server dies when the roster is complete, gets a new certificate, and goes on; a
+In this order: the server dies when the roster is complete, gets a new certificate, and continues; a
 party dies, and while the masked sum waits for it the SuperLink is killed; then the party comes back
 with its enrolment.
 """

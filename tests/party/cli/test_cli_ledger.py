@@ -51,15 +51,15 @@ def fails(kind: type[PateError], words: str, *arguments: str) -> None:
 def home(tmp_path: Path) -> Path:
     """A party that was in three campaigns: masked, with noise shares, and plain."""
     place = tmp_path / "hospital_a"
-    books = PartyLedger(place / LEDGER_FILE)
-    books.join(joining())
-    answer_and_open(books, settled(), queries(0, 3))
-    answer(books, settled(), queries(0, 3))
-    answer_and_open(books, settled(), queries(3, 2))
-    books.end("c1" * 16, queries_asked=5, labels_released=4, epsilon=1.76005, delta=1e-5)
-    answer_and_open(books, noisy(campaign=OTHER, unit="patient"), queries(10, 1))
-    answer(books, settled(campaign="e3" * 16, aggregation="plain"), queries(20, 2))
-    books.join(joining(campaign="f4" * 16))
+    own_ledger = PartyLedger(place / LEDGER_FILE)
+    own_ledger.join(joining())
+    answer_and_open(own_ledger, settled(), queries(0, 3))
+    answer(own_ledger, settled(), queries(0, 3))
+    answer_and_open(own_ledger, settled(), queries(3, 2))
+    own_ledger.end("c1" * 16, queries_asked=5, labels_released=4, epsilon=1.76005, delta=1e-5)
+    answer_and_open(own_ledger, noisy(campaign=OTHER, unit="patient"), queries(10, 1))
+    answer(own_ledger, settled(campaign="e3" * 16, aggregation="plain"), queries(20, 2))
+    own_ledger.join(joining(campaign="f4" * 16))
     return place
 
 
@@ -91,15 +91,15 @@ def test_what_left_in_words(home: Path) -> None:
 
 def test_as_json(home: Path) -> None:
     made: dict[str, Any] = json.loads(typed("ledger", "--home", str(home), "--json").stdout)
-    books = PartyLedger(home / LEDGER_FILE)
-    assert made["head"] == books.head
+    own_ledger = PartyLedger(home / LEDGER_FILE)
+    assert made["head"] == own_ledger.head
     assert [each["queries"] for each in made["campaigns"]] == [5, 1, 2, 0]
     first = made["campaigns"][0]
     assert first["offer"] == settled().to_dict()
     assert first["batches"][1]["survivors"] == list(SIX)
     assert first["ending"]["labels_released"] == 4
     assert made["own_figure"] == {
-        "epsilon": books.cumulative_epsilon(Delta(1e-5)).epsilon,
+        "epsilon": own_ledger.cumulative_epsilon(Delta(1e-5)).epsilon,
         "delta": 1e-5,
         "for_failing": pytest.approx(1e-6),
         "unit": "record",
@@ -124,8 +124,8 @@ def test_the_figure_is_at_the_policys_delta(home: Path, tmp_path: Path) -> None:
 
 
 def test_a_figure_that_there_is_not_is_null(tmp_path: Path) -> None:
-    books = PartyLedger(tmp_path / LEDGER_FILE)
-    answer(books, joining(delta=1e-3), queries(0, 1))
+    own_ledger = PartyLedger(tmp_path / LEDGER_FILE)
+    answer(own_ledger, joining(delta=1e-3), queries(0, 1))
     made = json.loads(typed("ledger", "--home", str(tmp_path), "--json").stdout)
     assert made["own_figure"]["epsilon"] is None
     assert "no figure at delta 1e-05" in typed("ledger", "--home", str(tmp_path)).stdout

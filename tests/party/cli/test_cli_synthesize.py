@@ -85,7 +85,7 @@ class Site:
             csv.writer(file).writerows([header.split(","), *self.rows])
 
     @property
-    def books(self) -> PartyLedger:
+    def ledger(self) -> PartyLedger:
         return PartyLedger(self.home / LEDGER_FILE, read_only=True)
 
     def typed(self, *options: str, out: str = "out.parquet", data: str = "data.csv") -> Result:
@@ -108,7 +108,7 @@ class Site:
         assert "\n" not in str(found.value)
         assert not list(self.folder.glob("*.parquet"))
         if (self.home / LEDGER_FILE).exists():
-            assert not self.books.syntheses()
+            assert not self.ledger.syntheses()
 
 
 def typed(*arguments: str) -> Result:
@@ -138,7 +138,7 @@ def test_a_release_is_a_public_set_and_says_what_it_cost(site: Site) -> None:
     (source,) = about.sources
     assert (source.epsilon, source.delta, source.rows) == (0.5, 0.0, 20)
     assert source.neighbours == "add or remove one record"
-    (record,) = site.books.syntheses()
+    (record,) = site.ledger.syntheses()
     assert record.synthesis.epsilon == Fraction(1, 2)
     assert record.output == made["sha256"]
     assert record.spent_at is not None
@@ -162,16 +162,16 @@ def test_more_rows_of_a_paid_model_cost_nothing(site: Site) -> None:
     """The model is found by its digest in the ledger; any number of rows is post-processing."""
     model = str(site.folder / "model.npz")
     first = site.makes("--model-out", model)
-    before = site.books.cumulative_epsilon(Delta(1e-5))
+    before = site.ledger.cumulative_epsilon(Delta(1e-5))
     again = ["--model", model, "--rows", "5000", "--keep-label"]
     second = site.makes(*again, out="more.parquet")
     assert (second["rows"], second["parent"], second["rho"]) == (5000, first["id"], "0")
     assert second["epsilon"] == 1.0  # what the model cost is what the rows are worth
-    assert site.books.cumulative_epsilon(Delta(1e-5)) == before
+    assert site.ledger.cumulative_epsilon(Delta(1e-5)) == before
     table = read_inputs(site.folder / "more.parquet")
     assert isinstance(table, Table)
     assert "ill" in table.names
-    # Changed, or of another party, it is nobody's.
+    # Changed, or of another party, it is refused.
     elsewhere = ["--home", str(site.folder / "other"), *again]
     with pytest.raises(RefusedError, match="was not paid for"):
         site.typed(*elsewhere, out="third.parquet")
@@ -182,7 +182,7 @@ def test_patients(site: Site) -> None:
     result = site.typed("--group", "patient")
     made = json.loads(result.stdout)
     assert made["unit"] == "patient"
-    assert site.books.cumulative_epsilon(Delta(1e-5)).unit == "patient"
+    assert site.ledger.cumulative_epsilon(Delta(1e-5)).unit == "patient"
     # A row that is altered is not what was paid for.
     words = "all records of one patient at one party added or removed"
     assert made["own_figure"]["neighbours"] == words
@@ -198,7 +198,7 @@ def test_patients(site: Site) -> None:
 def test_nothing_tells_how_long_a_model_was_learned(site: Site) -> None:
     """That grows with the number of records."""
     site.makes("--epsilon", "0.5")
-    (record,) = site.books.syntheses()
+    (record,) = site.ledger.syntheses()
     day = record.reserved_at[:10]
     shown = typed("ledger", "--home", str(site.home)).stdout
     assert f"reserved on {day}\n" in shown
@@ -224,7 +224,7 @@ def test_plausible_deniability_is_told_only_for_a_k_that_holds(site: Site) -> No
 
 
 @pytest.mark.slow
-def test_new_books_are_told_of(site: Site) -> None:
+def test_a_new_ledger_is_reported(site: Site) -> None:
     """The same records under another name would have a second budget."""
 
     def told(*options: str, out: str) -> str:
@@ -250,16 +250,16 @@ def test_a_dry_run_writes_nothing(site: Site) -> None:
     assert not site.home.exists()
     assert not list(site.folder.glob("*.parquet"))
     site.makes("--epsilon", "3")
-    head = site.books.head
+    head = site.ledger.head
     both = site.makes("--dry-run", out="other.parquet")
     assert both["own_figure"]["epsilon"] > 2
-    assert site.books.head == head
+    assert site.ledger.head == head
 
 
 @pytest.mark.slow
 def test_the_ledger_command_has_both(site: Site) -> None:
-    books = PartyLedger(site.home / LEDGER_FILE)
-    answer(books, settled(), queries(0, 100))
+    own_ledger = PartyLedger(site.home / LEDGER_FILE)
+    answer(own_ledger, settled(), queries(0, 100))
     site.makes("--epsilon", "0.5")
     shown = typed("ledger", "--home", str(site.home))
     assert "cost: pure epsilon 0.5, rho" in shown.stdout
@@ -267,13 +267,13 @@ def test_the_ledger_command_has_both(site: Site) -> None:
     made = json.loads(typed("ledger", "--home", str(site.home), "--json").stdout)
     (rows,) = made["synthetic_rows"]
     assert (rows["epsilon"], rows["state"]) == ("1/2", "spent")
-    assert made["own_figure"]["epsilon"] == site.books.cumulative_epsilon(Delta(1e-5)).epsilon
+    assert made["own_figure"]["epsilon"] == site.ledger.cumulative_epsilon(Delta(1e-5)).epsilon
 
 
 @pytest.mark.slow
 def test_uniform_rows_are_free(site: Site) -> None:
     site.makes("--method", "uniform")
-    assert site.books.cumulative_epsilon(Delta(1e-5)).epsilon == 0
+    assert site.ledger.cumulative_epsilon(Delta(1e-5)).epsilon == 0
 
 
 # --- several parties -----------------------------------------------------------------------------
@@ -594,7 +594,7 @@ def test_what_does_not_fit_the_policy(site: Site) -> None:
     site.makes("--epsilon", "0.9")
     with pytest.raises(BudgetError, match=r"0.9 is spent.*would fit"):
         site.typed("--drop", "patient", "--epsilon", "0.9", out="other.parquet")
-    assert len(site.books.syntheses()) == 1
+    assert len(site.ledger.syntheses()) == 1
 
 
 @pytest.mark.slow
@@ -603,7 +603,7 @@ def test_what_would_fit_does_fit(site: Site) -> None:
         site.typed("--drop", "patient", "--epsilon", "3", "--max-epsilon", "0.7")
     most = str(found.value).split("--epsilon ")[1].split()[0]
     site.makes("--epsilon", most, "--max-epsilon", "0.7")
-    assert 0.6 < site.books.cumulative_epsilon(Delta(1e-5)).epsilon <= 0.7
+    assert 0.6 < site.ledger.cumulative_epsilon(Delta(1e-5)).epsilon <= 0.7
 
 
 @pytest.mark.slow
@@ -615,12 +615,12 @@ def test_a_budget_that_is_spent_is_told_as_that(site: Site, method: str) -> None
         site.typed(
             "--drop", "patient", "--method", method, "--max-epsilon", "1", out="second.parquet"
         )
-    assert len(site.books.syntheses()) == 1
+    assert len(site.ledger.syntheses()) == 1
 
 
 def test_votes_before_count(site: Site) -> None:
-    books = PartyLedger(site.home / LEDGER_FILE)
-    answer(books, settled(public_queries=10**4, cap=Fraction(10)), queries(0, 1000))
+    own_ledger = PartyLedger(site.home / LEDGER_FILE)
+    answer(own_ledger, settled(public_queries=10**4, cap=Fraction(10)), queries(0, 1000))
     site.fails(
         BudgetError,
         r"epsilon would be 5.97.*\(5.2591 is spent\); --epsilon 0.41 would fit",
@@ -671,7 +671,7 @@ def test_a_test_without_noise_needs_leave_and_leaves_no_figure(site: Site) -> No
     for name in ("again", "once more"):  # nothing is entered
         with pytest.raises(RefusedError, match=refused):
             site.typed("--model", str(site.folder / "model.npz"), out=f"{name}.parquet")
-    assert len(site.books.syntheses()) == 1
+    assert len(site.ledger.syntheses()) == 1
     later = site.makes(out="later.parquet")  # private again, and there is still no figure
     assert later["own_figure"]["epsilon"] is None
 
@@ -683,7 +683,7 @@ def test_a_seeded_release_that_fits(site: Site) -> None:
     site.schema(SCHEMA | {"min_rows": 400})
     made = site.makes(*SEEDED, "--rows", "4", "--omega", "3-4", "--accounting", "tight")
     assert 0 < made["rows"] <= 4
-    (record,) = site.books.syntheses()
+    (record,) = site.ledger.syntheses()
     kept = record.synthesis
     assert kept.settings["attempts"] == "5"
     assert kept.delta < Fraction(1, 10**6)

@@ -108,10 +108,10 @@ def test_campaigns_are_read_back_whole(path: Path) -> None:
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
-def test_counts_and_openings_are_those_of_books_that_hold_everything(
+def test_counts_and_openings_are_those_of_a_ledger_that_holds_everything(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    books = PartyLedger(tmp_path_factory.mktemp("books") / LEDGER_FILE)
+    ledger = PartyLedger(tmp_path_factory.mktemp("ledger") / LEDGER_FILE)
     offers = [settled(), noisy(campaign="d2" * 16), *map(offer_of, range(2))]
     seen: dict[str, set[bytes]] = {}
     opened: dict[bytes, set[tuple[str, ...]]] = {}
@@ -119,23 +119,23 @@ def test_counts_and_openings_are_those_of_books_that_hold_everything(
         offer = data.draw(st.sampled_from(offers))
         hashes = queries(data.draw(st.integers(0, 5)), data.draw(st.integers(1, 4)))
         survivors = data.draw(st.sampled_from([SIX, SIX, FIVE]))
-        view = books.view(replace(offer, queries=len(hashes)), batch_of(hashes), hashes)
-        batch = answer(books, offer, hashes)
+        view = ledger.view(replace(offer, queries=len(hashes)), batch_of(hashes), hashes)
+        batch = answer(ledger, offer, hashes)
         seen.setdefault(offer.campaign, set()).update(hashes)
         assert view.of(offer.campaign).queries == len(seen[offer.campaign])
         try:
-            books.open_batch(offer.campaign, batch, hashes, survivors)
+            ledger.open_batch(offer.campaign, batch, hashes, survivors)
         except RefusedError:
             continue
         for each in hashes:
             opened.setdefault(each, set()).add(survivors)
         if data.draw(st.integers(0, 3)) == 0:
-            books = PartyLedger(books.path)
-    assert {each.offer.campaign: each.queries for each in books.totals()} == {
+            ledger = PartyLedger(ledger.path)
+    assert {each.offer.campaign: each.queries for each in ledger.totals()} == {
         campaign: len(hashes) for campaign, hashes in seen.items()
     }
     assert all(len(each) == 1 for each in opened.values())
-    assert PartyLedger(books.path).campaigns() == books.campaigns()
+    assert PartyLedger(ledger.path).campaigns() == ledger.campaigns()
 
 
 @pytest.mark.slow
@@ -167,7 +167,7 @@ _INDEX = "queries_by_query"
 
 
 def unlocked(db: sqlite3.Connection) -> None:
-    for table in ("entries", "queries", "tags"):
+    for table in ("entries", "queries", "tags", "units"):
         for verb in ("update", "delete"):
             db.execute(f"DROP TRIGGER {table}_no_{verb}")
 

@@ -54,12 +54,12 @@ def test_a_ledger_that_is_gone_is_missed(home: Path) -> None:
 def test_so_is_that_of_a_home_from_before_there_was_a_mark(home: Path, sign: str) -> None:
     remove(home)
     (home / MARK).unlink()
-    (home / sign).write_bytes(b"what a party makes once it has books")
+    (home / sign).write_bytes(b"what a party makes once it has a ledger")
     with pytest.raises(LedgerError, match=f"is missing.*{sign} exists"):
         PartyLedger(home / LEDGER_FILE)
 
 
-def test_a_home_that_never_had_books_begins_them(tmp_path: Path) -> None:
+def test_a_home_that_never_had_a_ledger_begins_one(tmp_path: Path) -> None:
     for name in ("enrolment.json", "identity.key", "shard.key", "policy.toml"):
         (tmp_path / name).write_bytes(b"what is there before the first start")
     assert PartyLedger(tmp_path / LEDGER_FILE).head.startswith("0:")
@@ -115,9 +115,9 @@ def test_an_older_copy_is_not_taken_for_the_newest_by_who_only_looks(
     home: Path, tmp_path: Path
 ) -> None:
     assert PartyLedger.newest(tmp_path / "nobody" / LEDGER_FILE) is None
-    books = PartyLedger.newest(home / LEDGER_FILE)
-    assert books is not None
-    assert books.head == PartyLedger(home / LEDGER_FILE).head
+    ledger = PartyLedger.newest(home / LEDGER_FILE)
+    assert ledger is not None
+    assert ledger.head == PartyLedger(home / LEDGER_FILE).head
     back_up(home, tmp_path / "new")
     remove(home)
     with pytest.raises(LedgerError, match="is missing"):

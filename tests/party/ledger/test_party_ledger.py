@@ -200,10 +200,10 @@ def test_the_same_opening_may_come_again(ledger: PartyLedger, path: Path) -> Non
 def test_not_with_other_survivors(ledger: PartyLedger, path: Path) -> None:
     hashes = queries(0, 3)
     batch = answer_and_open(ledger, settled(), hashes)
-    for books in (ledger, PartyLedger(path)):
-        for allowed in (False, True):  # the policy is about other campaigns alone
+    for opened in (ledger, PartyLedger(path)):
+        for allowed in (False, True):  # the policy is only about other campaigns
             with pytest.raises(RefusedError, match="unmasked with other parties before"):
-                books.open_batch("c1" * 16, batch, hashes, FIVE, allow_other=allowed)
+                opened.open_batch("c1" * 16, batch, hashes, FIVE, allow_other=allowed)
 
 
 def test_not_in_another_batch_with_other_survivors(ledger: PartyLedger) -> None:
@@ -268,7 +268,7 @@ def test_no_history_opens_a_query_with_two_lists_of_survivors(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     """Whatever a server asks in turn, two sums of one query never differ in whose votes they have."""
-    books = PartyLedger(tmp_path_factory.mktemp("books") / LEDGER_FILE)
+    ledger = PartyLedger(tmp_path_factory.mktemp("ledger") / LEDGER_FILE)
     opened: dict[bytes, set[tuple[str, ...]]] = {}
     noisy_batches: dict[tuple[str, bytes], set[bytes]] = {}
     for _ in range(data.draw(st.integers(2, 8))):
@@ -276,7 +276,7 @@ def test_no_history_opens_a_query_with_two_lists_of_survivors(
         hashes = queries(data.draw(st.integers(0, 5)), data.draw(st.integers(1, 4)))
         survivors = data.draw(st.sampled_from([SIX, FIVE, SIX[1:]]))
         try:
-            batch = answer_and_open(books, offer, hashes, survivors)
+            batch = answer_and_open(ledger, offer, hashes, survivors)
         except RefusedError:
             continue
         for each in hashes:
@@ -285,7 +285,7 @@ def test_no_history_opens_a_query_with_two_lists_of_survivors(
                 noisy_batches.setdefault((offer.campaign, each), set()).add(batch)
     assert all(len(each) == 1 for each in opened.values())
     assert all(len(each) == 1 for each in noisy_batches.values())
-    assert PartyLedger(books.path).campaigns() == books.campaigns()
+    assert PartyLedger(ledger.path).campaigns() == ledger.campaigns()
 
 
 # --- the file ------------------------------------------------------------------------------------
@@ -336,12 +336,12 @@ def test_looking_needs_a_ledger_and_never_writes(ledger: PartyLedger, path: Path
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    books = PartyLedger(tmp_path_factory.mktemp("written") / LEDGER_FILE)
-    books.join(joining())
-    answer_and_open(books, settled(), queries(0, 3))
-    answer(books, settled(), queries(0, 3))
-    books.end("c1" * 16, queries_asked=3, labels_released=3, epsilon=1.0, delta=1e-5)
-    return books.path
+    ledger = PartyLedger(tmp_path_factory.mktemp("written") / LEDGER_FILE)
+    ledger.join(joining())
+    answer_and_open(ledger, settled(), queries(0, 3))
+    answer(ledger, settled(), queries(0, 3))
+    ledger.end("c1" * 16, queries_asked=3, labels_released=3, epsilon=1.0, delta=1e-5)
+    return ledger.path
 
 
 #: Alterations of a ledger.

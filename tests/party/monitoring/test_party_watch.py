@@ -75,7 +75,7 @@ def test_a_party_that_has_just_started_tells_what_it_can(tmp_path: Path) -> None
     assert "pate_party_certificate_days" not in found
 
 
-def test_what_it_tells_of_its_books(ledger: PartyLedger, status: Status, tmp_path: Path) -> None:
+def test_what_it_tells_of_its_ledger(ledger: PartyLedger, status: Status, tmp_path: Path) -> None:
     offer = settled()
     answer(ledger, offer, queries(0, 3))
     answer(ledger, offer, queries(2, 2))

@@ -339,7 +339,7 @@ def test_somebody_is_asked_once_and_after_all_other_rules() -> None:
     refused(policy, joining(), "the answer was no", ask=lambda _: False)
 
 
-def test_the_books_of_another_request_are_no_good() -> None:
+def test_the_ledger_of_another_request_is_refused() -> None:
     offer = settled(queries=5)
     view = LedgerView((Totals(offer),), (offer.campaign, 4))
     with pytest.raises(UsageError, match="for another request"):

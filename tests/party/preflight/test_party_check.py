@@ -438,7 +438,7 @@ def test_columns_that_are_read_otherwise_than_meant_are_named(tmp_path: Path) ->
     assert "column 'visit' of dates" in found.text
     assert "column 'note' of free text" in found.text
     assert "1 of numbers, 3 of categories" in found.text
-    # With the schema the cells count as missing; which ones is told only where it is asked for.
+    # With the schema the cells count as missing; which ones is said only on request.
     line = "table crp:number, note:category, visit:category, age:number"
     found = check_schema(replace(asked, schema=line), read(asked)[0])
     assert "column 'crp' has cells that count as missing: each is no number" in found.text

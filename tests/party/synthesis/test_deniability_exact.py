@@ -155,7 +155,7 @@ def test_gap_2_until_it_passes_is_another_law_and_the_floor_repairs_it() -> None
     law, other = world.law(data), world.law(data + Counter([(60, 0)]))
     model: Law = {y: Fraction(1, 2 * prefixes) for y in world.universe}
     cost = theorem_1(RandomizedTest(50, Fraction(4), ONE), Fraction(1, 10**6))
-    # Each attempt alone is as private as the theorem says.
+    # Each single attempt is as private as the theorem says.
     assert needed_delta(other, law, exp_down(cost.epsilon), nothing=False) <= cost.delta
 
     bare = needed_delta(

@@ -1,6 +1,6 @@
 """An audit of the generators by experiment: one record more or less, and what the fits give away.
 
-D has 40 equal rows, its neighbour one more that nobody else is like. An attacker guesses
+D has 40 equal rows, its neighbour one more that is like no other. An attacker guesses
 "the outlier is in" by a rule that was fixed beforehand. How often the rule says so on either side
 bounds epsilon from below; for a sound generator the bound lies above the claim once in 10^6 runs
 of this file at most. Generators with too little noise are caught by the same rule.

@@ -120,7 +120,7 @@ def test_more_cells_than_can_be_held(tmp_path: Path) -> None:
 
 
 def _again(folder: Path, asked: ReleaseRequest, domain: Domain) -> None:
-    """Ask a model that is not there for rows: what is wrong is told before it is looked for."""
+    """Ask a model that is not there for rows: the error comes before it is looked for."""
     release_again(
         asked,
         folder / "none.npz",

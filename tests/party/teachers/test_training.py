@@ -111,7 +111,7 @@ def test_more_teachers_than_filled_shards(tmp_path: Path) -> None:
     for home in (tmp_path, tmp_path):  # trained, then read back
         votes = train(data, home, teachers=9).vote(images(20, seed=1).inputs, CLASSES)
         check_votes(votes, teachers=9, classes=3, queries=20)
-    # The votes of empty shards hang on the key and the classes alone.
+    # The votes of empty shards depend only on the key and the classes.
     ensemble = train(data, tmp_path, teachers=9)
     idle = [ensemble._idle_column(number, 3) for number in range(200)]
     assert set(idle) == {0, 1, 2}
@@ -170,7 +170,7 @@ def _with_cnn(data: Dataset, home: Path) -> Ensemble:
 @pytest.mark.slow
 def test_a_record_changes_one_teacher_at_most(tmp_path: Path) -> None:
     # The sensitivity that the accounting starts from, with the strongest record there can be: one
-    # that lies beyond all others, and has a category that nobody has.
+    # that lies beyond all others, and has a category that no other has.
     def table(rows: list[tuple[float, str, int]]) -> Dataset:
         numbers, texts, labels = zip(*rows, strict=True)
         return Dataset(

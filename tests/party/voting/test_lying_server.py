@@ -384,7 +384,7 @@ def test_a_peer_declared_both_alive_and_dropped(liar: Liar) -> None:
         other.ask_consent.attempt = aggregation.attempt
         other.ask_consent.survivors.extend(NAMES[:3] if survivors == NAMES else NAMES)
         liar.refuses(name, other, "a second time")
-    # Three signed that "d" is alive; "c" does not open under that list, and nobody under its own.
+    # Three signed that "d" is alive; "c" does not unmask under that list, and no party under its own.
     alive, dropped = signatures[NAMES], signatures[NAMES[:3]]
     liar.refuses("c", _opening(aggregation, alive), "it saw another list")
     liar.refuses("c", _opening(aggregation, dropped), "signed the list of survivors")

@@ -902,7 +902,7 @@ def test_shares_of_teachers_do_not_serve_records(hospitals: Hospitals) -> None:
         )
 
 
-def test_who_is_restarted_finds_its_books_as_they_were(hospitals: Hospitals) -> None:
+def test_who_is_restarted_finds_its_ledger_as_it_was(hospitals: Hospitals) -> None:
     hospitals.run(hospitals.aggregation(hospitals.campaign(SHARES)), [NAMES] * 5)
     head = hospitals.sites["b"].site.ledger.verify()
     assert PartyLedger(hospitals.root / "b" / LEDGER_FILE, read_only=True).verify() == head

@@ -92,7 +92,7 @@ def send_public(voter: Voter, size: int = 50) -> list[vote_pb2.Reply]:
     body = pack_public_set(PUBLIC)
     pieces = [body[at : at + size] for at in range(0, len(body), size)]
     replies = []
-    for index in reversed(range(len(pieces))):  # the order of arrival is nobody's promise
+    for index in reversed(range(len(pieces))):  # no order of arrival is promised
         request = vote_pb2.PartyRequest()
         request.public_piece.index, request.public_piece.pieces = index, len(pieces)
         request.public_piece.content = pieces[index]

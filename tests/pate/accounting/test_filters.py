@@ -203,7 +203,7 @@ def best_coordinator(rule: Rule, delta: Fraction, dose: Fraction, longest: int) 
     """Return the exact delta at BOUND of the best coordinator over two kinds of release.
 
     *Rows*: randomised response, pure. *Promised*: the same, but shown whole with a chance of
-    ``dose``. After each he sees what came out, and goes on as he likes, or stops.
+    ``dose``. After each he sees the result, and continues as he likes, or stops.
     """
     rows = Spent.concentrated(STEP**2 / 2, pure=STEP)
     promised = Spent.promised(STEP, dose)
@@ -266,7 +266,7 @@ def test_each_filter_is_converted_at_its_own_part() -> None:
     assert epsilon_of(Spent.concentrated(rho), delta) == epsilon_from_rho(
         rho, delta.of(CONCENTRATED_PART)
     )
-    # A promise of 2 beside it would be a rho of 2; at one order it is 2, whatever the order.
+    # A promise of 2 next to it would be a rho of 2; at one order it is 2, whatever the order.
     beside = Spent.concentrated(rho, gaussian=rho) + Spent.promised(Fraction(2), Fraction(0))
     assert epsilon_of(beside, delta) < epsilon_from_rho(rho + 2, delta.of(CONCENTRATED_PART)) / 1.5
 

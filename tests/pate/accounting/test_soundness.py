@@ -175,7 +175,7 @@ def test_labels_of_laplace_noise(margins: Margins, kind: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gaussian", "discrete"])
 def test_bits_and_joint_outputs(margins: Margins, kind: str) -> None:
-    """The check alone, and Confident-GNMax as one mechanism: no answer, or one of the labels."""
+    """The threshold test by itself, and Confident-GNMax as one mechanism: no answer, or one of the labels."""
     for case in cases(4, 50, (2.0, 12.0)):
         random = np.random.default_rng([5, case.seed])
         sigma1 = float(np.exp(random.uniform(np.log(2.0), np.log(40.0))))

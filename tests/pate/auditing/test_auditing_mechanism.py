@@ -387,7 +387,7 @@ def test_an_attack_on_what_ships_comes_somewhere_near(mechanism: Mechanism, shar
 
 
 RUNS, DELTA = 20_000, 0.01
-#: Label noise, or check noise, alone: the other is so large, and so far from mattering, that a run
+#: Only label noise, or only check noise: the other is so large, and so far from mattering, that a run
 #: has two outcomes, and so few events that which is learned is sure.
 LABELS = -10_000
 ONE_QUERY: list[tuple[Mechanism, tuple[int, int, int], tuple[int, int, int]]] = [

@@ -28,7 +28,10 @@ def test_a_class_that_leads_by_so_many_sigmas_wins_eight_times_in_ten(classes: i
 
 def paid(aggregator: str, teachers: int, queries: int, epsilon: float) -> tuple[int, int]:
     """Queries that the budget pays for at worst, and sigma2."""
-    spec = make_spec(aggregator=aggregator, queries=queries, epsilon=epsilon, parties=3)
+    rounds = 2 if aggregator == "interactive-gnmax" else 1
+    spec = make_spec(
+        aggregator=aggregator, queries=queries, epsilon=epsilon, parties=3, rounds=rounds
+    )
     noise = noise_of(spec, teachers, 1, 2)
     assert noise is not None
     mechanisms = resolve(spec, teachers, 1, 2)
@@ -75,6 +78,15 @@ def test_the_rule_answers_several_times_the_labels_of_the_fixed_shares() -> None
             numbers.append(int(cap / worst_cost(composition, mechanisms, 1)))
         assert numbers[0] == before
         assert numbers[1] > 1.6 * before
+
+
+@pytest.mark.parametrize("epsilon", [1.5, 2.0])
+def test_interactive_campaigns_want_half_the_labels_since_the_student_adds_as_many(
+    epsilon: float,
+) -> None:
+    number, sigma2 = paid("interactive-gnmax", 60, 500, epsilon)
+    assert 20 <= number < 40
+    assert 10 < sigma2 < paid("confident-gnmax", 60, 500, epsilon)[1]
 
 
 def test_what_is_stated_stays_and_so_does_what_goes_with_it() -> None:

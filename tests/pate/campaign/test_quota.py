@@ -62,7 +62,7 @@ def test_no_query_is_lost_or_doubled_and_classes_keep_their_order(case: Case) ->
     for at in range(scores.shape[1]):
         mine = [q for q in order if q not in labels and scores[q].argmax() == at]
         assert [q for q in found if q in set(mine)] == mine
-    # What is labelled is asked by nobody: nothing waits behind it.
+    # No party asks for what is labelled: nothing waits behind it.
     free = len([q for q in order if q not in labels])
     assert not set(found[:free]) & labels.keys()
 

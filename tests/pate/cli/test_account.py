@@ -1,4 +1,4 @@
-"""``pate account``: the figures of the papers beside ours, and errors that say what to do."""
+"""``pate account``: the figures of the papers next to ours, and errors that say what to do."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def test_a_party_as_the_unit_and_a_picture(tmp_path: Path) -> None:
     ("options", "message"),
     [
         (["--teachers", "90"], "needs --parties"),
-        ([*CROWD, "--mechanism", "lnmax"], "Laplace"),
+        ([*CROWD, "--mechanism", "lnmax"], "noise shares are for gnmax"),
         ([*CROWD, "--sigma1", "150"], "leave sigma1 out"),
         ([*CROWD, "--min-parties", "12"], "take t = 13 or more"),
         ([*CROWD, "--min-parties", "26"], "26 of 25"),

@@ -83,7 +83,7 @@ def test_a_public_table_says_by_its_cells_what_its_columns_are(tmp_path: Path) -
     assert public.schema() == "table a:number, b:number, c:category, d:category"
     assert isinstance(public, Table)
     assert public.columns[0].tolist() == [1.5, 2.0, -0.25]
-    path.write_text("a,b\nNA,nan\n-,nan\n")  # words alone make no numbers of a column
+    path.write_text("a,b\nNA,nan\n-,nan\n")  # a column of only such words is not numeric
     assert read_inputs(path).schema() == "table a:category, b:number"
 
 

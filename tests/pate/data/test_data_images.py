@@ -76,6 +76,7 @@ def test_one_coloured_image_makes_all_rgb(folder: Path) -> None:
     assert [200, 1, 2] in corners
 
 
+CMYK = "each has the colours CMYK: red, green and blue are approximate"
 DEEP = np.linspace(0, 4095, 20).astype(np.uint16).reshape(4, 5)
 
 
@@ -105,6 +106,44 @@ def test_a_window_is_cut_at_its_ends_and_leaves_other_images_alone(tmp_path: Pat
     for window in ((5, 5), (9, 0), (0, 2**31)):
         with pytest.raises(UsageError, match="from a lower to a higher value"):
             read_inputs(tmp_path, window=window)
+
+
+def deep_file(path: Path, values: NDArray[np.uint16]) -> Path:
+    """Write grey values of 12 bits: as TIFF packed, two in three bytes, as PNG in 16 bits."""
+    if path.suffix == ".png":
+        Image.fromarray(values).save(path)
+        return path
+    height, width = values.shape
+    first, second = values.ravel()[::2].astype(int), values.ravel()[1::2].astype(int)
+    packed = np.stack([first >> 4, (first & 15) << 4 | second >> 8, second & 255], axis=1)
+    body = packed.astype(np.uint8).tobytes()
+    fields = (
+        (256, width), (257, height), (258, 12), (259, 1), (262, 1), (273, 8), (277, 1),
+        (278, height), (279, len(body)),
+    )  # fmt: skip
+    directory = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in fields)
+    head = b"II*\0" + struct.pack("<I", 8 + len(body))
+    path.write_bytes(head + body + struct.pack("<H", len(fields)) + directory + bytes(4))
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.tiff"])
+@pytest.mark.parametrize("most", [0, 1, 255, 4095])
+def test_a_files_format_says_how_deep_it_is_and_not_its_values(
+    name: str, most: int, tmp_path: Path
+) -> None:
+    dark = np.linspace(0, most, 24).astype(np.uint16).reshape(4, 6)
+    deep_file(tmp_path / name, dark)
+    with pytest.raises(DataError, match="more than 8 bits a pixel"):
+        read_inputs(tmp_path)
+    public = read_inputs(tmp_path, window=(0, 4095))
+    assert isinstance(public, Images)
+    assert (public.pixels[0, ..., 0] == windowed(dark, (0, 4095))).all()
+    (tmp_path / "a").mkdir()
+    (tmp_path / name).rename(tmp_path / "a" / name)
+    own = read_dataset(tmp_path, odd=Odd(), window=(0, 4095)).inputs
+    assert isinstance(own, Images)
+    assert (own.pixels == public.pixels).all()
 
 
 @pytest.mark.parametrize(
@@ -167,6 +206,24 @@ def test_where_no_image_can_be_used_the_error_says_what_helps(tmp_path: Path) ->
     np.savez(tmp_path / "x.npz", images=DEEP[None] + 999, labels=["a"])
     with pytest.raises(DataError, match="--window LOW HIGH"):
         read_dataset(tmp_path / "x.npz", odd=Odd())
+
+
+def test_a_public_set_says_what_is_lost_in_reading_it(tmp_path: Path) -> None:
+    """As a party's check says of its own."""
+    frames = [Image.new("RGB", (5, 4), (shade, 0, 0)) for shade in (0, 99)]
+    (tmp_path / "a").mkdir()
+    Image.new("CMYK", (5, 4)).save(tmp_path / "a" / "print.jpg")
+    frames[0].save(tmp_path / "a" / "moving.gif", save_all=True, append_images=frames[1:])
+    frames[0].save(tmp_path / "a" / "still.gif")
+    said: list[str] = []
+    assert len(read_inputs(tmp_path, say=said.append)) == 3
+    own = Odd()
+    read_dataset(tmp_path, odd=own)
+    assert said == [f"{tmp_path}: {line}" for line in own.lines()]
+    assert sorted(said) == [
+        f"{tmp_path}: 1 record (a/moving.gif): each has several frames: only the first one is read",
+        f"{tmp_path}: 1 record (a/print.jpg): {CMYK}",
+    ]
 
 
 def test_several_sizes_name_the_file(folder: Path) -> None:

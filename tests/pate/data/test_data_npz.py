@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from pate.data.images import windowed
 from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
 from pate.data.values import Images
@@ -29,7 +30,7 @@ def save(folder: Path, **arrays: NDArray[np.generic]) -> Path:
 @pytest.mark.parametrize(("images", "labels"), [("images", "labels"), ("x", "y"), ("data", "y")])
 def test_keys(tmp_path: Path, images: str, labels: str) -> None:
     path = save(tmp_path, **{images: PIXELS, labels: np.array([[2], [0], [10]], np.uint8)})
-    for place in (path, tmp_path):  # the file, or a folder that holds it alone
+    for place in (path, tmp_path):  # the file, or a folder with only this file
         data = read_dataset(place)
         assert data.classes == ("0", "2", "10")
         assert data.labels.tolist() == [1, 0, 2]
@@ -203,25 +204,48 @@ def test_odd_records_are_left_out_one_by_one(tmp_path: Path) -> None:
     ]
 
 
-def test_whole_numbers_are_bytes_whatever_type_their_array_has(tmp_path: Path) -> None:
+KINDS = (np.uint8, np.uint16, np.int64, np.float32, np.float64)
+
+
+@pytest.mark.parametrize("window", [None, (0, 4080), (-1024, 3071)])
+def test_whole_numbers_are_read_alike_whatever_type_their_array_has(
+    window: tuple[int, int] | None, tmp_path: Path
+) -> None:
     """One missing pixel makes floats of all, and one of more than 8 bits makes them wider."""
-    want = PIXELS[..., np.newaxis]
-    for window in (None, (0, 4080)):
-        for kind in (np.uint8, np.uint16, np.int64, np.float32, np.float64):
-            path = save(tmp_path, x=PIXELS.astype(kind), y=Y)
-            found = read_dataset(path, window=window, odd=Odd()).inputs
-            assert isinstance(found, Images)
-            assert (found.pixels == want).all()
-        deep = np.concatenate([PIXELS.astype(np.uint16), PIXELS[:1] * np.uint16(16)])
-        path = save(tmp_path, x=deep, y=np.array([0, 1, 0, 1]))
+    dark = np.stack([PIXELS[0], PIXELS[0] % 2, PIXELS[0] * 0])
+    want = windowed(dark, window) if window else np.stack([dark[0], dark[1] * 255, dark[2]])
+    for kind in KINDS:
+        path = save(tmp_path, x=dark.astype(kind), y=Y[: len(dark)])
         found = read_dataset(path, window=window, odd=Odd()).inputs
         assert isinstance(found, Images)
-        assert (found.pixels[:3] == want).all()
-        # Of a public set nobody's record is read: there the array's type may say how deep it is.
-        if window is not None:
-            public = read_inputs(path, window=window)
-            assert isinstance(public, Images)
-            assert (public.pixels[3] == want[0]).all()
+        assert (found.pixels[..., 0] == want).all(), kind
+
+
+def test_a_window_is_for_all_whole_numbers_of_a_party(tmp_path: Path) -> None:
+    """An image of 12 bits may be dark, so that all its values would fit in 8."""
+    dark = PIXELS.astype(np.uint16)
+    path = save(tmp_path, x=np.concatenate([dark, dark[:1] * 16]), y=np.array([0, 1, 0, 1]))
+    odd = Odd()
+    found = read_dataset(path, window=(0, 4080), odd=odd).inputs
+    assert isinstance(found, Images)
+    assert (found.pixels[:3, ..., 0] == windowed(dark, (0, 4080))).all()
+    assert found.pixels[:3].max() < 17
+    assert not odd.lines()
+    # A public set has no party's records: there the array's type may say how deep it is.
+    public = read_inputs(path, window=(0, 4080))
+    assert isinstance(public, Images)
+    assert (public.pixels == found.pixels).all()
+    public = read_inputs(save(tmp_path, x=PIXELS), window=(0, 4080))
+    assert isinstance(public, Images)
+    assert (public.pixels[..., 0] == PIXELS).all()
+
+
+def test_an_array_of_8_bits_in_a_campaign_with_a_window_is_noted(tmp_path: Path) -> None:
+    path, odd = save(tmp_path, x=PIXELS, y=Y), Odd()
+    read_dataset(path, window=(0, 4080), odd=odd)
+    (line,) = odd.lines()
+    assert line.startswith("3 records (record 1, record 2, record 3): each has 8 bits, and the")
+    assert "campaign's window 0 to 4080 is for all whole numbers of an .npz" in line
 
 
 def test_deep_whole_numbers_need_a_window(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import gzip
 import math
-from datetime import UTC, datetime
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,36 +57,6 @@ def test_other_separators_and_a_byte_order_mark(tmp_path: Path, separator: str) 
 def test_public_table_drops_columns(tmp_path: Path) -> None:
     public = read_inputs(write(tmp_path, CSV), drop=["ill", "patient", "absent"])
     assert public.schema() == "table age:number, sex:category"
-
-
-def test_parquet_follows_the_same_rules(tmp_path: Path) -> None:
-    pq.write_table(
-        pa.table(
-            {
-                "age": pa.array([31, None, 55], pa.int64()),
-                "dose": [1.5, float("nan"), 2.0],
-                "code": pa.array(["7", "?", "8"]).dictionary_encode(),
-                "sex": ["f", None, "m"],
-                "smokes": [True, False, None],
-                "ill": [0.0, 1.0, 0.0],
-            }
-        ),
-        tmp_path / "d.parquet",
-    )
-    data = read_dataset(tmp_path, label="ill")
-    assert data.classes == ("0", "1")
-    assert isinstance(data.inputs, Table)
-    assert data.inputs.schema() == (
-        "table age:number, dose:number, code:number, sex:category, smokes:number"
-    )
-    np.testing.assert_array_equal(data.inputs.columns[0], [31, np.nan, 55])
-    np.testing.assert_array_equal(data.inputs.columns[4], [1, 0, np.nan])
-
-
-def test_csv_and_parquet_of_the_same_cells_have_the_same_hashes(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"a": [1.5, 2.0], "b": ["x", None]}), tmp_path / "d.parquet")
-    as_csv = read_inputs(write(tmp_path, "a,b\n1.5,x\n2,\n"))
-    assert as_csv.row_hashes() == read_inputs(tmp_path / "d.parquet").row_hashes()
 
 
 @pytest.mark.parametrize(
@@ -147,30 +115,6 @@ def test_truncated_gzip_and_parquet(tmp_path: Path) -> None:
             path.write_bytes(whole[:keep])
             with pytest.raises(DataError, match=path.name):
                 read_dataset(path, label="ill")
-
-
-def test_parquet_columns_of_other_kinds(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"when": [[1, 2]]}), tmp_path / "d.parquet")
-    with pytest.raises(DataError, match="'when' holds list"):
-        read_inputs(tmp_path)
-
-
-def test_parquet_days_and_exact_numbers_are_what_a_csv_file_would_have(tmp_path: Path) -> None:
-    day, time = datetime(2020, 1, 2, tzinfo=UTC), datetime(2020, 1, 2, 3, 4, 5, 60, tzinfo=UTC)
-    exact = [Decimal("1.50"), Decimal("1.234")]
-    written = {
-        "day": pa.array([day.date(), None]),
-        "time": pa.array([day.replace(tzinfo=None), time.replace(tzinfo=None)]),
-        "exact": pa.array(exact),
-        "bytes": pa.array([b"a", b"b"]),
-    }
-    pq.write_table(pa.table(written), tmp_path / "d.parquet")
-    public = read_inputs(tmp_path)
-    assert isinstance(public, Table)
-    assert public.schema() == "table day:category, time:category, exact:number, bytes:category"
-    columns = [column.tolist() for column in public.plain().columns]
-    times = ["2020-01-02", "2020-01-02 03:04:05.00006"]
-    assert columns == [["2020-01-02", ""], times, [1.5, 1.234], ["a", "b"]]
 
 
 @pytest.mark.slow
@@ -246,25 +190,6 @@ def test_columns_that_the_schema_has_not_are_left_out(tmp_path: Path) -> None:
     assert odd.left_out == ["b"]
     with pytest.raises(SchemaError, match="none of the campaign's columns: c"):
         read_dataset(path, label="y", odd=odd, schema=Schema.parse("table c:number"))
-
-
-def test_whole_numbers_of_a_parquet_file_are_one_category_however_they_are_stored(
-    tmp_path: Path,
-) -> None:
-    for name, kind in (("i", pa.int64()), ("f", pa.float64()), ("s", pa.string())):
-        cells = ["1", "22"] if name == "s" else [1, 22]
-        pq.write_table(
-            pa.table({"a": pa.array(cells, kind), "y": ["0", "1"]}), tmp_path / f"{name}.parquet"
-        )
-    found = {
-        tuple(
-            read_dataset(
-                tmp_path / f"{name}.parquet", label="y", schema=Schema.parse("table a:category")
-            ).row_hashes()
-        )
-        for name in "ifs"
-    }
-    assert len(found) == 1
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pate.masking.messages import UnmaskingShares
 
 Names = frozenset[str]
-#: A mask, by who uses it: one party alone its own, two the mask of their pair.
+#: A mask, by who uses it: one party its own, two the mask of their pair.
 Mask = frozenset[str]
 Ints = NDArray[np.int64]
 

@@ -309,7 +309,7 @@ class Corrupt(Prover):
 
 @pytest.mark.parametrize(("group", "why"), [(0, CODEWORDS), (1, LINK), (2, CODEWORDS), (3, COUNTS)])
 def test_what_is_no_codeword_is_found(group: int, why: str) -> None:
-    """A row of bits, or a mask of one test alone: each by the check that it is for."""
+    """A row of bits, or a mask of only one test: each by the check that it is for."""
     shape = statement().shape
     row = 0 if group == 0 else shape.rows + (group - 1) * shape.code.tests + 2
     refused(Corrupt(row, int(0.375 * shape.code.length)), why)

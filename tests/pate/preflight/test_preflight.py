@@ -42,7 +42,7 @@ def shown(checks: list[Check], *, width: int = 80, terminal: bool) -> list[str]:
     file = io.StringIO()
     console = Console(file=file, force_terminal=terminal, width=width, color_system=None)
     present({"Group": checks}, as_json=False, console=console)
-    # What stays on the screen: what the sign that something goes on wrote is written over.
+    # What stays on the screen: what the sign of progress wrote is overwritten.
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", file.getvalue())
     return [line.rpartition("\r")[2] for line in text.split("\n")[:-1]]
 
@@ -149,22 +149,33 @@ def test_a_process_does_not_wait_for_a_check_that_hangs() -> None:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_whoever_waits_for_checks_can_stop_them(number: int) -> None:
+@pytest.mark.parametrize("thread", ["main", "other"])
+def test_whoever_waits_for_checks_can_stop_them(number: int, thread: str) -> None:
+    """A signal that another thread takes does not wake the main one.
+
+    Nor does one that the main thread takes just before it begins to wait, which no test can time.
+    """
     waits = (
-        "import threading, typer\n"
+        "import signal, sys, threading, typer\n"
         "from pate.runtime.command import run\n"
         "from pate.preflight import Check, present\n"
         "app = typer.Typer()\n"
+        "numbers = {signal.SIGINT, signal.SIGTERM} if sys.argv.pop() == 'other' else set()\n"
         "def look():\n"
+        "    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)\n"
         "    print('begun', flush=True)\n"
         "    threading.Event().wait()\n"
         "@app.command()\n"
         "def command():\n"
+        "    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)\n"
         "    present({'Group': (Check('a', look, 600.0),)}, as_json=False)\n"
         "run(app, 'pate-test')"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", waits], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", waits, thread],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"

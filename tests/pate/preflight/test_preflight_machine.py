@@ -111,7 +111,7 @@ def test_a_home_that_cannot_be_written_fails(tmp_path: Path) -> None:
     assert check_home(file, "all").kind is DiskError
     from pathlib import Path as Place
 
-    proc = Place("/proc")  # there, and nobody writes to it, root neither
+    proc = Place("/proc")  # it exists, and not even root can write to it
     assert check_home(proc, "all").kind is DiskError
     assert check_sqlite(proc).kind is DiskError
 

@@ -161,7 +161,7 @@ def test_a_private_file_of_another_user_is_not_replaced_in_an_open_directory(
     write_file(tmp_path / "shared", b"new", mode=0o644)
     assert (tmp_path / "token").read_bytes() == b"old"
     assert (tmp_path / "shared").read_bytes() == b"new"
-    # A directory that others may use, too, such as a volume with a group, is nobody's home.
+    # A directory that others may use, too, such as a volume with a group, is no home.
     shared = tmp_path / "volume"
     shared.mkdir()
     shared.chmod(0o770)

@@ -133,7 +133,8 @@ def test_the_laws_of_the_score_are_those_of_an_enumeration() -> None:
             seen = values + world[cell]
             np.add.at(part, np.abs(seen - other[cell]) - np.abs(seen - given[cell]) + 2, noise)
             parts.append(part)
-        np.testing.assert_allclose(law, np.convolve(*parts), atol=1e-15)
+        first, second = parts
+        np.testing.assert_allclose(law, np.convolve(first, second), atol=1e-15)
 
 
 def test_the_options_of_an_audit_name_the_law() -> None:

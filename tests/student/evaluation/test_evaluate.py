@@ -123,7 +123,7 @@ def test_the_drawing_has_ink(size: int, more: bool, tmp_path: Path) -> None:
     draw(Evaluation(names, confusion, groups, covered), tmp_path / "all.png")
     with Image.open(tmp_path / "all.png") as image:
         assert image.size[1] > height  # the groups are below
-        assert image.size[0] > width  # the labels are beside
+        assert image.size[0] > width  # the labels are at the side
         below = np.asarray(image.convert("L"))[height:]
         assert below.std() > 5
 

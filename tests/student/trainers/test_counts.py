@@ -79,7 +79,7 @@ def student() -> TableStudent:
 def test_student_of_counts_knows_how_likely_it_is(student: TableStudent) -> None:
     held, chances = people(2000, 5)
     apart = student.predict_probabilities(held)[:, 1] - (1 - chances[:, 0])
-    # Whoever knows the share of the classes alone is wrong by 0.25.
+    # With only the shares of the classes the error is 0.25.
     assert np.abs(apart).mean() < 0.08
 
 

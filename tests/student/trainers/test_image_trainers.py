@@ -58,7 +58,7 @@ def test_every_trainer_learns_from_few_labels_and_can_be_published(
 
 @pytest.fixture(scope="module")
 def told_by_labels_alone() -> float:
-    """Return how many of the held-out digits a network tells that saw the labels alone."""
+    """Return how many of the held-out digits a network tells that saw only the labels."""
     public, held_out = digits()
     alone = vat.Settings(smoothness=0.0, decision=0.0)
     lesson = noisy_lesson(public, 95, wrong=0.03)
@@ -147,7 +147,7 @@ def test_the_default_holds_on_digits_with_wrong_labels() -> None:
 
 def test_models_fit_their_inputs() -> None:
     images, rows = bars(4, 0).inputs, tumours()[0].inputs
-    # It alone learns from noisy counts, of queries without a label too.
+    # Only it learns from noisy counts, of queries without a label too.
     assert choose("auto", images) == "propagation"
     assert [choose(model, images) for model in IMAGE_MODELS] == list(IMAGE_MODELS)
     with pytest.raises(UsageError, match="choose propagation or fixmatch or vat or pate-g"):

@@ -28,7 +28,7 @@ def random_state() -> str:
 def test_tumours_with_noisy_labels_beat_the_floor() -> None:
     public, held_out = tumours()
     student = selftraining.train(noisy_lesson(public, 60, wrong=0.05), seed=0)
-    # The majority class alone would have 0.63.
+    # The majority class would have 0.63.
     assert accuracy(student.predict(held_out.inputs), held_out) >= 0.90
 
 

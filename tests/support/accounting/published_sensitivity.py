@@ -35,7 +35,7 @@ from pate.errors import AccountingError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-#: More teachers than that would make lists nobody can want.
+#: More teachers than that would make lists that are too long.
 _MOST_TEACHERS: Final = 10**7
 
 

@@ -77,7 +77,7 @@ class Host:
         return tried.returncode == 0
 
     def pull_cable(self) -> None:
-        """Cut its link: nothing comes or goes, and neither end is told that connections end."""
+        """Cut its link: nothing comes or goes, and neither end gets an end of its connections."""
         _does(*_within(self.switch), "ip", "link", "set", self.name, "down")
 
     def plug_cable(self) -> None:

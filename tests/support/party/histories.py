@@ -264,7 +264,7 @@ class World:
             number: of the campaign.
             rows: the queries.
             dropping: chance of a party that it drops out, at each step.
-            lied: what the campaign is said to be, by the name of who is told so.
+            lied: what the campaign is said to be, by the name of the recipient.
             unasked: who is not asked to open the sum.
         """
         self.attempts += 1
@@ -337,7 +337,7 @@ class World:
     # --- a history -----------------------------------------------------------------------------
 
     def play(self, steps: int) -> None:
-        """Do so many random things, most of them attempts at a sum."""
+        """Do a number of random things, most of them attempts at a sum."""
         self.campaign()
         for _ in range(steps):
             self.step()
@@ -426,7 +426,7 @@ def rank(rows: Iterable[Sequence[int]]) -> int:
 
 
 def alone(sums: Sequence[dict[tuple[str, Any], int]]) -> set[str]:
-    """Return the parties of which some combination of sums holds votes, and nobody else's.
+    """Return the parties of which some combination of sums holds votes, and no other party's.
 
     Args:
         sums: how often each unknown, of a party, is in each. What the colluder put in is known.

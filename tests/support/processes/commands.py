@@ -20,7 +20,7 @@ def names_of(pid: int) -> bytes:
 
 
 def stopped(program: Program, command: str, how: signal.Signals) -> None:
-    """Stop it at work, and check that it ends soon, says so in one line, and leaves nobody."""
+    """Stop it at work, and check that it ends soon, says so in one line, and leaves no process."""
     assert program.family(), f"{program.name} has no child to leave behind"
     before = len(program.lines)
     program.send(how)

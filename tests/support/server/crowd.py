@@ -1,7 +1,7 @@
 """Keeps connections open, and reopens closed ones: ``crowd.py PORT NUMBER KIND``.
 
 They say nothing (``silent``), begin a handshake (``hello``) or complete it (``shaken``), and then wait.
-Once so many were opened this says so, and then goes on until it is killed.
+Once that many are open this says so, and then runs until it is killed.
 """
 
 from __future__ import annotations

@@ -131,6 +131,37 @@ def test_what_is_stored_is_counted_until_it_is_fetched(link: Link) -> None:
     asyncio.run(play())
 
 
+def test_a_node_that_leaves_waits_until_its_replies_are_fetched(link: Link) -> None:
+    async def play() -> None:
+        asked, other = await link.hand(), await link.hand(OTHER)
+        await link.traffic.fetched(KEY, within=60)  # nothing is stored
+        for each, key in ((asked, KEY), (other, OTHER)):
+            piece = await link.announce(each, key)
+            await link.traffic.fetched(key, within=60)  # nothing is complete
+            await link.store(piece, piece, 10, key)
+        leaving = asyncio.create_task(link.traffic.fetched(KEY, within=60))
+        for message in ("of nobody", other):
+            link.traffic.taken(message)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert not leaving.done()
+        link.traffic.taken(asked)
+        await leaving
+        await link.traffic.fetched(OTHER, within=60)
+
+    asyncio.run(play())
+
+
+def test_a_node_that_leaves_does_not_wait_for_ever(link: Link) -> None:
+    async def play() -> None:
+        piece = await link.announce(await link.hand())
+        await link.store(piece, piece, 10)
+        await link.traffic.fetched(KEY, within=0.01)
+        assert link.traffic.stored.held[KEY] == 10
+
+    asyncio.run(play())
+
+
 def test_a_reply_is_looked_for_once_when_all_of_it_is_there(link: Link) -> None:
     async def play() -> None:
         asked, pieces = await link.hand(), names(3)
@@ -375,7 +406,7 @@ def test_a_body_is_read_whole_or_not_at_all(pieces: list[int | None], read: byte
 
 @pytest.mark.slow
 def test_a_body_that_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Progress alone is not enough; a body that arrives fast enough is read, regardless of duration."""
+    """Progress is not enough; a body that arrives fast enough is read, regardless of duration."""
     monkeypatch.setattr(allowance, "SPAN_S", 2.0)
     monkeypatch.setattr(allowance, "SPAN_BYTES", 100)
 

@@ -55,9 +55,9 @@ def test_a_password_comes_from_its_file_and_is_told_to_nobody(
         assert "horse" not in str(ledger.place)
     assert "horse" not in place.anchor.read_text()
     services = tmp_path / "pg_service.conf"
-    services.write_text(f"[books]\nhost=127.0.0.1\nport={cluster.port}\ndbname=pate\nuser=pate\n")
+    services.write_text(f"[ledger]\nhost=127.0.0.1\nport={cluster.port}\ndbname=pate\nuser=pate\n")
     monkeypatch.setenv("PGSERVICEFILE", str(services))
-    by_name = replace(place, address=Address.parse("postgresql:///?service=books"))
+    by_name = replace(place, address=Address.parse("postgresql:///?service=ledger"))
     assert verify(by_name).head == ledger.state().head
 
 

@@ -29,7 +29,7 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
     return Homes.make(tmp_path_factory.mktemp("dealt"), 100)
 
 
-def doors(play: Play, name: str) -> list[str]:
+def serving_options(play: Play, name: str) -> list[str]:
     return [
         "--port", str(play.port), "--student-port", str(play.student_port), "--home", str(play.home),
         "--campaign", name, "--linger", "0", "--patience", "1", "--no-page", "--json",
@@ -40,13 +40,13 @@ def serve(play: Play, name: str, url: str, failpoint: str | None = None) -> Prog
     return play.run(
         "server", "aggregator_server", "--public", play.public, "--parties", "north,south,west",
         "--epsilon", "1000", "--delta", "1e-4", "--aggregator", "gnmax", "--sigma2", "1", "--ledger", url,
-        *doors(play, name), failpoint=failpoint,
+        *serving_options(play, name), failpoint=failpoint,
     )  # fmt: skip
 
 
 def resume(play: Play, name: str, failpoint: str | None = None) -> Program:
     return play.run(
-        "server", "aggregator_server", "resume", *doors(play, name), failpoint=failpoint
+        "server", "aggregator_server", "resume", *serving_options(play, name), failpoint=failpoint
     )
 
 

@@ -80,7 +80,7 @@ def test_a_folder_that_is_lost_takes_no_database_at_its_word(
     code, text = resumed(place, "--head", str(newest))
     assert (code, "was in this ledger and is missing" in text) == (LedgerError.exit_code, True)
     assert not place.anchor.exists()  # nothing vouches for it
-    # Nor does a new campaign of that name go on with it.
+    # Nor does a new campaign of that name continue it.
     with pytest.raises(UsageError, match="--head"):
         Ledger.open(place_of(place.anchor.parent, cluster.url))
     assert verify(place).head == older

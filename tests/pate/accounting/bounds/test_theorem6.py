@@ -95,7 +95,7 @@ def test_the_small_difference_of_large_numbers() -> None:
 
 
 def test_costs_that_floats_hardly_hold_keep_their_digits() -> None:
-    # With q B^l alone: order 2, sigma 1, log q = -10^k. The cost is exp(log q + 2 sqrt(-log q) + 1).
+    # With only q B^l: order 2, sigma 1, log q = -10^k. The cost is exp(log q + 2 sqrt(-log q) + 1).
     for log_q in (-300.0, -700.0, -730.0):
         got = theorem6.rdp([log_q], 1.0, [2.0])[0, 0]
         with localcontext(prec=60):

@@ -116,7 +116,7 @@ def test_the_claim_holds_for_all_votes_and_a_broken_gate_breaks_it(
         assert hockey_stick(labels, broken, epsilon) > 3 * gate.failure
 
     # No gate at all; the gate without a coin; a coin that is fair at distance 0; one that is tossed
-    # for f(D) alone, however near worse votes are; one that takes two levels at a time.
+    # only for f(D), however near worse votes are; one that takes two levels at a time.
     breaks([1.0] * len(opens))
     breaks([float(distance >= 0) for distance in distances])
     breaks([0.0 if distance < 0 else max(0.5, gate.opens(distance)) for distance in distances])

@@ -75,7 +75,7 @@ def ledger(path: Path) -> PartyLedger:
     return PartyLedger(path)
 
 
-# --- what it comes to ----------------------------------------------------------------------------
+# --- the cumulative epsilon ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("composition", ["gdp", "zcdp"])
@@ -90,8 +90,8 @@ def test_votes_and_rows_are_summed_before_they_are_converted(
     answer(ledger, offer, queries(0, 1000))
     if not rows_first:
         ledger.reserve(synthesis())
-    for books in (ledger, PartyLedger(path)):
-        figure = books.cumulative_epsilon(Delta(1e-5))
+    for opened in (ledger, PartyLedger(path)):
+        figure = opened.cumulative_epsilon(Delta(1e-5))
         assert figure.epsilon == pytest.approx(5.745, abs=0.001)
         assert (figure.unit, figure.observer) == ("record", "public")
     assert cumulative_epsilon(ledger.totals(), Delta(1e-5)).epsilon == pytest.approx(

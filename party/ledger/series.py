@@ -1,0 +1,147 @@
+"""Votes of units in a series of campaigns: each is cast in one of them, and never again.
+
+A part of :mod:`party.ledger.rules`. An answer to a campaign of a series states whose votes it has, as
+keyed hashes of the units, one for each vote. The hashes are in a table of the ledger, in which none
+can be twice; the chain commits to their number and digest. All campaigns of a series know units in
+the same way, have one unit of privacy and charge it for the same number of votes: otherwise its
+votes in all of them would not be those that the accountant counts.
+
+Proof: docs/proofs/series.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from pate.errors import LedgerError, ProtocolError, RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from party.offer import Offer
+    from pate.storage.hash_chain import Json
+
+UNIT_BYTES: Final = 16
+#: The kind of an entry: entries before it may have been lost.
+LOST: Final = "lost"
+#: Most votes of one answer.
+_MOST_UNITS: Final = 10**8
+_DIGEST: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class UnitVotes:
+    """The units that vote in an answer, as its entry has them.
+
+    Attributes:
+        known_by: digest, hex, of what their hashes depend on besides the units: the party's key, and
+            how its file is read.
+        number: of their hashes.
+        digest: of their hashes, hex.
+
+    Raises:
+        ProtocolError: for impossible values.
+    """
+
+    known_by: str
+    number: int
+    digest: str
+
+    def __post_init__(self) -> None:
+        if type(self.number) is not int or not 0 <= self.number <= _MOST_UNITS:
+            raise ProtocolError(f"an answer with votes of {self.number!r:.40} units")
+        for text in (self.known_by, self.digest):
+            if type(text) is not str or len(text) != _DIGEST or set(text) - set("0123456789abcdef"):
+                raise ProtocolError(f"not a digest of units: {text!r:.80}")
+
+    @classmethod
+    def of(cls, known_by: str, units: Sequence[bytes]) -> Self:
+        """Return the description of units by their hashes.
+
+        Args:
+            known_by: as above.
+            units: 16 bytes each, ascending, no two alike.
+
+        Raises:
+            ProtocolError: for other hashes.
+        """
+        if any(len(each) != UNIT_BYTES for each in units):
+            raise ProtocolError(f"the hash of a unit is {UNIT_BYTES} bytes")
+        if any(one >= other for one, other in pairwise(units)):
+            raise ProtocolError("the hashes of units must ascend, and differ")
+        whole = hashlib.sha256(b"pate party units v1\0" + b"".join(units))
+        return cls(known_by, len(units), whole.hexdigest())
+
+    @classmethod
+    def from_dict(cls, fields: Any) -> Self:
+        """Read back what :meth:`to_dict` made.
+
+        Raises:
+            LedgerError: for anything else.
+        """
+        try:
+            return cls(**fields)
+        except (TypeError, ProtocolError) as error:
+            raise LedgerError(f"not the units of an answer: {error}") from error
+
+    def to_dict(self) -> dict[str, Json]:
+        """Return its form in an entry."""
+        return asdict(self)
+
+
+def check_series(
+    offer: Offer,
+    units: UnitVotes | None,
+    before: UnitVotes | None,
+    others: Iterable[tuple[Offer, UnitVotes | None, bool]],
+) -> None:
+    """Check an answer against the other campaigns of its series.
+
+    That none of its votes was cast in one of them is checked by
+    :meth:`~party.ledger.rules.LedgerState.voted`.
+
+    Args:
+        offer: terms of its campaign.
+        units: that vote; None outside a series.
+        before: that voted in the campaign's earlier answer; None if it has none.
+        others: of all other campaigns the terms, the units that voted, and whether entries of the
+            ledger may have been lost since.
+
+    Raises:
+        RefusedError: if the campaign had the votes of other units before, or the series knows units
+            in another way, or charges other ones, or entries about it may have been lost.
+        ProtocolError: for a campaign of a series without its units, or units without a series.
+    """
+    if (offer.series is None) != (units is None):
+        raise ProtocolError("the units that vote are stated in a series, and only there")
+    if units is None:
+        return
+    if before not in (None, units):
+        raise RefusedError(
+            f"other units of ours would vote in campaign {offer.campaign[:8]} than when it was "
+            "first answered"
+        )
+    for earlier, voted, forgotten in others:
+        if voted is None or not offer.continues(earlier):
+            continue
+        if forgotten:
+            raise RefusedError(
+                f"entries of our ledger were lost after we had voted in series {offer.series!r}: who "
+                "voted then could vote again. Take part in a new series, whose cost adds up"
+            )
+        if (earlier.unit, earlier.votes_per_unit) != (offer.unit, offer.votes_per_unit):
+            raise RefusedError(
+                f"series {offer.series!r} protects each {earlier.unit} with "
+                f"{earlier.votes_per_unit} of its votes, campaign {offer.campaign[:8]} each "
+                f"{offer.unit} with {offer.votes_per_unit}: it needs a series of its own"
+            )
+        if voted.known_by != units.known_by:
+            raise RefusedError(
+                f"in series {offer.series!r} our {offer.unit}s were known in another way: the "
+                "columns of the campaign, --label, --group, --decimal or --missing have changed, or "
+                "shard.key was lost; who has voted could vote again. Restore what it was, or take "
+                "part in a new series, whose cost adds up"
+            )

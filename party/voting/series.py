@@ -1,0 +1,147 @@
+"""Records that vote in a campaign of a series: those whose unit has votes left in it.
+
+A unit of a series casts its votes in all campaigns together, first come:
+
+* a **patient** as many as the terms charge for. In a campaign vote as many of the patient's records
+  as the patient has votes left, at most those that have not voted; the ones with the least keyed
+  hash;
+* a **record** one. It is known by its content, since it has no identifier, and copies are counted:
+  of equal rows as many vote as there are now, less those that have voted. So whether one of them
+  votes hangs on no other person's, as long as rows stay in the table.
+
+Each vote has a hash, keyed with the party's secret and bound to the series. The party's ledger has
+those of all votes cast (:mod:`party.ledger.series`). Votes that the same campaign had before do not
+count, so an answer that is repeated has the same voters.
+
+Proof: docs/proofs/series.md.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from party.ledger.series import UNIT_BYTES
+from pate.errors import ProtocolError
+from pate.features.neighbours import voters_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from party.offer import Offer
+    from party.voting.neighbour import NeighbourVotes
+    from pate.features.neighbours import Places
+
+    #: Returns those of some hashes whose votes were cast in another campaign.
+    Voted = Callable[[Sequence[bytes]], frozenset[bytes]]
+
+
+@dataclass(frozen=True, eq=False)
+class SeriesVoters:
+    """The records that vote in one campaign of a series.
+
+    Attributes:
+        rows: their indices, ascending.
+        units: hashes of their votes, ascending; 16 bytes each.
+        known_by: digest, hex, of what these hashes depend on besides the units.
+    """
+
+    rows: Places
+    units: tuple[bytes, ...]
+    known_by: str
+
+
+def series_voters(
+    records: NeighbourVotes, offer: Offer, key: bytes, voted: Voted, cap: int | None
+) -> SeriesVoters:
+    """Return the records that vote in a campaign of a series; none is a valid answer.
+
+    Args:
+        records: of the party.
+        offer: terms of the campaign.
+        key: secret of the party.
+        voted: as above.
+        cap: votes of a patient in the whole series; None: each record has one.
+
+    Raises:
+        ProtocolError: if the campaign protects patients, and our data names none.
+    """
+    hashes = _Hashes(key, offer)
+    groups = records.records.groups
+    if cap is None:
+        contents = hashes.copies(records.row_hashes)
+        cast = voted(contents)
+        rows = [at for at, each in enumerate(contents) if each not in cast]
+        units = [contents[at] for at in rows]
+        known = hashes.known_by("record", records.schema, records.known_by)
+    elif groups is None:
+        raise ProtocolError("the series limits votes per patient, but our data names no patients")
+    else:
+        rows, units = _of_patients(groups.tolist(), records, hashes, voted, cap)
+        # Columns may change: a patient is known by the identifier.
+        known = hashes.known_by("patient", "", records.known_by)
+    return SeriesVoters(np.array(sorted(rows), dtype=np.int64), tuple(sorted(units)), known)
+
+
+def _of_patients(
+    groups: Sequence[str], records: NeighbourVotes, hashes: _Hashes, voted: Voted, cap: int
+) -> tuple[list[int], list[bytes]]:
+    """Return the voting records, and the hashes of their patients' votes and of themselves."""
+    votes = {name: [hashes.of("vote", name, str(at)) for at in range(cap)] for name in set(groups)}
+    contents = hashes.copies(records.row_hashes, groups)
+    cast = voted([*contents, *(each for some in votes.values() for each in some)])
+    left = {name: [each for each in some if each not in cast] for name, some in votes.items()}
+    rows: list[int] = []
+    for number in range(1, cap + 1):
+        open_ = [
+            at
+            for at, name in enumerate(groups)
+            if len(left[name]) == number and contents[at] not in cast
+        ]
+        names = np.array([groups[at] for at in open_], dtype=np.str_)
+        least = voters_of(names, [records.row_hashes[at] for at in open_], number, records.key)
+        rows.extend(open_[at] for at in least.tolist())
+    units = [contents[at] for at in rows]
+    for name, number in Counter(groups[at] for at in rows).items():
+        units.extend(left[name][:number])
+    return rows, units
+
+
+class _Hashes:
+    """Keyed hashes of the votes of units in one series.
+
+    The series is known by its name and the key that signs its campaigns.
+    """
+
+    def __init__(self, key: bytes, offer: Offer) -> None:
+        series = json.dumps([offer.key.hex(), offer.series])
+        self._key = hmac.digest(key, b"pate units of a series v1\0" + series.encode(), "sha256")
+
+    def of(self, *parts: str) -> bytes:
+        """Return the hash of one vote."""
+        return hmac.digest(self._key, json.dumps(parts).encode(), "sha256")[:UNIT_BYTES]
+
+    def copies(self, contents: Sequence[bytes], groups: Sequence[str] | None = None) -> list[bytes]:
+        """Return the hash of each record's own vote; of equal records each copy has another one.
+
+        Args:
+            contents: 32 bytes of each record.
+            groups: the patient of each; records of two patients are never equal. None: no patients.
+        """
+        seen: Counter[tuple[str, ...]] = Counter()
+        made = []
+        for at, content in enumerate(contents):
+            whose = () if groups is None else (groups[at],)
+            record = ("record", *whose, content.hex())
+            made.append(self.of(*record, str(seen[record])))
+            seen[record] += 1
+        return made
+
+    def known_by(self, *parts: str) -> str:
+        """Return a digest, hex, of what these hashes depend on besides the units."""
+        return hmac.digest(self._key, json.dumps(["known", *parts]).encode(), "sha256").hex()

@@ -1,0 +1,179 @@
+"""Tables from Parquet files: each cell as the text that a CSV file of the same table would have."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from pate.data.limits import CELL_BYTES, require_room
+from pate.data.tables import TextTable, clean
+from pate.errors import DataError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from pate.data.odd import Odd
+
+
+def read_parquet(path: Path, odd: Odd | None = None) -> TextTable:
+    """Return the cells of a Parquet file of numbers, truth values, text, dates and times.
+
+    A file of some kilobytes may contain billions of cells, or one long text a million times. So its
+    rows are counted before any is read, and a repeated text is unpacked once.
+
+    Raises:
+        DataError: if it is damaged or truncated, has a column of another kind, or cells too many or too long.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            _check_claims(path, file.metadata)
+            schema = file.schema_arrow
+        if len(set(schema.names)) != len(schema.names):
+            raise DataError(f"{path} has columns of the same name: {sorted(schema.names)}")
+        for field in schema:
+            _check_kind(path, field.name, field.type)
+        texts = [field.name for field in schema if _is_text(field.type)]
+        columns: dict[str, list[str]] = {name: [] for name in schema.names}
+        found = TextTable(path, columns, None, odd)
+        held = 0
+        with pq.ParquetFile(path, read_dictionary=texts) as file:
+            for group in range(file.metadata.num_row_groups):
+                part = file.read_row_group(group)
+                held += CELL_BYTES * part.num_rows * part.num_columns
+                for name, column in zip(part.column_names, part.columns, strict=True):
+                    for chunk in column.chunks:
+                        columns[name] += _cells(found, name, chunk, held, len(columns[name]))
+                        held += _bytes_of_texts(chunk)
+                require_room(path, held)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"{path} is not a Parquet file or is truncated ({reason})") from error
+    return found
+
+
+def _check_claims(path: Path, told: pq.FileMetaData) -> None:
+    """Check the stated size of a Parquet file before unpacking anything."""
+    groups = [told.row_group(at) for at in range(told.num_row_groups)]
+    rows = sum(group.num_rows for group in groups)
+    # A column that is not a list has one value per row; a reader trusts the column's count, not the group's.
+    if rows != told.num_rows or any(
+        group.column(at).num_values != group.num_rows
+        for group in groups
+        for at in range(group.num_columns)
+        if told.schema.column(at).max_repetition_level == 0
+    ):
+        raise DataError(f"{path} is damaged: its numbers of rows contradict each other")
+    if rows < 1:
+        raise DataError(f"{path} holds no records")
+    require_room(path, rows * told.num_columns * CELL_BYTES)
+    require_room(path, sum(group.total_byte_size for group in groups))
+
+
+def _check_kind(path: Path, name: str, kind: pa.DataType) -> None:
+    import pyarrow.types as kinds
+
+    plain = kind.value_type if kinds.is_dictionary(kind) else kind
+    if not (
+        kinds.is_boolean(plain)
+        or kinds.is_integer(plain)
+        or kinds.is_floating(plain)
+        or kinds.is_null(plain)
+        or kinds.is_decimal(plain)
+        or _is_time(plain)
+        or _is_bytes(plain)
+        or _is_text(plain)
+    ):
+        raise DataError(f"{path}: column {name!r} holds {plain} values; save it as numbers or text")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow.types as kinds
+
+    of_text = (kinds.is_string, kinds.is_large_string, kinds.is_string_view)
+    return any(is_of(kind) for is_of in of_text)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    """Return whether a column has type bytes: one such cell changes a text column to it."""
+    import pyarrow.types as kinds
+
+    return bool(kinds.is_binary(kind) or kinds.is_large_binary(kind))
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    """Return whether a column has dates or times: one cell of text turns all of them into text."""
+    import pyarrow.types as kinds
+
+    return bool(kinds.is_date(kind) or kinds.is_timestamp(kind) or kinds.is_time(kind))
+
+
+def _bytes_of_texts(chunk: pa.Array) -> int:
+    import pyarrow as pa
+
+    return int(chunk.dictionary.nbytes) if isinstance(chunk, pa.DictionaryArray) else 0
+
+
+def _cells(table: TextTable, name: str, chunk: pa.Array, held: int, first: int) -> list[str]:
+    """Return the cells of a part of a column as text; ``held`` bytes were unpacked before.
+
+    Args:
+        table: that they belong to.
+        name: of the column.
+        chunk: the part.
+        held: see above.
+        first: row of the table with which the part begins.
+    """
+    import pyarrow as pa
+
+    if not isinstance(chunk, pa.DictionaryArray):
+        return clean(table, name, _as_text(chunk, table.odd is not None), first)
+    require_room(table.path, held + _bytes_of_texts(chunk))
+    # Equal cells share one string.
+    distinct = [*_as_text(chunk.dictionary, table.odd is not None), ""]
+    cells = [distinct[-1 if at is None else at] for at in chunk.indices.to_pylist()]
+    return clean(table, name, cells, first)
+
+
+def _as_text(cells: pa.Array, replace: bool) -> list[str]:
+    import pyarrow as pa
+
+    if _is_time(cells.type):
+        # By text; a column of times writes as many decimals for each as the finest has.
+        cells = cells.cast(pa.string())
+        return [
+            "" if cell is None else cell.rstrip("0").rstrip(".") if "." in cell else cell
+            for cell in cells.to_pylist()
+        ]
+    if _is_bytes(cells.type):
+        errors = "replace" if replace else "strict"
+        return ["" if cell is None else cell.decode(errors=errors) for cell in cells.to_pylist()]
+    if replace and _is_text(cells.type):
+        binary = pa.large_binary() if pa.types.is_large_string(cells.type) else pa.binary()
+        return [
+            "" if cell is None else cell.decode(errors="replace")
+            for cell in cells.cast(binary).to_pylist()
+        ]
+    texts = []
+    for cell in cells.to_pylist():
+        if cell is None:
+            texts.append("")
+        elif isinstance(cell, bool):
+            texts.append(str(int(cell)))
+        elif isinstance(cell, float):
+            texts.append(_float_text(cell))
+        else:
+            texts.append(str(cell))
+    return texts
+
+
+def _float_text(cell: float) -> str:
+    """Return a number's text; a whole number's without a point, as in a column of integers."""
+    if math.isnan(cell):
+        return ""
+    return str(int(cell)) if abs(cell) < 2**53 and cell.is_integer() else repr(cell)
