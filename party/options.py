@@ -14,7 +14,7 @@ import typer
 
 from pate.campaign.choices import TEACHERS_EACH, Unit
 from pate.data.cells import Decimal, Reading
-from pate.errors import PateError
+from pate.errors import PateError, UsageError
 from pate.formats.enrolment import Bundle
 from pate.runtime.home import default_home
 from pate.runtime.options import (
@@ -84,6 +84,14 @@ class Options(CommandOptions):
         Literal["auto", "cpu", "cuda"], of_teachers(help="Where networks are trained.")
     ] = "auto"
     label: LabelOption = None
+    labels: Annotated[
+        str | None,
+        of_data(help="Table: columns of yes or no, each a label: a,b,c.", metavar="COLUMNS"),
+    ] = None
+    number: Annotated[
+        str | None,
+        of_data(help="Table: the column with the number to learn.", metavar="COLUMN"),
+    ] = None
     group: Annotated[
         str | None,
         of_data(help="Table: the column that names the patient.", metavar="COLUMN"),
@@ -127,6 +135,25 @@ class Options(CommandOptions):
     def class_list(self) -> tuple[str, ...] | None:
         """``--classes``, None if there are none."""
         return tuple(c.strip() for c in self.classes.split(",")) if self.classes else None
+
+    @property
+    def label_list(self) -> tuple[str, ...]:
+        """``--labels``, each."""
+        return tuple(each.strip() for each in self.labels.split(",")) if self.labels else ()
+
+    @property
+    def only_records(self) -> bool:
+        """Whether only records vote: if so wanted, or as teachers learn one class a record.
+
+        Raises:
+            UsageError: if only teachers were to vote, who cannot.
+        """
+        several = bool(self.labels) or self.number is not None
+        if several and self.votes == "teachers":
+            raise UsageError(
+                "teachers learn one class a record: --labels and --number leave --votes out"
+            )
+        return several or self.votes == "neighbour"
 
     @property
     def reading(self) -> Reading:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from party.ledger.records import CampaignRecord
     from party.options import StartOptions
+    from pate.data.values import Dataset
     from pate.runtime.screen import Screen
 
 
@@ -81,8 +82,8 @@ def take_part(
     )
     if found is not None:
         # Without the number of records: log lines are often collected and stored.
-        screen.say(f"{name}: records of the classes {', '.join(found.classes)}")
-    if options.votes == "neighbour":
+        screen.say(f"{name}: records {_of_what(found)}")
+    if options.only_records:
         screen.say(f"our records vote; connecting to {server}")
     elif found is not None:
         screen.say(f"{options.teachers} teachers are ready; connecting to {server}")
@@ -162,7 +163,7 @@ def _own_voters(options: StartOptions, home: Path, screen: Screen, status: Statu
 
     return OwnVoters(
         OwnFile.of(options),
-        teachers=None if options.votes == "neighbour" else options.teachers,
+        teachers=None if options.only_records else options.teachers,
         records=options.votes in ("any", "neighbour"),
         model=options.model,
         device=options.device,
@@ -235,3 +236,11 @@ def _ask(question: str) -> bool:
         return input().strip().lower() in ("y", "yes")
     except EOFError:
         return False
+
+
+def _of_what(records: Dataset) -> str:
+    """Return what is known of each record, in words."""
+    if records.kind == "number":
+        return "with a number"
+    what = "of the classes" if records.kind == "class" else "with the labels"
+    return f"{what} {', '.join(records.classes)}"

@@ -1,9 +1,9 @@
 """Codes: where among the representatives a record votes, and what one unit can change by that.
 
 A record with input x and answer y casts the integer array code(x) times answer(y), over
-representatives and classes. The answer is its class: 1 in that column. All records' arrays are added
-up, and the sum is released once, with noise. A code is public and chosen before any record is read; a
-record's array depends on that record alone.
+representatives and columns. The answer is its class, 1 in that column, or another one of
+:mod:`pate.answers`. All records' arrays are added up, and the sum is released once, with noise. A
+code is public and chosen before any record is read; a record's array depends on that record alone.
 
 =============  =====================================================================
 ``nearest``    1 at the nearest representative
@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from pate.answers import Answer, answer_of
 from pate.errors import UsageError
 
 #: Names of the codes.
@@ -37,6 +38,9 @@ GRID: Final = 2**10
 _TEXT: Final = re.compile(r"(nearest)|(spread|dense)-([1-9][0-9]{0,5})", re.ASCII)
 #: By name, so that no campaign asks a party for more memory or time than others.
 _MOST_PLACES: Final = {SPREAD: 2**12, DENSE: 2**10}
+
+
+_CLASS: Final = Answer()
 
 
 @dataclass(frozen=True)
@@ -61,19 +65,22 @@ class Code:
     Attributes:
         name: one of :data:`CODES`.
         places: k or d, representatives at which a record votes; 1 for ``nearest``, else 2 or more.
+        answer: what it says there.
     """
 
     name: Literal["nearest", "spread", "dense"]
     places: int = 1
+    answer: Answer = _CLASS
 
     def __str__(self) -> str:
         """Return the text that :func:`code_of` reads."""
-        return self.name if self.name == NEAREST else f"{self.name}-{self.places}"
+        own = self.name if self.name == NEAREST else f"{self.name}-{self.places}"
+        return own if self.answer == _CLASS else f"{own} {self.answer}"
 
     @property
     def grid(self) -> int:
         """Units of the array that are one vote."""
-        return GRID if self.name == DENSE else 1
+        return GRID if self.name == DENSE else self.answer.grid
 
     @property
     def signed(self) -> bool:
@@ -83,9 +90,10 @@ class Code:
     @property
     def in_words(self) -> str:
         """Where a vote counts, to follow a comma; empty for the nearest representative."""
+        where = "" if self.places == 1 else f"each counted at its {self.places} nearest queries"
         if self.name == DENSE:
-            return f"each counted in {self.places} directions, in units of 1/{GRID} of a vote"
-        return "" if self.places == 1 else f"each counted at its {self.places} nearest queries"
+            where = f"each counted in {self.places} directions, in units of 1/{GRID} of a vote"
+        return ", ".join(filter(None, (where, self.answer.in_words)))
 
     def bounds(self, votes: int) -> tuple[int, int]:
         """Return the least and the largest count if no more than ``votes`` votes may be on one."""
@@ -104,24 +112,38 @@ class Code:
         A dense vote is d counts, of length g = :data:`GRID` at most; with signs, A and B may be
         opposite: |A - B|^2 <= (|A| + |B|)^2 <= 4 c^2 g^2, and |A|_1 <= sqrt(d) |A|.
 
+        Both norms of a product of arrays are the products of the norms: an answer of several labels
+        multiplies the sums of changes and of squares by T votes, one of any other kind by one vote.
+
         >>> code_of("nearest").change(3), code_of("spread-10").change(1)
         (Change(total=6, squared=18, counts=6), Change(total=20, squared=20, counts=20))
 
         Source: docs/proofs/record-votes.md, section 2.
         """
-        places = 2 * votes * self.places
+        places, most = 2 * votes * self.places, self.answer.most
+        counts = places * self.answer.columns
         if self.name == DENSE:
             length = math.isqrt(self.places * GRID**2)
-            return Change(2 * votes * length, (2 * votes * GRID) ** 2, places)
-        return Change(total=places, squared=votes * places, counts=places)
+            return Change(2 * votes * most * length, most * (2 * votes * GRID) ** 2, counts)
+        grid = self.grid
+        return Change(most * grid * places, most * grid**2 * votes * places, counts)
 
 
 def code_of(text: str) -> Code:
-    """Return the code of a text such as ``nearest``, ``spread-10`` or ``dense-64``.
+    """Return the code of a text such as ``nearest``, ``spread-10``, or ``dense-64 labels-2``.
 
     Raises:
-        UsageError: if it is no code's text. Every code has one text: ``spread-1`` is ``nearest``.
+        UsageError: if it is no code's text. Every code has one text: ``spread-1`` is ``nearest``, and
+            the answer ``class`` is left out.
     """
+    own, space, said = text.partition(" ")
+    if space:
+        answer = answer_of(said)
+        if answer == _CLASS:
+            raise UsageError(
+                f"a code with the answer class is written without it, got {text[:60]!r}"
+            )
+        return replace(code_of(own), answer=answer)
     found = _TEXT.fullmatch(text)
     if found is None or (found[2] and not 2 <= int(found[3]) <= _MOST_PLACES[found[2]]):
         raise UsageError(

@@ -148,14 +148,18 @@ def check_campaign(campaign: vote_pb2.Campaign) -> None:
     )
     check(matrix or not campaign.code, f"a campaign of {campaign.mechanism} with a code")
     check(campaign.code != NEAREST, "a code that is to be left out")
-    code_in(campaign)
+    code = code_in(campaign)
+    try:
+        code.answer.check_columns(tuple(campaign.classes) or None)
+    except UsageError as error:
+        raise ProtocolError(f"the class list of a campaign: {error}") from error
     if campaign.HasField("terms"):
         check(len(campaign.classes) >= 2, "terms without a class list")
         _check_terms(campaign, campaign.terms, sums)
 
 
 def code_in(campaign: vote_pb2.Campaign) -> Code:
-    """Return at which representatives the records of a campaign vote.
+    """Return where the records of a campaign vote, and what they say.
 
     Raises:
         ProtocolError: if it is no known code.
@@ -288,7 +292,7 @@ def bits_of(campaign: vote_pb2.Campaign, rows: int) -> int:
         code = code_in(campaign)
         most = code.bounds(teachers)[1]
         if shares is None:
-            return ring_bits(most) if code.signed else exact_bits(teachers)
+            return ring_bits(most) if code.signed else exact_bits(most)
         parties, cells = len(campaign.terms.roster), rows * len(campaign.classes)
         return ring_bits(most + shares.reach(parties, cells))
     except UsageError as error:

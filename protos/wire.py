@@ -230,7 +230,8 @@ def _width(teachers: int, code: Code | None) -> int:
     """Return the least number of bytes for every possible count."""
     if code is not None and code.signed:
         return 4
-    return 1 if teachers < 2**8 else 2 if teachers < 2**16 else 4
+    most = teachers if code is None else code.bounds(teachers)[1]
+    return 1 if most < 2**8 else 2 if most < 2**16 else 4
 
 
 def _kind(width: int, code: Code | None) -> str:

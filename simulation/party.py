@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     from party.voting.request import Ensemble as AnyEnsemble
 
     _Array: TypeAlias = (
-        NDArray[np.uint8] | NDArray[np.int64] | NDArray[np.float64] | NDArray[np.str_]
+        NDArray[np.uint8]
+        | NDArray[np.bool_]
+        | NDArray[np.int64]
+        | NDArray[np.float64]
+        | NDArray[np.str_]
     )
 
 #: The public set, below the directory of all homes, if parties do not receive one.
@@ -171,18 +175,24 @@ def store_records(home: Path, records: Dataset) -> None:
     arrays["classes"] = np.array(records.classes, dtype=np.str_)
     if records.groups is not None:
         arrays["groups"] = records.groups
+    if records.answers is not None:
+        arrays["answers"] = records.answers
     _write(home / _RECORDS, arrays)
 
 
 def load_records(home: Path) -> Dataset:
     """Return what :func:`store_records` wrote."""
     arrays = _read(home / _RECORDS)
-    groups = arrays.get("groups")
+    groups, said = arrays.get("groups"), arrays.get("answers")
+    answers: NDArray[np.bool_] | NDArray[np.float64] | None = None
+    if said is not None:
+        answers = said.astype(np.bool_) if said.ndim == 2 else said.astype(np.float64)
     return Dataset(
         _from_arrays(arrays),
         arrays["labels"].astype(np.int64),
         tuple(arrays["classes"].tolist()),
         None if groups is None else groups.astype(np.str_),
+        answers,
     )
 
 

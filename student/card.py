@@ -15,11 +15,13 @@ from pate.formats.privacy_statement import (
     rounded_up,
     series_of,
 )
+from student.evaluation.evaluate import Evaluation
 from student.evaluation.fairness import widest_gap
 from student.trainers.choose import IMAGE_MODELS
+from student.trainers.selftraining import TableStudent
 
 if TYPE_CHECKING:
-    from student.evaluation.evaluate import Evaluation
+    from student.evaluation.answers import AnyEvaluation
     from student.evaluation.fairness import Coverage, Gap, Groups
     from student.evaluation.rates import Rate
     from student.trainers.base import Student
@@ -68,7 +70,7 @@ def write_card(
     student: Student,
     provenance: Provenance,
     statement: Mapping[str, object],
-    evaluation: Evaluation | None,
+    evaluation: AnyEvaluation | None,
 ) -> str:
     """Return the text of the model card, in Markdown.
 
@@ -78,13 +80,14 @@ def write_card(
         statement: checked fields of ``privacy.json``.
         evaluation: on labelled public data, or None.
     """
+    whole = evaluation if isinstance(evaluation, Evaluation) else None
     parts = [
         _what(student, provenance, statement),
         _privacy(statement),
         _training(provenance),
         _answered(provenance.coverage, statement),
-        _accuracy(evaluation),
-        _groups(None if evaluation is None else evaluation.groups),
+        _of_answers(evaluation) if evaluation is not None and whole is None else _accuracy(whole),
+        _groups(None if whole is None else whole.groups),
         _use(student),
     ]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
@@ -111,15 +114,25 @@ def _what(student: Student, provenance: Provenance, statement: Mapping[str, obje
     title = _plain(provenance.name) if named else f"campaign {provenance.campaign[:12]}"
     kind = _KINDS.get(student.kind, f"a classifier of kind {_plain(student.kind)}")
     records_vote = do_records_vote(statement["mechanism"])
+    said = f"It tells {len(student.classes)} classes apart: {classes}."
+    if isinstance(student, TableStudent) and not student.has_classes:
+        kind = "boosted trees, fitted to noisy counts"
+        said = f"It predicts each of {len(student.classes)} labels: {classes}."
+        if not student.thresholds:
+            said = "It predicts a number from {} to {}.".format(*map(_plain, student.classes))
+    learnt = "learnt from | the noisy counts of all columns, and no label"
+    if not isinstance(student, TableStudent) or student.has_classes:
+        voters = "records" if records_vote else "teachers"
+        learnt = f"labels learnt from | {_labels(provenance, voters)}"
     return f"""
 # Student of {title}
 
-{kind[0].upper()}{kind[1:]}. It tells {len(student.classes)} classes apart: {classes}.
+{kind[0].upper()}{kind[1:]}. {said}
 {_BY_RECORDS if records_vote else _BY_TEACHERS}
 | | |
 | --- | --- |
 | inputs | {_plain(student.schema)} |
-| labels learnt from | {_labels(provenance, "records" if records_vote else "teachers")} |
+| {learnt} |
 | public set | {provenance.queries} inputs, SHA-256 `{provenance.public_set}` |
 | campaign | `{provenance.campaign}` |
 """
@@ -264,6 +277,9 @@ It was not measured. Measure it on labelled public data before use: `pate-studen
         f"| {_plain(name)} | {rate.count} | {_share(rate) if rate.count else 'absent'} |"
         for name, rate in zip(evaluation.classes, evaluation.rates, strict=True)
     )
+    apart = ""
+    if evaluation.apart is not None:
+        apart = f" A predicted class is {evaluation.apart} places from the true one, on average."
     counted = evaluation.by_patient
     about = [_plain(evaluation.data)] if evaluation.data else []
     about += [] if counted is None else [f"{counted.patients} patients, whom the intervals count"]
@@ -272,12 +288,33 @@ It was not measured. Measure it on labelled public data before use: `pate-studen
 ## Accuracy
 
 {evaluation.accuracy:.2%} of {evaluation.count} labelled public inputs{of} right; mean recall of the
-classes {evaluation.balanced_accuracy:.2%}. In brackets: where the true share lies with 95 %
+classes {evaluation.balanced_accuracy:.2%}.{apart} In brackets: where the true share lies with 95 %
 confidence, for inputs like these.
 {_scores(evaluation)}
 | class | inputs | recall |
 | --- | --- | --- |
 {rows}
+"""
+
+
+def _of_answers(evaluation: AnyEvaluation) -> str:
+    """Return how well several labels, or a number, are predicted."""
+    assert not isinstance(evaluation, Evaluation)  # noqa: S101 - that is of classes
+    about = [_plain(evaluation.data)] if evaluation.data else []
+    if evaluation.patients is not None:
+        about.append(f"{evaluation.patients} patients, whom the intervals count")
+    of = f" ({'; '.join(about)})" if about else ""
+    head, *rows = (" | ".join(_plain(cell) for cell in row) for row in evaluation.rows)
+    lines = "\n".join(f"| {row} |" for row in rows)
+    return f"""
+## Accuracy
+
+{evaluation.in_words[0].upper()}{evaluation.in_words[1:]}{of}.
+In brackets: where the true figure lies with 95 % confidence, for inputs like these.
+
+| {head} |
+|{" --- |" * len(evaluation.rows[0])}
+{lines}
 """
 
 
@@ -381,6 +418,8 @@ def _use(student: Student) -> str:
 
 `model.json` describes the model and its preprocessing in full. No file here is a pickle.
 """
+    if isinstance(student, TableStudent) and not student.has_classes:
+        return text
     if len(student.classes) == 2:
         text += """
 It predicts the more probable class. To find more of one class, add `--positive CLASS --threshold

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn, TypeAlias
 
 import click
 
@@ -24,6 +24,8 @@ from student.options import (
     TrainOptions,
 )
 from student.output import (
+    answers_csv,
+    answers_grid,
     chosen_here,
     confusion_grid,
     decision_grid,
@@ -40,9 +42,13 @@ if TYPE_CHECKING:
     from pate.data.values import Inputs, Window
     from pate.formats.labels import LabelSet
     from student.arrivals import Campaign
+    from student.evaluation.answers import AnyEvaluation
     from student.evaluation.evaluate import LabelledData
     from student.session import Trainer
     from student.trainers.base import Lesson, Student
+
+#: What labelled data have: ``class``, ``labels`` with their names, or ``number``.
+Columns: TypeAlias = tuple[str, tuple[str, ...]]
 
 NAME = "pate-student"
 
@@ -90,19 +96,17 @@ def train(options: TrainOptions) -> None:
     if released is not None:
         check_labels(released, inputs)
     measured = None
-    if options.test is not None:
-        measured = _read_dataset(
-            options.test,
-            options.label,
-            options.group_column,
-            options.patient_column,
-            options.window,
-        )
+    # Of a server only the end says that a campaign is of several labels, whose columns have their names.
+    early = released is not None or options.label is not None or not _is_table(inputs)
+    if options.test is not None and early:
+        measured = _read_test(options, released)
     screen.say(f"public set: {len(inputs)} inputs, {_shortened(inputs.schema())}")
     trainer = _trainer(kind, options, screen)
     name = ""
     if released is None:
         released, name = _follow(options, inputs, trainer, measured, screen)
+    if options.test is not None and not (early and _columns_of(released) == ("class", ())):
+        measured = _read_test(options, released)
     facts = {
         "seed": options.seed,
         "steps": options.steps or "default",
@@ -151,24 +155,36 @@ def evaluate(
 
     The data should be public: numbers measured on private records are a release of their own.
     """
+    from student.evaluation.answers import evaluate_answers
     from student.evaluation.evaluate import Evaluation
     from student.evaluation.evaluate import evaluate as measure
     from student.evaluation.threshold import Question
-    from student.export import write_evaluation
+    from student.trainers.selftraining import TableStudent
     from student.weights import load
 
     student, question = load(model), Question(positive, threshold, at_sensitivity)
+    if isinstance(student, TableStudent) and not student.has_classes:
+        if question != Question() or group_column is not None:
+            raise UsageError(
+                "--positive, --threshold, --at-sensitivity and --group-column are for students of classes"
+            )
+        asked = "labels" if student.thresholds else "number", student.classes
+        test = _read_dataset(data, label, None, patient_column, window, asked)
+        found = evaluate_answers(student, test)
+        _write_figures(found, model, out)
+        if as_json:
+            print_json(found.to_json())
+            return
+        screen = Screen(NAME)
+        screen.show(answers_grid(found))
+        screen.say(found.in_words)
+        return
     question.positive_of(student.classes)  # before reading much
     test = _read_dataset(data, label, group_column, patient_column, window)
     result = measure(
         student, test.records, name=test.name, patients=test.patients, question=question
     )
-    if out is None:
-        # Not in the student's folder: it is published, and figures of these data may be private.
-        place = model.resolve()
-        out = place.with_name(f"{place.name}-evaluation")
-    out.mkdir(parents=True, exist_ok=True)
-    write_evaluation(result, out, _promise(model))
+    out = _write_figures(result, model, out)
     if as_json:
         print_json(result.to_json())
         return
@@ -183,6 +199,8 @@ def evaluate(
         screen.show(decision_grid(result.decision))
         if result.decision.wanted is not None:
             screen.say(chosen_here(result.decision), "warning")
+    if result.apart is not None:
+        screen.say(f"predicted classes are {result.apart} places from the true ones, on average")
     screen.say(
         f"{result.accuracy:.2%} of {result.count} right; pictures in {out}: evaluation.png, "
         "calibration.png"
@@ -199,22 +217,37 @@ def predict(
     window: WindowOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write class and probabilities of each input as CSV.
+    """Write predictions and probabilities of each input as CSV.
 
-    The class is the most probable one; with --threshold it is the positive one of two classes where
-    its probability is large enough.
+    The class is the most probable one, of ordered classes the median; with --threshold it is the
+    positive one of two classes where its probability is large enough.
     """
     from pate.runtime.home import write_file
     from student.evaluation.threshold import Question
+    from student.trainers.base import answer_in, decided
+    from student.trainers.selftraining import TableStudent
     from student.weights import load
 
     student = load(model)
     screen = Screen(NAME)
+    inputs = _read_inputs(data, (), window, screen)
+    if isinstance(student, TableStudent) and not student.has_classes:
+        if positive is not None or threshold is not None:
+            raise UsageError("--positive and --threshold are for students of classes")
+        content, rows = answers_csv(student, inputs)
+        write_file(out, content, mode=0o644)
+        if as_json:
+            print_json({"rows": rows, "file": str(out)})
+        else:
+            screen.say(f"{rows} predictions in {out}")
+        return
     rule = Question(positive, threshold).rule(student.classes)
     if rule is None and positive is not None:
         raise UsageError("--positive changes no prediction without --threshold")
-    probabilities = student.predict_probabilities(_read_inputs(data, (), window, screen))
-    predicted = probabilities.argmax(axis=1) if rule is None else rule.predict(probabilities)
+    probabilities = student.predict_probabilities(inputs)
+    predicted = (
+        decided(answer_in(student), probabilities) if rule is None else rule.predict(probabilities)
+    )
     write_file(out, predictions_csv(student.classes, probabilities, predicted), mode=0o644)
     if as_json:
         named = None if rule is None else student.classes[rule.positive]
@@ -249,6 +282,19 @@ def export(
         Screen(NAME).say(f"{out} written, SHA-256 {digest}")
 
 
+def _write_figures(result: AnyEvaluation, model: Path, out: Path | None) -> Path:
+    """Write an evaluation into its folder, and return that."""
+    from student.export import write_evaluation
+
+    if out is None:
+        # Not in the student's folder: it is published, and figures of these data may be private.
+        place = model.resolve()
+        out = place.with_name(f"{place.name}-evaluation")
+    out.mkdir(parents=True, exist_ok=True)
+    write_evaluation(result, out, _promise(model))
+    return out
+
+
 def _promise(model: Path) -> str:
     """Return the guarantee of the statement next to a model, in one line; empty without one."""
     from pate.formats.labels import checked_statement
@@ -281,28 +327,76 @@ def _read_inputs(path: Path, drop: Sequence[str], window: Window | None, screen:
     return read_inputs(path, drop=tuple(drop), window=window, say=warn)
 
 
+def _is_table(inputs: Inputs) -> bool:
+    from pate.data.values import Table
+
+    return isinstance(inputs, Table)
+
+
+def _columns_of(released: LabelSet | None) -> Columns:
+    """Return what labelled data need for a student of released counts."""
+    from pate.answers import LABELS, NONE, NUMBER
+    from pate.codes import code_of
+
+    if released is None or released.noisy is None:
+        return "class", ()
+    kind = code_of(released.noisy.code).answer.name
+    if kind == LABELS:
+        return "labels", tuple(name for name in released.classes if name != NONE)
+    return ("number" if kind == NUMBER else "class"), ()
+
+
+def _read_test(options: TrainOptions, released: LabelSet | None) -> LabelledData:
+    assert options.test is not None  # noqa: S101 - by both callers
+    return _read_dataset(
+        options.test,
+        options.label,
+        options.group_column if _columns_of(released)[0] == "class" else None,
+        options.patient_column,
+        options.window,
+        _columns_of(released),
+    )
+
+
 def _read_dataset(
     path: Path,
     label: str | None,
     groups: str | None,
     patients: str | None = None,
     window: Window | None = None,
+    asked: Columns = ("class", ()),
 ) -> LabelledData:
-    """Return labelled data; a column of groups remains a feature, an array of groups is none."""
+    """Return labelled data; a column of groups remains a feature, an array of groups is none.
+
+    ``label`` is the column of the class, or of the number; several labels have columns of their names.
+    """
     from pate.data.read import read_dataset
     from pate.data.values import Table
     from student.evaluation.evaluate import LabelledData
     from student.evaluation.fairness import group_column, require_groups
 
-    data = read_dataset(path, label=label, window=window)
+    kind, names_of_labels = asked
+    if kind == "labels" and label is not None:
+        raise UsageError("several labels are in columns of their names: leave --label out")
+    if kind == "number" and label is None:
+        raise UsageError("name the column of the number with --label")
+    read = partial(
+        read_dataset,
+        path,
+        label=label if kind == "class" else None,
+        labels=names_of_labels if kind == "labels" else (),
+        number=label if kind == "number" else None,
+        window=window,
+    )
+    data = read()
     if groups is not None and isinstance(data.inputs, Table):
         data = group_column(data, groups)
     elif groups is not None:
-        grouped = read_dataset(path, label=label, group=groups, window=window)
+        grouped = read(group=groups)
         data = require_groups(grouped, groups)
     names = None
     if patients is not None:
-        names = read_dataset(path, label=label, group=patients, window=window).groups
+        names = read(group=patients).groups
     # The name of a file can be bytes that are no text.
     name = path.resolve().name.encode(errors="replace").decode()
     return LabelledData(data, name, names)

@@ -29,12 +29,13 @@ from pate.formats.labels import checked_statement
 from pate.runtime.home import sweep_drafts, sync_directory
 from student import weights
 from student.card import Provenance, promise_of, write_card
+from student.evaluation.evaluate import Evaluation
 from student.trainers.choose import IMAGE_MODELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from student.evaluation.evaluate import Evaluation
+    from student.evaluation.answers import AnyEvaluation
     from student.trainers.base import Student
 
 PRIVACY: Final = "privacy.json"
@@ -103,7 +104,7 @@ def publish(
     *,
     privacy: str,
     provenance: Provenance,
-    evaluation: Evaluation | None = None,
+    evaluation: AnyEvaluation | None = None,
 ) -> list[str]:
     """Write a student and everything about it into ``out`` atomically.
 
@@ -145,7 +146,7 @@ def _write_all(
     statement: dict[str, object],
     privacy: str,
     provenance: Provenance,
-    evaluation: Evaluation | None,
+    evaluation: AnyEvaluation | None,
 ) -> None:
     training = {
         "campaign": provenance.campaign,
@@ -165,10 +166,11 @@ def _write_all(
         write_evaluation(evaluation, draft, promise_of(statement))
 
 
-def write_evaluation(evaluation: Evaluation, folder: Path, promise: str = "") -> None:
+def write_evaluation(evaluation: AnyEvaluation, folder: Path, promise: str = "") -> None:
     """Write ``evaluation.json``, ``evaluation.png`` and ``calibration.png`` into a folder.
 
-    The pictures carry the guarantee; the last is of probabilities, if they were measured.
+    There are no pictures of several labels or a number. The pictures carry the guarantee; the last is of
+    probabilities, if they were measured.
     """
     from matplotlib import rc_context
 
@@ -177,6 +179,8 @@ def write_evaluation(evaluation: Evaluation, folder: Path, promise: str = "") ->
 
     text = json.dumps(evaluation.to_json(), indent=2, ensure_ascii=False)
     (folder / "evaluation.json").write_text(text + "\n", encoding="utf-8")
+    if not isinstance(evaluation, Evaluation):
+        return
     # Names of classes and texts of a statement are untrusted: `$` would be parsed as a formula.
     with rc_context({"text.parse_math": False}):
         draw(evaluation, folder / "evaluation.png", promise=promise)

@@ -8,6 +8,7 @@ from collections import Counter
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from pate.codes import code_of
 from pate.runtime.command import print_json
 from pate.runtime.screen import listed
 
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.table import Table as Grid
 
+    from pate.data.values import Inputs
     from pate.formats.labels import LabelSet
     from pate.runtime.screen import Screen
+    from student.evaluation.answers import LabelsEvaluation, NumberEvaluation
     from student.evaluation.evaluate import Evaluation
     from student.evaluation.fairness import Groups
     from student.evaluation.threshold import Decision
     from student.session import Published
+    from student.trainers.selftraining import TableStudent
 
 #: Most columns of a confusion matrix on the screen; the files have all.
 _SHOWN_CLASSES = 20
@@ -152,6 +156,7 @@ def tell_published(
         neighbours_of,
         series_of,
     )
+    from student.evaluation.evaluate import Evaluation
 
     statement = checked_statement(labels.privacy)
     terms = ("epsilon", "delta", "unit", "adjacency", "observer")
@@ -168,7 +173,9 @@ def tell_published(
             }
         )
         return
-    if result is not None:
+    if result is not None and not isinstance(result, Evaluation):
+        screen.say(result.in_words)
+    elif result is not None:
         area = None if result.scores is None else result.scores.area
         ranks = "" if area is None else f", AUC {area.value:.3f}"
         screen.say(f"{result.accuracy:.2%} of {result.count} test inputs right{ranks}")
@@ -180,7 +187,10 @@ def tell_published(
         series=series_of(statement),
     )
     words = in_words(epsilon, delta, unit, observer, neighbours=among)
-    screen.say(f"published in {out}: {len(labels.rows)} labels, {words}")
+    learnt = f"{len(labels.rows)} labels"
+    if labels.noisy is not None and not code_of(labels.noisy.code).answer.one_hot:
+        learnt = f"noisy counts of {len(labels.noisy.queries)} representatives"
+    screen.say(f"published in {out}: {learnt}, {words}")
 
 
 def tell_few_labels(labels: LabelSet, screen: Screen) -> None:
@@ -190,6 +200,8 @@ def tell_few_labels(labels: LabelSet, screen: Screen) -> None:
     from pate.formats.labels import checked_statement
     from pate.formats.privacy_statement import do_records_vote
 
+    if labels.noisy is not None and not code_of(labels.noisy.code).answer.one_hot:
+        return  # a student learns from the counts
     counts = Counter(row.label for row in labels.rows)
     each = [counts[label] for label in range(len(labels.classes))]
     voting = labels.noisy is not None
@@ -232,6 +244,43 @@ def _planned(mechanism: object) -> str | None:
 
     name = str(_first(mechanism).get("mechanism")).removeprefix("distributed-")
     return name if name in AGGREGATORS else None
+
+
+def answers_grid(result: LabelsEvaluation | NumberEvaluation) -> Grid:
+    """Return a table: one row per label, or per measure of a number."""
+    from rich.table import Table
+    from rich.text import Text
+
+    head, *rows = result.rows
+    grid = Table(title="labels" if head[0] == "label" else "number", title_justify="left")
+    for at, name in enumerate(head):
+        grid.add_column(name, justify="right" if at else "left")
+    for row in rows:
+        grid.add_row(*map(Text, row))
+    return grid
+
+
+def answers_csv(student: TableStudent, inputs: Inputs) -> tuple[bytes, int]:
+    """Return predictions of several labels, or of a number, as a CSV file; and how many.
+
+    Args:
+        student: that makes them.
+        inputs: n of them.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if not student.thresholds:
+        writer.writerow(["row", "predicted"])
+        writer.writerows(
+            [at, f"{each:.6g}"] for at, each in enumerate(student.predict_numbers(inputs))
+        )
+        return text.getvalue().encode(), len(inputs)
+    names = student.classes
+    writer.writerow(["row", *names, *(f"probability of {name}" for name in names)])
+    for at, row in enumerate(student.predict_probabilities(inputs).tolist()):
+        said = [int(each >= least) for each, least in zip(row, student.thresholds, strict=True)]
+        writer.writerow([at, *said, *(f"{cell:.6f}" for cell in row)])
+    return text.getvalue().encode(), len(inputs)
 
 
 def predictions_csv(

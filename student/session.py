@@ -14,10 +14,12 @@ from pate.errors import DataError, RefusedError, SchemaError
 from pate.formats.labels import LabelRow, LabelSet
 from student.arrivals import CampaignEnd, PublicSet, RoundEnd
 from student.card import Provenance
-from student.evaluation.evaluate import Evaluation, LabelledData, evaluate
+from student.evaluation.answers import evaluate_answers
+from student.evaluation.evaluate import LabelledData, evaluate
 from student.evaluation.fairness import coverage
 from student.export import publish
 from student.trainers.base import Lesson, Student
+from student.trainers.selftraining import TableStudent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from pate.formats.noisy_counts import NoisyVotes
     from student.client import StudentClient
+    from student.evaluation.answers import AnyEvaluation
 
 #: Returns a student's accuracy on labelled inputs, from 0 to 1.
 Measure: TypeAlias = Callable[[Student], float]
@@ -44,7 +47,7 @@ class Published:
     """
 
     files: tuple[str, ...]
-    evaluation: Evaluation | None
+    evaluation: AnyEvaluation | None
     seconds: float
 
 
@@ -200,9 +203,12 @@ def graduate(
     started = time.monotonic()
     student = train(lesson(public, labels.rows, labels.classes, labels.noisy), 0)
     seconds = time.monotonic() - started
-    covered = coverage(student, public, labels.rows)
-    evaluation = None
-    if test is not None:
+    several = isinstance(student, TableStudent) and not student.has_classes
+    covered = None if several else coverage(student, public, labels.rows)
+    evaluation: AnyEvaluation | None = None
+    if test is not None and isinstance(student, TableStudent) and several:
+        evaluation = evaluate_answers(student, test)
+    elif test is not None:
         evaluation = evaluate(
             student, test.records, coverage=covered, name=test.name, patients=test.patients
         )

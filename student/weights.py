@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from pate.answers import CLASS, LABELS, NUMBER, answer_of, range_of
 from pate.data.skops_file import LARGEST, check_skops
 from pate.data.values import Table
-from pate.errors import DataError
+from pate.errors import DataError, UsageError
 from pate.text_form import in_text, parse, read, write
 from student.trainers.choose import IMAGE_MODELS, MODELS
 from student.trainers.encoding import Encoding, NumberColumn
@@ -154,7 +155,10 @@ def _describe(student: Student) -> Fields:
         return {}
     if isinstance(student, TableStudent):
         encoding = student.encoding.to_json()
-        return {"preprocessing": {"columns": encoding}, "constant": student.constant}
+        described: Fields = {"preprocessing": {"columns": encoding}, "constant": student.constant}
+        if student.answer != CLASS:
+            described |= {"answer": student.answer, "thresholds": list(student.thresholds)}
+        return described
     from student.trainers.images import ImageStudent
 
     assert isinstance(student, ImageStudent)  # noqa: S101  # there are two kinds
@@ -246,14 +250,39 @@ def _load_tables(folder: Path, found: Described) -> Student:
     constant = found.more.get("constant")
     if constant is not None and (type(constant) is not int or not 0 <= constant < len(classes)):
         raise DataError(f"{folder / DESCRIPTION}: no class has the number {constant!r}")
-    for names in _SETS if constant is None else ((),):
+    answer, least = _answer_of(folder, found)
+    several = (tuple(f"label-{at}" for at in range(len(classes))),)
+    sets: tuple[tuple[str, ...], ...] = several if least else _SETS if constant is None else ((),)
+    for names in sets:
         if set(found.files) == {f"{name}.skops" for name in names}:
             break
     else:
         raise DataError(f"{folder / DESCRIPTION} names the files {sorted(found.files)}")
     width = encoding.encode(_no_rows(encoding)).shape[1]
-    models = {name: _load_model(folder, name, found, width, len(classes)) for name in names}
-    return TableStudent(encoding, models, constant, classes)
+    known = 2 if least else len(classes)
+    models = {name: _load_model(folder, name, found, width, known) for name in names}
+    return TableStudent(encoding, models, constant, classes, answer=answer, thresholds=least)
+
+
+def _answer_of(folder: Path, found: Described) -> tuple[str, tuple[float, ...]]:
+    """Return what a student answers with, and its thresholds, after checking them."""
+    said, least = found.more.get("answer", CLASS), found.more.get("thresholds", [])
+    where = folder / DESCRIPTION
+    try:
+        answer = answer_of(str(said))
+        if answer.name == NUMBER:
+            range_of(found.classes)
+    except UsageError as error:
+        raise DataError(f"{where}: {error}") from error
+    wanted = len(found.classes) if answer.name == LABELS else 0
+    if (
+        not isinstance(least, list)
+        or len(least) != wanted
+        or not all(type(each) is float and 0 <= each <= 1 for each in least)
+        or (wanted and found.more.get("constant") is not None)
+    ):
+        raise DataError(f"{where}: its thresholds do not fit its labels")
+    return str(answer), tuple(least)
 
 
 def _load_model(folder: Path, name: str, found: Described, width: int, classes: int) -> Model:
@@ -274,14 +303,15 @@ def _load_model(folder: Path, name: str, found: Described, width: int, classes: 
         raise DataError(f"{path} holds types that a student has no use for") from error
     except Exception as error:  # skops lets the errors of many parsers through
         raise DataError(f"{path} is not a skops file of a model: {error}") from error
-    if type(loaded).__name__ != _MODELS[name] or not type(loaded).__module__.startswith("sklearn."):
-        raise DataError(f"{path} holds a {type(loaded).__name__}, not a {_MODELS[name]}")
+    kind = _MODELS.get(name, _MODELS["boosting"])  # of a label
+    if type(loaded).__name__ != kind or not type(loaded).__module__.startswith("sklearn."):
+        raise DataError(f"{path} holds a {type(loaded).__name__}, not a {kind}")
     known = np.asarray(loaded.classes_)
     if loaded.n_features_in_ != width or not set(known.tolist()) <= set(range(classes)):
         raise DataError(f"{path} has other features or classes than {DESCRIPTION} says")
     for tree in getattr(loaded, "estimators_", []):
         _check_tree(path, tree.tree_, width, len(known))
-    if name == "boosting" and not _is_sound_boosting(loaded, width, len(known)):
+    if kind == _MODELS["boosting"] and not _is_sound_boosting(loaded, width, len(known)):
         raise DataError(f"{path} holds a tree whose nodes point outside of it")
     model: Model = loaded
     return model

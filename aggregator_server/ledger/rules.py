@@ -25,6 +25,7 @@ from pate.campaign.neighbour_terms import require_size
 from pate.campaign.roster import RosterParty
 from pate.campaign.spec import CampaignSpec
 from pate.campaign.terms import recorded_terms, voted_rows
+from pate.codes import code_of
 from pate.errors import (
     BudgetError,
     LedgerError,
@@ -140,6 +141,7 @@ def _roster(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
         raise SchemaError(f"the parties' classes {classes} are not the campaign's {spec.classes}")
     if spec.neighbour is not None:
         require_size(len(spec.neighbour.representatives), len(classes))
+        code_of(spec.neighbour.code).answer.check_columns(classes)
     mechanisms = tuple(mechanism_from_dict(_plain(each)) for each in fields.many("mechanisms"))
     cap = fields.fraction("cap")
     composition = recorded_terms(spec, parties, mechanisms, fields.text("composition"), cap)

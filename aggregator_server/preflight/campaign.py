@@ -137,11 +137,15 @@ def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
             "classes": len(spec.classes or ()) or None, "representatives": number,
             "epsilon": spec.epsilon, "delta": spec.delta, "unit": spec.unit,
             "votes-per-patient": votes if spec.unit == "patient" else None,
-            "code": None if spec.neighbour.code == NEAREST else spec.neighbour.code,
+            "code": spec.neighbour.code.partition(" ")[0],
         }  # fmt: skip
         code = code_of(spec.neighbour.code)
         if code.name == DENSE:
             return Finding.ok(f"{promise} pays for the one release, of sums in {number} directions")
+        if not code.answer.one_hot:
+            return Finding.ok(f"{promise} pays for the one release, over {number} representatives")
+        if numbers["code"] == NEAREST:
+            numbers["code"] = None
         return Finding.ok(
             f"{promise} pays for the one release, over {number} representatives; how many get a label: "
             f"{plan_command(numbers, 'pate plan-neighbour')}"

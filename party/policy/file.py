@@ -212,6 +212,7 @@ _READERS: Final[dict[str, Callable[[object], Any]]] = {
     "failing_share": _exact,
     "units": _words,
     "codes": _words,
+    "answers": _words,
     "hours": _span,
     "weekdays": _days,
     "repeat_queries": _word,

@@ -20,6 +20,7 @@ from party.policy.hours import Hours
 from pate.accounting.composition import Gate, composition_named
 from pate.accounting.events import GeometricHistogram, LaplaceMax, NoisyCounts
 from pate.accounting.filters import FAILING, SITE_DELTA, Delta
+from pate.answers import ANSWERS
 from pate.campaign.choices import AGGREGATIONS, NOISES, UNITS
 from pate.codes import CODES, code_of
 from pate.errors import AccountingError, RefusedError, UsageError
@@ -92,6 +93,7 @@ class Policy:
             ones, and synthetic rows with a delta.
         units: allowed units of privacy.
         codes: allowed codes of neighbour votes.
+        answers: allowed answers of neighbour votes.
         hours: when votes may be computed, local time.
         repeat_queries: ``never`` or ``allow``: whether queries of one campaign may get other votes
             in another, and may be unmasked with other survivors.
@@ -116,6 +118,7 @@ class Policy:
     failing_share: Fraction = FAILING
     units: tuple[str, ...] = UNITS
     codes: tuple[str, ...] = CODES
+    answers: tuple[str, ...] = ANSWERS
     hours: Hours | None = None
     repeat_queries: str = "never"
 
@@ -144,6 +147,7 @@ class Policy:
             raise UsageError(f"failing_share must be between 0 and 1, got {self.failing_share!r}")
         for name, known in (
             ("aggregation", AGGREGATIONS), ("noise", NOISES), ("units", UNITS), ("codes", CODES),
+            ("answers", ANSWERS),
         ):  # fmt: skip
             given = getattr(self, name)
             if not given or not set(given) <= set(known):
@@ -235,6 +239,11 @@ class Policy:
             ("units", offer.unit, self.units),
             # Teachers' votes have no code.
             ("codes", code_of(offer.code).name, self.codes if offer.records_vote else CODES),
+            (
+                "answers",
+                code_of(offer.code).answer.name,
+                self.answers if offer.records_vote else ANSWERS,
+            ),
         ):
             if value not in allowed:
                 raise _no(rule, ", ".join(allowed), f"the campaign has {value!r}")
@@ -363,6 +372,8 @@ class Policy:
         ]
         if self.codes != CODES:
             lines.append(f"accepts neighbour votes by the code {' or '.join(self.codes)} only")
+        if self.answers != ANSWERS:
+            lines.append(f"accepts neighbour votes that say a {' or '.join(self.answers)} only")
         for value, text in (
             (self.max_queries, "answers at most {} queries per campaign"),
             (self.max_queries_in_all, "answers at most {} queries in all"),

@@ -16,6 +16,7 @@ from party.preflight.rules import last_campaign
 from party.voting.columns import described, left_out, listed, warnings
 from party.voting.own_data import OwnFile
 from party.voting.request import check_fits
+from pate.answers import LABELS, NONE
 from pate.data.checks import require_records, require_trainable
 from pate.data.odd import Odd
 from pate.data.read import read_inputs
@@ -64,12 +65,13 @@ def _with_columns(found: Finding, options: CheckOptions, inputs: Inputs, odd: Od
 
 def _look_at(options: CheckOptions, data: Dataset, odd: Odd, columns: list[str]) -> Finding:
     require_records(data)
-    text = f"{kind_of(data.inputs)}, {len(data.classes)} classes"
+    what = f"{len(data.classes)} {'classes' if data.kind == 'class' else 'labels'}"
+    text = f"{kind_of(data.inputs)}, {'a number' if data.kind == 'number' else what}"
     if data.groups is not None:
         text += ", patients known"
     if options.counts:
         text += f"; {_numbers(data)}"
-    if len(np.unique(data.labels)) < 2:
+    if data.kind == "class" and len(np.unique(data.labels)) < 2:
         why = "all records are of one class"
         if options.votes != "neighbour":
             return Finding.failed(
@@ -114,8 +116,13 @@ def kind_of(inputs: Inputs) -> str:
 
 
 def _numbers(data: Dataset) -> str:
-    counts = np.bincount(data.labels, minlength=len(data.classes)).tolist()
-    each = ", ".join(f"{name}: {n}" for name, n in zip(data.classes, counts, strict=True))
+    if data.answers is None:
+        counts = np.bincount(data.labels, minlength=len(data.classes)).tolist()
+    elif data.kind == "labels":
+        counts = data.answers.sum(axis=0).astype(int).tolist()
+    else:
+        counts = []
+    each = ", ".join(f"{name}: {n}" for name, n in zip(data.classes, counts, strict=False))
     missing = ""
     if isinstance(data.inputs, Table):
         empty = [
@@ -124,13 +131,13 @@ def _numbers(data: Dataset) -> str:
         ]
         missing = f"; {100 * float(np.mean(empty)):.1f} % of the cells are empty"
     patients = "" if data.groups is None else f" of {len(np.unique(data.groups))} patients"
-    return f"private: {len(data)} records{patients} ({each}){missing}"
+    return f"private: {len(data)} records{patients}{each and f' ({each})'}{missing}"
 
 
 def check_teachers(options: CheckOptions, data: Dataset) -> Finding:
     """Report whether there are enough records for the teachers, and whether the model fits the data."""
-    if options.votes == "neighbour":
-        return Finding.skipped("none: with --votes neighbour the records vote themselves")
+    if options.only_records:
+        return Finding.skipped("none: the records vote themselves")
     if len(np.unique(data.labels)) < 2:
         return Finding.skipped("the data has no two classes to learn")
     require_trainable(data, options.teachers)
@@ -192,7 +199,9 @@ def check_schema(options: CheckOptions, data: Dataset) -> Finding:
         known.append(f"our data can be read as {source} says")
     if unit is not None or offer is not None:
         ours = _Ours(
-            data.classes, "record" if data.groups is None else "patient", data.inputs.schema()
+            (*data.classes, NONE) if data.kind == LABELS else data.classes,
+            "record" if data.groups is None else "patient",
+            data.inputs.schema(),
         )
         campaign = vote_pb2.Campaign(
             schema=ours.schema, unit=unit or "record", classes=classes or ()

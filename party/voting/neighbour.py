@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from party.teachers.schema import schema_of
+from pate.answers import CLASS, LABELS, NONE, NUMBER, of_labels, of_numbers
 from pate.codes import DENSE, NEAREST, Code, require_places
 from pate.data.checks import require_records
 from pate.data.values import Table, is_numeric
-from pate.errors import ProtocolError, UsageError
-from pate.features.dense import Directions, dense_votes
-from pate.features.neighbours import cast_votes, voters_of
+from pate.errors import ProtocolError, SchemaError, UsageError
+from pate.features.dense import Directions, dense_sums, dense_votes
+from pate.features.neighbours import cast_answers, cast_votes, voters_of
 from pate.features.progress import telling, told
 from pate.features.space import space_over
 
@@ -37,6 +38,8 @@ _AT_ONCE: Final = 2048
 #: Progress interval, in such portions.
 _TOLD: Final = 4
 _NEAREST: Final = Code(NEAREST)
+_ASKED: Final = {CLASS: "a class", LABELS: "several labels", NUMBER: "a number"}
+_OPTION: Final = {CLASS: "--label", LABELS: "--labels", NUMBER: "--number"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +63,13 @@ class NeighbourVotes:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The class list of the data."""
-        return self.records.classes
+        """The class list of the data; of several labels with the column of records that have none."""
+        return (*self.records.classes, NONE) if self.answer == LABELS else self.records.classes
+
+    @property
+    def answer(self) -> str:
+        """What the records say: ``class``, ``labels`` or ``number``."""
+        return self.records.kind
 
     @property
     def unit(self) -> Literal["record", "patient"]:
@@ -127,7 +135,7 @@ class NeighbourVotes:
             classes: the campaign's m classes; the data's are among them.
             votes_per_patient: most votes of one patient; None: each record has one vote.
             most_votes: most votes that are sent on one count.
-            code: at which queries a record votes.
+            code: at which queries a record votes, and what it says.
             voters: indices of the records that vote; None: all, or as many of a patient as may.
 
         Returns:
@@ -138,6 +146,7 @@ class NeighbourVotes:
             ProtocolError: if two queries are equal, so that the nearest is ambiguous, or the code is
                 for another number of them.
         """
+        require_answer(code, self.answer)
         try:
             require_places(code, len(rows))
         except UsageError as error:
@@ -158,8 +167,7 @@ class NeighbourVotes:
         space = space_over(seen)
         voting = self._voters(votes_per_patient) if voters is None else self.records.take(voters)
         places = space.embed(queries)
-        columns = np.array([list(classes).index(name) for name in voting.classes], dtype=np.int64)
-        labels = columns[voting.labels]
+        answers = self._answers(voting, classes, code)
         votes = np.zeros((len(queries), len(classes)), dtype=np.int64)
         directions = Directions.fit(places) if code.name == DENSE else None
         # Each record's vote is its own, so any cut of them gives the same sum.
@@ -167,16 +175,34 @@ class NeighbourVotes:
             some = range(start, min(start + _AT_ONCE, len(voting)))
             with telling(None):
                 described = space.embed(voting.inputs.take(some))
-            given = labels[some.start : some.stop]
-            votes += (
-                cast_votes(places, described, given, len(classes), spread=code.places)
-                if directions is None
-                else dense_votes(directions, described, given, len(classes))
-            )
+            given = answers[some.start : some.stop]
+            if given.ndim == 1:
+                votes += (
+                    cast_votes(places, described, given, len(classes), spread=code.places)
+                    if directions is None
+                    else dense_votes(directions, described, given, len(classes))
+                )
+            else:
+                votes += (
+                    cast_answers(places, described, given, spread=code.places)
+                    if directions is None
+                    else dense_sums(directions, described, given, code.answer.grid)
+                )
             if some.stop == len(voting) or (start // _AT_ONCE) % _TOLD == _TOLD - 1:
                 # A share, since the number of records is private.
                 self.say(f"{100 * some.stop // len(voting)} % of our records have voted")
         return np.clip(votes, *code.bounds(most_votes))
+
+    def _answers(self, voters: Dataset, classes: Sequence[str], code: Code) -> Counts:
+        """Return what each record says: (n,) the column of its class, or (n, m) a number in each."""
+        if voters.answers is None:
+            columns = [list(classes).index(name) for name in voters.classes]
+            return np.array(columns, dtype=np.int64)[voters.labels]
+        if voters.answers.dtype == np.float64:
+            return of_numbers(voters.answers.astype(np.float64), classes)
+        flags = voters.answers.astype(np.bool_)
+        hashes = voters.row_hashes()
+        return of_labels(flags, voters.classes, classes, code.answer.most, hashes, self.key)
 
     def _voters(self, votes_per_patient: int | None) -> Dataset:
         """Return the voting records: all, or a limited number per patient."""
@@ -194,6 +220,20 @@ class NeighbourVotes:
     def row_hashes(self) -> Sequence[bytes]:
         """One hash of each record's content: its input and its label's name, 32 bytes."""
         return self.records.row_hashes()
+
+
+def require_answer(code: Code, answer: str) -> None:
+    """Check that records can say what a campaign asks.
+
+    Raises:
+        SchemaError: if not, with what to do.
+    """
+    wanted = CLASS if code.answer.one_hot else code.answer.name
+    if wanted != answer:
+        raise SchemaError(
+            f"the campaign asks records for {_ASKED[wanted]}, ours have {_ASKED[answer]}: start again "
+            f"with {_OPTION[wanted]}"
+        )
 
 
 def require_different(queries: Sequence[bytes]) -> None:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Self
 
 from party.teachers.training import Ensemble, train_ensemble
 from party.voting.columns import described, left_out, warnings
-from party.voting.neighbour import NeighbourVotes
+from party.voting.neighbour import NeighbourVotes, require_answer
+from pate.answers import CLASS, LABELS, NONE, NUMBER
 from pate.data.cells import PLAIN, Reading
 from pate.data.images import DeepImagesError
 from pate.data.labels import can_be_class, sorted_classes
@@ -22,6 +23,7 @@ from pate.data.read import read_dataset
 from pate.data.schema import Schema
 from pate.errors import DataError, PateError, ProtocolError, SchemaError, UsageError
 from protos.bounds import check_classes
+from protos.terms import code_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +52,8 @@ class OwnFile:
     drop: tuple[str, ...] = ()
     strict: bool = False
     reading: Reading = PLAIN
+    labels: tuple[str, ...] = ()
+    number: str | None = None
 
     @classmethod
     def of(cls, options: Options) -> Self:
@@ -68,18 +72,27 @@ class OwnFile:
             drop=options.dropped,
             strict=options.strict,
             reading=options.reading,
+            labels=options.label_list,
+            number=options.number,
         )
+
+    @property
+    def answer(self) -> str:
+        """What our records can say: ``class``, ``labels`` or ``number``."""
+        return LABELS if self.labels else CLASS if self.number is None else NUMBER
 
     @property
     def known_by(self) -> str:
         """How this file is read, where that decides whether two of its rows are one unit."""
         missing = sorted(self.reading.missing)
-        return json.dumps([self.label, self.group, self.reading.comma, missing])
+        # Left out where there are none, so that a series goes on.
+        more = [[*self.labels], self.number] if self.labels or self.number is not None else []
+        return json.dumps([self.label, self.group, self.reading.comma, missing, *more])
 
     @property
     def no_features(self) -> tuple[str, ...]:
         """Columns that have another role."""
-        return (*filter(None, (self.label, self.group)), *self.drop)
+        return (*filter(None, (self.label, self.number, self.group)), *self.labels, *self.drop)
 
     def read(self, schema: Schema | None, classes: Classes) -> tuple[Dataset, Odd]:
         """Return the usable records, and the problems of others.
@@ -92,6 +105,8 @@ class OwnFile:
             DataError, SchemaError, UsageError: as :func:`pate.data.read.read_dataset`; with
                 ``strict`` for every cell and record that would be excluded.
         """
+        if self.answer != CLASS:
+            return self._read_several(schema, classes)
         if self.classes is not None and classes is not None:
             require_listed(self.classes, classes)
         odd = Odd()
@@ -111,6 +126,29 @@ class OwnFile:
         if classes is not None and dataset.classes != classes:
             dataset = dataset.with_classes(classes)
         require_sendable(dataset.classes)
+        return dataset, odd
+
+    def _read_several(self, schema: Schema | None, classes: Classes) -> tuple[Dataset, Odd]:
+        """Return records with several labels or a number; the campaign's list has one column more."""
+        if self.classes is not None:
+            raise UsageError("--classes is for --label: leave it out")
+        odd = Odd()
+        dataset = read_dataset(
+            self.data,
+            labels=sorted_classes(self.labels),
+            number=self.number,
+            group=self.group,
+            drop=self.drop,
+            schema=schema,
+            odd=None if self.strict else odd,
+            reading=self.reading,
+        )
+        if classes is not None:
+            dataset = dataset.with_classes(
+                [name for name in sorted_classes(classes) if name != NONE]
+            )
+        if self.labels:
+            require_sendable(dataset.classes)
         return dataset, odd
 
 
@@ -237,6 +275,8 @@ class OwnVoters:
         """
         if not (self._votes if campaign.most_votes else self._teachers is not None):
             return None
+        if campaign.most_votes:
+            require_answer(code_in(campaign), self._file.answer)
         dataset = self._read(Schema.parse(campaign.schema), tuple(campaign.classes) or None)
         if self._records is None or self._records.records is not dataset:
             self._records = NeighbourVotes(

@@ -14,7 +14,7 @@ from party.identity.keys import units_key, votes_key
 from party.ledger.sent_votes import Answer, tags_of, view_of
 from party.voting.cache import VoteCache
 from party.voting.masked import MaskedVotes
-from party.voting.neighbour import NeighbourVotes, require_different
+from party.voting.neighbour import NeighbourVotes, require_answer, require_different
 from party.voting.noise_shares import NoiseShares
 from party.voting.public_sets import PublicSets
 from party.voting.request import check_ending, check_fits, check_on_roster, offer_of
@@ -278,7 +278,10 @@ class Voter:
                 "leave --public out to be sent the right one"
             )
         if self._own is None:
-            check_fits(campaign, self._who(campaign))
+            who = self._who(campaign)
+            if isinstance(who, NeighbourVotes):
+                require_answer(code_in(campaign), who.answer)
+            check_fits(campaign, who)
         else:
             check_fits(campaign, _known(self._own.read(campaign), campaign))
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pate.campaign.choices import Unit, check_count
 from pate.codes import NEAREST, code_of, require_places
 from pate.errors import UsageError
 from pate.mechanisms.neighbour import MAX_MATRIX, MAX_MATRIX_QUERIES, require_unit
 from pate.text_form import in_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 #: Default for the most votes of one party on one count: five parties and their noise then fit 16
 #: bits. A party with more records at one query sends no more than that.
@@ -31,7 +34,7 @@ class NeighbourTerms:
         representatives: the queries at which records vote, ascending rows of the public set.
         most_votes: most votes of one party on one count.
         votes_per_patient: most votes of one patient at one party; 1 for records.
-        code: at which representatives a record votes, the text of a :class:`~pate.codes.Code`.
+        code: where a record votes and what it says, the text of a :class:`~pate.codes.Code`.
     """
 
     representatives: tuple[int, ...]
@@ -40,12 +43,12 @@ class NeighbourTerms:
     #: Omitted from the text at its default, as in older ledgers.
     code: str = field(default=NEAREST, metadata=in_text(omitted=True))
 
-    def check(self, *, queries: int, classes: int, unit: Unit) -> None:
+    def check(self, *, queries: int, classes: Sequence[str] | None, unit: Unit) -> None:
         """Check each field, and that they fit the rest of a campaign.
 
         Args:
             queries: size of the public set.
-            classes: number of classes, 2 while unknown.
+            classes: the class list, None while unknown.
             unit: unit of privacy.
 
         Raises:
@@ -59,8 +62,10 @@ class NeighbourTerms:
             or any(a >= b for a, b in itertools.pairwise(rows))
         ):
             raise UsageError(f"representatives are ascending rows of the {queries} public inputs")
-        require_size(len(rows), classes)
-        require_places(code_of(self.code), len(rows))
+        require_size(len(rows), len(classes or ("", "")))
+        code = code_of(self.code)
+        require_places(code, len(rows))
+        code.answer.check_columns(classes)
         check_count("most_votes", self.most_votes, 1, _LARGEST_COUNT)
         check_count("votes_per_patient", self.votes_per_patient, 1, 2**16)
         if self.votes_per_patient != 1 and unit != "patient":

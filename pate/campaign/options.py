@@ -146,6 +146,17 @@ class MechanismOptions(SumOptions, ParameterOptions):
             help="nearest, spread, spread-K, dense or dense-K. Default: nearest", metavar="CODE"
         ),
     ] = None
+    answer: Annotated[
+        str | None,
+        _neighbour(
+            help="class, labels-T (at most T count), ordered or number. Default: class",
+            metavar="ANSWER",
+        ),
+    ] = None
+    range: Annotated[
+        str | None,
+        _neighbour(help="With --answer number: its public ends, as 0,14", metavar="LOW,HIGH"),
+    ] = None
     most_votes: Annotated[
         int | None, _neighbour(min=1, help="Most votes of a party on one count. Default: 4095")
     ] = None

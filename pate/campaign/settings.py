@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from pate.accounting.events import GatedBatch
 from pate.accounting.filters import FAILING, SITE_DELTA, Delta
+from pate.answers import CLASS, LABELS, NONE, NUMBER, answer_of
 from pate.campaign.choices import PUBLISH, check_choice
 from pate.campaign.neighbour_terms import MOST_VOTES, NeighbourTerms
 from pate.campaign.parameters import Parameters
 from pate.campaign.spec import CampaignSpec, new_campaign_id
 from pate.campaign.sum_terms import SumTerms
-from pate.codes import NEAREST, SPREAD
+from pate.codes import NEAREST, SPREAD, code_of
 from pate.data.values import Inputs, content_hash
 from pate.errors import UsageError
 from pate.masking.context import most_colluders, threshold_for
@@ -77,7 +78,8 @@ def spec_of(
     # of others it follows from the code.
     code = options.code or NEAREST
     if options.aggregator == "neighbour" and code == NEAREST:
-        delta = _delta_of_matrix(options, delta, sums, count, say)
+        nearest = str(replace(code_of(NEAREST), answer=answer_of(options.answer or CLASS)))
+        delta = _delta_of_matrix(options, delta, sums, count, say, nearest)
     neighbour = _neighbour_terms(options, inputs, delta, say, chosen)
     if neighbour is not None and code != NEAREST:
         delta = _delta_of_matrix(options, delta, sums, count, say, neighbour.code)
@@ -90,7 +92,7 @@ def spec_of(
         public_set=content_hash(inputs).hex(),
         queries=len(inputs),
         schema=inputs.schema(),
-        classes=tuple(c.strip() for c in options.classes.split(",")) if options.classes else None,
+        classes=_columns(options),
         epsilon=float(options.epsilon),
         delta=float(delta),
         unit=options.unit,
@@ -124,6 +126,8 @@ def _neighbour_terms(
         "--representatives": options.representatives,
         "--expected-records": options.expected_records,
         "--code": options.code,
+        "--answer": options.answer,
+        "--range": options.range,
         "--most-votes": options.most_votes,
         "--votes-per-patient": options.votes_per_patient,
         "--noise-law": options.noise_law,
@@ -146,14 +150,30 @@ def _neighbour_terms(
     votes, number, code = options.votes_per_patient or 1, options.representatives, options.code
     geometric = options.noise_law == "geometric" or options.scale is not None
     require_spread(code or NEAREST, 0.0 if geometric else delta)
+    answer = answer_of(options.answer or CLASS)
     usual = 0
     if number is None or code == SPREAD:
         records = options.expected_records or RECORDS
-        usual = default_number(records, _ANY, options.epsilon, delta, votes)
+        usual = default_number(records, _ANY, options.epsilon, delta, votes * answer.most)
         number = number or finer_number(code or NEAREST, usual, len(inputs))
     points = (chosen or choose)(inputs, number, say)
-    made = settled_code(code or NEAREST, len(points), usual)
+    made = replace(settled_code(code or NEAREST, len(points), usual), answer=answer)
     return NeighbourTerms(points, options.most_votes or MOST_VOTES, votes, str(made))
+
+
+def _columns(options: MechanismOptions) -> tuple[str, ...] | None:
+    """Return the class list of a campaign, the columns of what is counted; None: that of the parties."""
+    if (answer_of(options.answer or CLASS).name == NUMBER) != (options.range is not None):
+        raise UsageError("--answer number needs its --range, and nothing else has one")
+    if options.range is not None:
+        if options.classes:
+            raise UsageError("a number has no --classes: leave them out")
+        return tuple(each.strip() for each in options.range.split(","))
+    if not options.classes:
+        return None
+    names = tuple(each.strip() for each in options.classes.split(","))
+    several = answer_of(options.answer or CLASS).name == LABELS and NONE not in names
+    return (*names, NONE) if several else names
 
 
 def _delta_of_matrix(

@@ -248,8 +248,7 @@ class CampaignSpec:
         law, other = ("geometric", "sigma2") if self.delta == 0 else ("Gaussian", "scale")
         if other in self.parameters.stated():
             raise UsageError(f"{other} has no meaning for {law} noise, at delta {self.delta:g}")
-        classes = len(self.classes or ("", ""))
-        self.neighbour.check(queries=self.queries, classes=classes, unit=self.unit)
+        self.neighbour.check(queries=self.queries, classes=self.classes, unit=self.unit)
         most = code_of(self.neighbour.code).bounds(self.neighbour.most_votes * self.wanted_parties)[
             1
         ]

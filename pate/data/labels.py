@@ -30,6 +30,11 @@ _TRUTHS: Final = {"true": "1", "false": "0"}
 #: Texts of a missing value there.
 _NOTHING: Final = frozenset({"nan", "+nan", "-nan"})
 _NOTHING_OF_PANDAS: Final = frozenset({"NaT", "<NA>"})
+#: What a cell of a column of a yes-or-no label says, case-folded, after :func:`plain_category`.
+_YES_OR_NO: Final = {
+    **dict.fromkeys(("1", "yes", "y", "true", "t"), True),
+    **dict.fromkeys(("0", "no", "n", "false", "f"), False),
+}
 #: A date as written in a column of times.
 _MIDNIGHT: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]00:00(?::00(?:\.0+)?)?", re.ASCII)
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
@@ -154,6 +159,15 @@ def _natural(name: str) -> tuple[list[tuple[int, int, str]], str]:
         (1, 0, text) if text else (0, len(digits.lstrip("0")), digits.lstrip("0"))
         for digits, text in parts
     ], name
+
+
+def yes_or_no(cell: str) -> bool | None:
+    """Return what a cell says of a label, None if it says neither.
+
+    >>> yes_or_no("1.0"), yes_or_no("No"), yes_or_no("maybe"), yes_or_no("")
+    (True, False, None, None)
+    """
+    return _YES_OR_NO.get(plain_category(cell).casefold())
 
 
 def encode_labels(

@@ -1,7 +1,8 @@
 """NumPy ``.npz`` archives of images, never with pickled objects.
 
 Keys: ``images``, ``x`` or ``data``, (n, height, width[, channels]); ``labels`` or ``y``, (n,)
-numbers or text; optional ``classes``, (m,) text; optional ``groups``, (n,) numbers or text.
+numbers or text, or (n, l) yes or no for l labels that ``classes`` names; optional ``classes``, (m,) text;
+optional ``groups``, (n,) numbers or text.
 
 If there are ``classes``, a label that is a whole number is an index into them, from 0, and any other is
 a name. Each label and image is read by itself, independent of the array's type: one missing label, or
@@ -134,6 +135,24 @@ class Archive:
             )
         found = {name: listed[at] if 0 <= at < len(listed) else "" for name, at in places.items()}
         return [found.get(name, name) for name in names]
+
+    def cells(self, key: str) -> list[str]:
+        """Return the values of one array, or one column of ``labels`` that ``classes`` names, as text.
+
+        Raises:
+            DataError: if there is neither, or the array has another shape.
+        """
+        if key in self._members:
+            return _as_texts(_flat(self._read(key), key, self._path), key, self._path, self._odd)
+        listed = self.declared_classes() or []
+        if key in listed:
+            table = self._one_of(_LABELS)
+            if table.ndim == 2 and table.shape[1] == len(listed):
+                return _as_texts(table[:, listed.index(key)], key, self._path, self._odd)
+        raise DataError(
+            f"{self._path} has no array {key!r}, nor labels of shape (n, {len(listed)}) with a class of "
+            f"that name; it has: {', '.join(sorted(self._members))}"
+        )
 
     def declared_classes(self) -> list[str] | None:
         """Return the class list of the archive, or None.

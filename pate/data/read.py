@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pate.answers import NONE
 from pate.data import idx, images, parquet, tables
 from pate.data.cells import PLAIN, Reading
 from pate.data.labels import encode_labels
 from pate.data.npz import Archive
 from pate.data.odd import Odd
 from pate.data.schema import Schema
+from pate.data.several import Several, several_dataset
 from pate.data.values import Dataset, Images, Inputs, check_window
 from pate.errors import DataError, SchemaError, UsageError
 
@@ -52,6 +54,8 @@ def read_dataset(
     schema: Schema | None = None,
     odd: Odd | None = None,
     reading: Reading = PLAIN,
+    labels: Sequence[str] = (),
+    number: str | None = None,
 ) -> Dataset:
     """Return the labelled records at ``path``.
 
@@ -71,13 +75,20 @@ def read_dataset(
         odd: collects unreadable cells and records. The records are excluded, each by itself, without
             effect on others. None: the first of them is an error.
         reading: format of a table's cells.
+        labels: in place of ``label``, columns of yes or no, or such arrays of an archive.
+        number: in place of ``label``, a column of numbers, or such an array of an archive.
 
     Raises:
         DataError: if there is nothing there, or what is there cannot be used.
         SchemaError: if a label is not in ``classes``, or nothing is of the schema.
-        UsageError: if ``label`` or ``group`` is given for data that has no columns, or no
-            ``label`` for a table.
+        UsageError: if ``label`` or ``group`` is given for data that has no columns, no
+            ``label`` for a table, or more than one of ``label``, ``labels`` and ``number``.
     """
+    if (label is not None) + bool(labels) + (number is not None) > 1:
+        raise UsageError("records have one class, several labels or a number: name one of them")
+    if len(set(labels)) != len(labels) or NONE in labels:
+        raise UsageError(f"a label is named twice, or {NONE!r}: {', '.join(labels)}")
+    several = Several(tuple(labels), number)
     found = _locate(path, flat=False)
     known = schema is not None
     if window is not None:
@@ -85,10 +96,25 @@ def read_dataset(
     schema = schema or Schema(window=window)
     if _is_table(found):
         _require_kind(found, "a table", not known or schema.numeric is not None, schema)
-        return _table_dataset(found, label, group, classes, drop, schema.numeric, odd, reading)
+        if label is None and not several:
+            raise UsageError(f"{found} is a table; name its label column with --label")
+        if label is not None and label == group:
+            raise UsageError(f"column {label!r} cannot be both the label and the group")
+        text = _read_table(found, odd)
+        if several:
+            return _several_of_table(text, several, group, drop, schema.numeric, odd, reading)
+        assert label is not None  # noqa: S101 - checked
+        return _table_dataset(text, label, group, classes, drop, schema.numeric, odd, reading)
     _require_kind(found, "images", not known or schema.size is not None, schema)
     if found.name.casefold().endswith(".npz"):
         archive = Archive(found, odd)
+        if several:
+            pictures, good = archive.usable_images(schema.window)
+            cells = [archive.cells(name) for name in several.columns]
+            held = _in_colour(pictures, schema)
+            return several_dataset(
+                held, several, cells, archive.groups(group), found, good=good, odd=odd
+            )
         names = archive.labels(label)
         listed = archive.declared_classes() if classes is None else classes
         groups = archive.groups(group)
@@ -97,7 +123,7 @@ def read_dataset(
             Archive(found).images(schema.window)  # says what is wrong, and what to do
         held = _in_colour(pictures, schema)
         return _dataset(held, names, listed, groups, found, good=good, odd=odd)
-    if label is not None or group is not None:
+    if label is not None or group is not None or several:
         raise UsageError(
             f"{found} has no columns, so --label and --group cannot name one; "
             "for images with groups use an .npz with an array 'groups'"
@@ -262,9 +288,29 @@ def _in_colour(held: Images, schema: Schema) -> Images:
     )
 
 
+def _several_of_table(
+    text: tables.TextTable,
+    several: Several,
+    group: str | None,
+    drop: Sequence[str],
+    numeric: Mapping[str, bool] | None,
+    odd: Odd | None,
+    reading: Reading,
+) -> Dataset:
+    if group in several.columns:
+        raise UsageError(f"column {group!r} cannot be both a label and the group")
+    cells = [text.cells(name, "label") for name in several.columns]
+    groups = None if group is None else np.array(text.column(group, "group"), dtype=np.str_)
+    told = (*several.columns, *drop) if group is None else (*several.columns, group, *drop)
+    inputs = text.table(told, numeric=numeric, reading=reading).plain()
+    return several_dataset(
+        inputs, several, cells, groups, text.path, odd=odd, place=text.place, reading=reading
+    )
+
+
 def _table_dataset(
-    path: Path,
-    label: str | None,
+    text: tables.TextTable,
+    label: str,
     group: str | None,
     classes: Sequence[str] | None,
     drop: Sequence[str],
@@ -272,11 +318,7 @@ def _table_dataset(
     odd: Odd | None,
     reading: Reading,
 ) -> Dataset:
-    if label is None:
-        raise UsageError(f"{path} is a table; name its label column with --label")
-    if label == group:
-        raise UsageError(f"column {label!r} cannot be both the label and the group")
-    text = _read_table(path, odd)
+    path = text.path
     names = text.column(label, "label")
     groups = None if group is None else np.array(text.column(group, "group"), dtype=np.str_)
     told = (label,) if group is None else (label, group)

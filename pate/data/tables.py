@@ -79,10 +79,7 @@ class TextTable:
             DataError: if there is no such column, a cell of it is missing, or an array of it
                 would be too large.
         """
-        if name not in self.columns:
-            raise DataError(
-                f"{self.path} has no {role} column {name!r}; it has: {', '.join(self.columns)}"
-            )
+        self.cells(name, role)
         # 12 and 12.0 are one class, and one patient: otherwise a patient could have two teachers.
         cells = plain_identities(self.columns[name])
         require_room(self.path, _room(cells))
@@ -104,6 +101,17 @@ class TextTable:
             if lost:
                 self.odd.cell(name, LOST_DIGITS, self.place(row))
         return cells
+
+    def cells(self, name: str, role: str) -> list[str]:
+        """Return the cells of one column as they are written.
+
+        Arguments and errors as for :meth:`column`, but any cell may be missing.
+        """
+        if name not in self.columns:
+            raise DataError(
+                f"{self.path} has no {role} column {name!r}; it has: {', '.join(self.columns)}"
+            )
+        return self.columns[name]
 
     def table(
         self,

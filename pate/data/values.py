@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -262,15 +262,18 @@ class Dataset:
 
     Attributes:
         inputs: n images or table rows.
-        labels: (n,) int64, indices into ``classes``.
-        classes: class names, sorted as the campaign lists them.
+        labels: (n,) int64, indices into ``classes``; all 0 if there are ``answers``.
+        classes: class names, sorted as the campaign lists them; of several labels their names.
         groups: (n,) str, the group (patient) of each row, or None.
+        answers: in place of one class a record: (n, labels) bool, which of several labels it has, or
+            (n,) float64, a finite number.
     """
 
     inputs: Inputs
     labels: NDArray[np.int64]
     classes: tuple[str, ...]
     groups: NDArray[np.str_] | None = None
+    answers: NDArray[np.bool_] | NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         if self.labels.shape != (len(self.inputs),):
@@ -279,9 +282,32 @@ class Dataset:
             raise DataError(f"{len(self.inputs)} inputs but groups of shape {self.groups.shape}")
         if len(set(self.classes)) != len(self.classes):
             raise DataError(f"class names repeat: {self.classes}")
-        if self.labels.size and not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
-            raise DataError("a label lies outside the class list")
+        self._check_answers()
         self.labels.setflags(write=False)
+
+    def _check_answers(self) -> None:
+        if self.answers is None:
+            if self.labels.size and not (
+                0 <= self.labels.min() <= self.labels.max() < len(self.classes)
+            ):
+                raise DataError("a label lies outside the class list")
+            return
+        shape = (
+            (len(self.inputs),) if self.kind == "number" else (len(self.inputs), len(self.classes))
+        )
+        if self.answers.shape != shape or self.labels.any():
+            raise DataError(f"answers of shape {self.answers.shape} for {len(self.inputs)} inputs")
+        wanted = np.float64 if self.kind == "number" else np.bool_
+        if self.answers.dtype != wanted or not np.isfinite(self.answers).all():
+            raise DataError("answers are labels that a record has or not, or finite numbers")
+        self.answers.setflags(write=False)
+
+    @property
+    def kind(self) -> Literal["class", "labels", "number"]:
+        """What is known of a record: its class, which of several labels it has, or a number."""
+        if self.answers is None:
+            return "class"
+        return "labels" if self.answers.ndim == 2 else "number"
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -290,22 +316,54 @@ class Dataset:
         """Return the records at ``rows``, in that order."""
         at = np.asarray(rows, dtype=np.int64)
         groups = None if self.groups is None else self.groups[at]
-        return Dataset(self.inputs.take(at), self.labels[at], self.classes, groups)
+        answers = None if self.answers is None else self.answers[at]
+        return Dataset(self.inputs.take(at), self.labels[at], self.classes, groups, answers)
 
     def row_hashes(self) -> list[bytes]:
-        """Return one SHA-256 digest per record: its input and its label's name."""
+        """Return one SHA-256 digest per record: its input and its label's name, or its whole answer."""
+        if self.answers is not None:
+            return [
+                hashlib.sha256(digest + hashlib.sha256(said).digest()).digest()
+                for digest, said in zip(self.inputs.row_hashes(), self._answer_bytes(), strict=True)
+            ]
         names = [name.encode() for name in self.classes]
         return [
             hashlib.sha256(digest + names[label]).digest()
             for digest, label in zip(self.inputs.row_hashes(), self.labels.tolist(), strict=True)
         ]
 
+    def _answer_bytes(self) -> list[bytes]:
+        """Return each answer as bytes that depend on no order of labels, and are of one kind only."""
+        assert self.answers is not None  # noqa: S101 - of several labels, or numbers
+        if self.kind == "number":
+            return [
+                b"number\0" + np.float64(each + 0.0).tobytes() for each in self.answers.tolist()
+            ]
+        of_name = sorted(range(len(self.classes)), key=lambda at: self.classes[at])
+        return [
+            b"labels\0" + "\0".join(self.classes[at] for at in of_name if row[at]).encode()
+            for row in self.answers.tolist()
+        ]
+
     def with_classes(self, classes: Sequence[str]) -> Dataset:
         """Return the same records with labels counted in another class list.
 
         Raises:
-            SchemaError: if a class that has records is not in the list.
+            SchemaError: if a class that has records is not in the list; of several labels, if the list
+                has others.
         """
+        if self.kind == "number":
+            return replace(self, classes=tuple(classes))
+        if self.kind == "labels":
+            if set(classes) != set(self.classes):
+                differing = sorted(set(classes) ^ set(self.classes))
+                raise SchemaError(
+                    f"the data has the labels {', '.join(self.classes):.200}, wanted are "
+                    f"{', '.join(classes):.200}; these are only in one: {', '.join(differing):.200}"
+                )
+            assert self.answers is not None  # noqa: S101 - of several labels
+            moved_to = [self.classes.index(name) for name in classes]
+            return replace(self, classes=tuple(classes), answers=self.answers[:, moved_to])
         place = {name: at for at, name in enumerate(classes)}
         present = {self.classes[at] for at in np.unique(self.labels).tolist()}
         unknown = sorted(present - place.keys())

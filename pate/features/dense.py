@@ -132,6 +132,29 @@ def dense_votes(directions: Directions, points: Floats, labels: Counts, classes:
     return np.stack(sums, axis=1)
 
 
+def dense_sums(directions: Directions, points: Floats, answers: Counts, grid: int) -> Counts:
+    """Return the summed arrays of records with answers of any kind: (d, m) int64, in the same units.
+
+    Each number of each record's array is cut towards zero, so no norm of it is larger than that of its
+    code times that of its answer.
+
+    Args:
+        directions: of the code.
+        points: (n, w) float32, the records.
+        answers: (n, m) int64, none negative.
+        grid: of the answers.
+
+    Raises:
+        DataError: if shapes do not fit, or a coordinate is not finite.
+    """
+    if answers.ndim != 2 or len(answers) != len(points):
+        raise DataError(f"answers of shape {answers.shape} for {len(points)} records")
+    codes = directions.codes(points)
+    sizes, signs = np.abs(codes), np.sign(codes)
+    sums = [(signs * (sizes * column[:, None] // grid)).sum(axis=0) for column in answers.T]
+    return np.stack(sums, axis=1)
+
+
 def _check(points: Floats) -> None:
     if points.ndim != 2 or points.dtype != np.float32 or not 0 < points.shape[1] <= _WIDEST:
         raise DataError(f"features are {points.dtype} of shape {points.shape}")

@@ -206,6 +206,29 @@ def cast_votes(
     return votes.reshape(len(queries), classes)
 
 
+def cast_answers(queries: Floats, records: Floats, answers: Places, *, spread: int) -> Places:
+    """Return the sum of records' answers of any kind, each at its ``spread`` nearest queries.
+
+    Args:
+        queries: (q, d) float32, the representatives.
+        records: (n, d) float32.
+        answers: (n, m) int64, none negative; see :mod:`pate.answers`.
+        spread: as for :func:`cast_votes`.
+
+    Returns:
+        (q, m) int64.
+
+    Raises:
+        DataError, UsageError: as :func:`cast_votes`.
+    """
+    if answers.ndim != 2 or len(answers) != len(records) or (answers < 0).any():
+        raise DataError(f"{len(records)} records but answers of shape {answers.shape}")
+    sums = np.zeros((len(queries), answers.shape[1]), dtype=np.int64)
+    for place in near(queries, records, spread).T:
+        np.add.at(sums, place, answers)
+    return sums
+
+
 def voters_of(groups: NDArray[np.str_], hashes: Sequence[bytes], cap: int, key: bytes) -> Places:
     """Return the indices of the records that vote, ascending: at most ``cap`` of each group.
 

@@ -137,7 +137,7 @@ class Neighbour(_Matrix):
         sigma: parameter of Gaussian noise on each count, in votes; None for geometric noise.
         votes_per_unit: votes that one unit of privacy casts at most.
         scale: parameter of geometric noise on each count, in votes; None for Gaussian noise.
-        code: at which queries each vote counts, the text of a :class:`~pate.codes.Code`.
+        code: where each vote counts and what it says, the text of a :class:`~pate.codes.Code`.
 
     Raises:
         UsageError: for parameters that make no sense.
@@ -188,7 +188,7 @@ class DistributedNeighbour(_Matrix):
         votes_per_unit: votes that one unit of privacy casts at most.
         scale: parameter of the geometric noise that ``honest`` shares sum to, in votes; None for
             Gaussian noise.
-        code: at which queries each vote counts, the text of a :class:`~pate.codes.Code`.
+        code: where each vote counts and what it says, the text of a :class:`~pate.codes.Code`.
 
     Raises:
         UsageError: for parameters that make no sense.
@@ -264,7 +264,7 @@ def event_of(
     change = made.change(check_votes_per_unit(votes_per_unit))
     if isinstance(shares, GeometricShares):
         return GeometricHistogram(shares.scale, honest, change.total)
-    if made.name == NEAREST:
+    if str(made) == NEAREST:
         return NoisyHistogram(shares.share, honest, votes_per_unit)
     return NoisyArray(shares.share, honest, change.squared, change.counts)
 

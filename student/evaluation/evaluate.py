@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pate.answers import ORDERED
 from pate.errors import DataError
 from student.evaluation.fairness import MOST_GROUPS, Coverage, Groups, by_group
+from student.evaluation.figures import Figure
 from student.evaluation.rates import Rate, rate_of
 from student.evaluation.scores import Scores, score
 from student.evaluation.threshold import Decision, Question, decide, threshold_for
+from student.trainers.base import answer_in, decided
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,6 +70,7 @@ class Evaluation:
         positive: of two classes the index of the one that scores and groups are about.
         decision: predictions by a threshold, if asked for.
         by_patient: rates that count patients, if the data names them.
+        apart: mean distance of the predicted from the true class, in classes, if they are ordered.
     """
 
     classes: tuple[str, ...]
@@ -78,6 +82,7 @@ class Evaluation:
     positive: int = 1
     decision: Decision | None = None
     by_patient: ByPatient | None = None
+    apart: Figure | None = None
 
     def __post_init__(self) -> None:
         if self.confusion.shape != (len(self.classes), len(self.classes)):
@@ -140,6 +145,7 @@ class Evaluation:
             "accuracy_interval": list(self.right.interval()),
             "commonest_class_share": self.commonest[1],
             "balanced_accuracy": self.balanced_accuracy,
+            **({} if self.apart is None else {"mean_classes_apart": self.apart.to_json()}),
             "positive_class": self.classes[self.positive] if two else None,
             "scores": None if self.scores is None else self.scores.to_json(),
             "decision": None if self.decision is None else self.decision.to_json(),
@@ -166,7 +172,7 @@ def evaluate(
 ) -> Evaluation:
     """Return the evaluation of a student on labelled data.
 
-    The predicted class is the most probable one.
+    The predicted class is the most probable one; of ordered classes the median.
 
     Args:
         student: to evaluate.
@@ -189,10 +195,11 @@ def evaluate(
     data = data.with_classes(classes)
     if not len(data):
         raise DataError("there is nothing to evaluate on: the data has no rows")
-    truth, units = data.labels, _units(patients, data.groups)
+    truth, units = data.labels, units_of(patients, data.groups)
     probabilities = student.predict_probabilities(data.inputs)
     scores = score(probabilities, truth, classes, positive=positive, units=units)
-    predicted = probabilities.argmax(axis=1)
+    predicted = decided(answer_in(student), probabilities)
+    apart = np.abs(predicted - truth)
     confusion = np.bincount(truth * size + predicted, minlength=size * size).reshape(size, size)
     threshold, wanted, decision = asked.rule(classes), asked.at_sensitivity, None
     if wanted is not None:
@@ -209,10 +216,13 @@ def evaluate(
         positive=positive,
         decision=decision,
         by_patient=_by_patient(truth, predicted, size, units),
+        apart=Figure.of(float(apart.mean()), (apart - apart.mean()) / len(apart), units)
+        if answer_in(student) == ORDERED
+        else None,
     )
 
 
-def _units(
+def units_of(
     patients: NDArray[np.str_] | None, groups: NDArray[np.str_] | None
 ) -> NDArray[np.int64] | None:
     """Return (n,) a number for each patient; None if no patients are known."""

@@ -12,6 +12,8 @@ from pate.errors import DataError
 from student.evaluation.rates import CONFIDENCE, Rate, rate_of, wilson
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 #: Bins of the calibration, if each gets at least this many inputs.
@@ -180,12 +182,28 @@ def _area(
         return None
     left_out = tuple(name for at, name in enumerate(classes) if at not in present)
     judged = [positive] if len(classes) == 2 else present
-    at = np.arange(len(truth)) if units is None else np.unique(units, return_inverse=True)[1]
+    return mean_area([(known[:, each], truth == each) for each in judged], units, left_out)
+
+
+def mean_area(
+    judged: Sequence[tuple[NDArray[np.float64], NDArray[np.bool_]]],
+    units: NDArray[np.int64] | None,
+    left_out: tuple[str, ...] = (),
+) -> Area:
+    """Return the mean of the areas under some curves over the same inputs.
+
+    Args:
+        judged: for each curve (n,) probabilities, and (n,) what is true; both truths occur.
+        units: (n,) whole numbers, equal for inputs of one patient; None if all are independent.
+        left_out: names of what has no area.
+    """
+    count = len(judged[0][1])
+    at = np.arange(count) if units is None else np.unique(units, return_inverse=True)[1]
     parts: list[float] = []
-    pairs = len(truth)
+    pairs = count
     influence: NDArray[np.float64] | None = np.zeros(int(at.max()) + 1)
-    for each in judged:
-        area, moved, fewest = _placements(known[:, each], truth == each, at)
+    for known, is_true in judged:
+        area, moved, fewest = _placements(known, is_true, at)
         parts.append(area)
         pairs = min(pairs, fewest)
         influence = None if influence is None or moved is None else influence + moved / len(judged)

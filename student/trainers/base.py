@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
+from pate.answers import CLASS, ORDERED
 from pate.errors import DataError
 
 if TYPE_CHECKING:
@@ -78,6 +79,27 @@ class Lesson:
                 raise DataError(f"a noisy vote is outside the {len(self.public)} public inputs")
         self.queries.setflags(write=False)
         self.labels.setflags(write=False)
+
+
+def answer_in(student: Student) -> str:
+    """Return the text of a student's answer; those of images and of plugins know classes only."""
+    return str(getattr(student, "answer", CLASS))
+
+
+def decided(answer: str, probabilities: NDArray[np.floating]) -> NDArray[np.int64]:
+    """Return (n,) the predicted class of each row.
+
+    It is the most probable one; of ordered classes the median, which has the least expected distance
+    from the true one.
+
+    Args:
+        answer: text of a student's :class:`~pate.answers.Answer`.
+        probabilities: (n, m).
+    """
+    if answer == ORDERED:
+        half = probabilities.sum(axis=1, keepdims=True) / 2
+        return np.asarray((probabilities.cumsum(axis=1) >= half - 1e-6).argmax(axis=1))
+    return np.asarray(probabilities.argmax(axis=1))
 
 
 class Student(Protocol):

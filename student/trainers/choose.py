@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pate.codes import code_of
 from pate.data.values import Images
-from pate.errors import UsageError
+from pate.errors import DataError, UsageError
 from pate.runtime.plugins import STUDENTS, plugin_names
 from student.trainers.base import Effort, Progress, silent
 from student.trainers.plugged import plugged
@@ -63,8 +64,16 @@ def train(
 
     Raises:
         UsageError: if the model does not take the inputs, or the device is not here.
+        DataError: if it does not learn the answer that the counts have.
     """
     chosen = choose(model, lesson.public)
+    if lesson.noisy is not None and chosen not in TABLE_MODELS:
+        answer = code_of(lesson.noisy.code).answer
+        if not answer.one_hot:
+            raise DataError(
+                f"counts of the answer {answer} are learnt from tables only: give images as a table of "
+                "features"
+            )
     if chosen not in MODELS:
         return plugged(chosen).train(
             lesson, seed=seed, device=device, effort=effort, progress=progress

@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pate.answers import LABELS
+from pate.codes import code_of
+from pate.errors import DataError
 from pate.features.neighbours import near
 from pate.features.space import space_over
 from pate.formats.noisy_counts import NoisyVotes
@@ -44,7 +47,7 @@ class Cells:
         rows: (q,) int64, public rows per cell; each cell holds at least its own query.
         mass: (q,) estimated private records per cell, positive.
         shares: (q, m) observed shares of the classes: unbiased, so not all within 0 and 1.
-        sigma: standard deviation of the noise in each count.
+        sigma: standard deviation of the noise in each count, in votes.
     """
 
     cell: NDArray[np.int64]
@@ -87,13 +90,75 @@ def cells_of(public: Inputs, noisy: NoisyVotes) -> Cells | None:
         public: the public set, n inputs.
         noisy: the released counts over some of them.
     """
-    total = float(noisy.counts.sum())
-    # The total is the number of records that voted, with the noise of all counts in it.
-    if (
-        noisy.dense
-        or not len(noisy.queries)
-        or total <= 2 * noisy.sigma * np.sqrt(noisy.counts.size)
-    ):
+    answer = code_of(noisy.code).answer
+    counts, sigma = noisy.counts / answer.grid, noisy.sigma / answer.grid
+    if answer.name == LABELS:
+        raise DataError("several labels have shares of their own: labels_of")
+    made = _places(public, noisy, counts.sum(axis=1), counts.shape[1] * sigma**2)
+    if made is None:
+        return None
+    cell, rows, mass = made
+    classes = counts.shape[1]
+    # The counts of a cell determine the shares, except for their mean: the mass is estimated better
+    # from all cells and the public set together.
+    apart = counts - counts.mean(axis=1, keepdims=True)
+    return Cells(cell, rows, mass, 1 / classes + apart / mass[:, None], sigma)
+
+
+def labels_of(public: Inputs, noisy: NoisyVotes, none: int) -> list[Cells] | None:
+    """Return for each label the shares of the records that lack and have it; None as above.
+
+    Args:
+        public: the public set, n inputs.
+        noisy: the released counts of several labels.
+        none: the column that is no label.
+
+    Returns:
+        Cells of two classes for each other column, in order.
+    """
+    labels, records, over = records_of(noisy, none)
+    sigma = noisy.sigma / code_of(noisy.code).grid
+    made = _places(public, noisy, records, over * sigma**2)
+    if made is None:
+        return None
+    cell, rows, mass = made
+    shares = labels / mass[:, None]
+    # Noise of one count in the share of two that sum to 1.
+    return [
+        Cells(cell, rows, mass, np.stack([1 - each, each], axis=1), math.sqrt(2) * sigma)
+        for each in shares.T
+    ]
+
+
+def records_of(noisy: NoisyVotes, none: int) -> tuple[Floats, Floats, float]:
+    """Return (q, l) votes for each of l labels, (q,) records, and the variance of the latter's noise.
+
+    A record with j of at most T labels votes j times, and 1 - j/T for none of them; so ``none`` and a
+    T-th of all labels are the records. The variance is relative to that of one count.
+
+    Args:
+        noisy: counts, or dense sums, of several labels.
+        none: the column that is no label.
+    """
+    code = code_of(noisy.code)
+    votes = noisy.counts / code.grid
+    labels = np.delete(votes, none, axis=1)
+    most = code.answer.most
+    return labels, votes[:, none] + labels.sum(axis=1) / most, 1 + labels.shape[1] / most**2
+
+
+def _places(
+    public: Inputs, noisy: NoisyVotes, totals: Floats, noise: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats] | None:
+    """Return the cells of each public row, public rows and records a cell; None as :func:`cells_of`.
+
+    Args:
+        public: the public set.
+        noisy: the released counts.
+        totals: (q,) records that voted at each query, with noise.
+        noise: its variance.
+    """
+    if noisy.dense or not len(totals) or totals.sum() <= 2 * math.sqrt(noise * len(totals)):
         return None
     points = space_over(public).embed(public)
     cell = near(points[noisy.queries], points, noisy.places)
@@ -102,15 +167,10 @@ def cells_of(public: Inputs, noisy: NoisyVotes) -> Cells | None:
     lost = ~(cell[noisy.queries] == own[:, None]).any(axis=1)
     cell[noisy.queries[lost], 0] = own[lost]
     rows = np.bincount(cell.ravel(), minlength=len(noisy.queries)).astype(np.int64)
-    mass = _masses(noisy.counts.sum(axis=1).astype(np.float64), rows, noisy)
-    classes = noisy.counts.shape[1]
-    # The counts of a cell determine the shares, except for their mean: the mass is estimated better
-    # from all cells and the public set together.
-    apart = noisy.counts - noisy.counts.mean(axis=1, keepdims=True)
-    return Cells(cell, rows, mass, 1 / classes + apart / mass[:, None], noisy.sigma)
+    return cell, rows, _masses(totals, rows, noise)
 
 
-def _masses(totals: Floats, rows: NDArray[np.int64], noisy: NoisyVotes) -> Floats:
+def _masses(totals: Floats, rows: NDArray[np.int64], noise: float) -> Floats:
     """Return (q,) how many records voted in each cell.
 
     Between the noisy total of the cell and the public set's share of it, weighed by their
@@ -120,7 +180,6 @@ def _masses(totals: Floats, rows: NDArray[np.int64], noisy: NoisyVotes) -> Float
     records = totals.sum()
     expected = records * rows / rows.sum()
     drawn = expected * (1 + records / rows.sum())
-    noise = noisy.counts.shape[1] * noisy.sigma**2
     surplus = ((totals - expected) ** 2 - noise - drawn).sum() / (expected**2).sum()
     prior = drawn + max(surplus, 0.0) * expected**2
     mass: Floats = (expected * noise + totals * prior) / (noise + prior)

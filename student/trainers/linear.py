@@ -15,6 +15,7 @@ Source: Rasmussen and Williams, "Gaussian processes for machine learning", 2006,
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -22,7 +23,7 @@ import numpy as np
 from pate.codes import GRID
 from pate.features.dense import Directions
 from pate.features.space import space_over
-from student.trainers.counts import LEAST_SHARE
+from student.trainers.counts import LEAST_SHARE, records_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 _WEIGHTS: Final = tuple(2.0 ** (power / 2) for power in range(-16, 17))
 #: Second moments below this part of the largest are of no direction.
 _LEAST: Final = 1e-6
+#: Least share of a label, as far as the draw of records goes.
+_RAREST: Final = 0.01
 #: The number of records must exceed this many standard deviations of its noise.
 _CLEAR: Final = 2.0
 
@@ -47,30 +50,100 @@ def linear_chances(public: Inputs, noisy: NoisyVotes) -> Floats | None:
         public: the public set, n inputs.
         noisy: the released sums of dense votes.
     """
-    points = space_over(public).embed(public)
-    rows = Directions.fit(points[noisy.queries]).codes(points) / GRID
     sums, sigma = noisy.counts / GRID, noisy.sigma / GRID
-    moments, axes = np.linalg.eigh(rows.T @ rows / len(rows))
-    kept = moments > _LEAST * moments[-1]
-    moments, axes = moments[kept], axes[:, kept]
-    turned, seen = rows @ axes, axes.T @ sums
-    classes = sums.shape[1]
-    one = turned.mean(axis=0) / (moments + 1e-3 * moments[-1])
-    records = float(one @ seen.sum(axis=1))
-    if records <= _CLEAR * sigma * float(np.linalg.norm(one)) * np.sqrt(classes):
+    basis, classes = _Basis.of(public, noisy), sums.shape[1]
+    records = basis.records(sums.sum(axis=1), sigma * np.sqrt(classes))
+    if records is None:
         return None
-    energy = np.square(seen).sum(axis=1)
     # The draw of the records is noise as well: each has one class of m.
-    noise = sigma**2 + records * moments * (1 - 1 / classes) / classes
-
-    def evidence(weight: float) -> float:
-        spread = np.square(records * moments * weight) + noise
-        return float(-(classes * np.log(spread) + energy / spread).sum())
-
-    weight = max(_WEIGHTS, key=evidence)
-    power = np.square(records * moments * weight)
-    shrunk = (power / (power + noise) / (records * moments))[:, None] * seen
-    chances = turned @ shrunk
-    chances = np.clip(chances, LEAST_SHARE, 1.0)
+    values = basis.values(sums, sigma, records, (1 - 1 / classes) / classes)
+    chances = np.clip(values, LEAST_SHARE, 1.0)
     made: Floats = chances / chances.sum(axis=1, keepdims=True)
     return made
+
+
+def linear_labels(public: Inputs, noisy: NoisyVotes, none: int) -> list[Floats] | None:
+    """Return for each label (n, 2) probabilities that a public row lacks it, and has it; None as above.
+
+    The size of the weights is each label's own.
+
+    Args:
+        public: the public set, n inputs.
+        noisy: the released sums of dense votes for several labels.
+        none: the column that is no label.
+    """
+    labels, totals, over = records_of(noisy, none)
+    sigma = noisy.sigma / GRID
+    basis = _Basis.of(public, noisy)
+    records = basis.records(totals, sigma * np.sqrt(over))
+    if records is None:
+        return None
+    made = []
+    for each in labels.T:
+        share = min(max(basis.number(each) / records, _RAREST), 1 / 2)
+        values = basis.values(each[:, None], sigma, records, share * (1 - share))[:, 0]
+        has = np.clip(values, LEAST_SHARE, 1 - LEAST_SHARE)
+        made.append(np.stack([1 - has, has], axis=1))
+    return made
+
+
+@dataclass(frozen=True, eq=False)
+class _Basis:
+    """The public rows in the principal directions of their second moments.
+
+    Attributes:
+        moments: (k,) second moments, positive.
+        axes: (d, k) orthonormal.
+        turned: (n, k) the public rows.
+    """
+
+    moments: Floats
+    axes: Floats
+    turned: Floats
+
+    @classmethod
+    def of(cls, public: Inputs, noisy: NoisyVotes) -> _Basis:
+        points = space_over(public).embed(public)
+        rows = Directions.fit(points[noisy.queries]).codes(points) / GRID
+        moments, axes = np.linalg.eigh(rows.T @ rows / len(rows))
+        kept = moments > _LEAST * moments[-1]
+        return cls(moments[kept], axes[:, kept], rows @ axes[:, kept])
+
+    @property
+    def one(self) -> Floats:
+        """(k,) the combination of directions that is closest to 1 on the public rows."""
+        one: Floats = self.turned.mean(axis=0) / (self.moments + 1e-3 * self.moments[-1])
+        return one
+
+    def number(self, sums: Floats) -> float:
+        """Return how many records (d,) summed codes are of."""
+        return float(self.one @ (self.axes.T @ sums))
+
+    def records(self, sums: Floats, sigma: float) -> float | None:
+        """Return the same of the codes of all records; None if it is only noise."""
+        found = self.number(sums)
+        return found if found > _CLEAR * sigma * float(np.linalg.norm(self.one)) else None
+
+    def values(self, sums: Floats, sigma: float, records: float, drawn: float) -> Floats:
+        """Return (n, m) the mean answers of records at the public rows.
+
+        Args:
+            sums: (d, m) codes times answers.
+            sigma: standard deviation of the noise on each.
+            records: their number.
+            drawn: variance of one record's answer.
+        """
+        moments, seen = self.moments, self.axes.T @ sums
+        energy = np.square(seen).sum(axis=1)
+        noise = sigma**2 + records * moments * drawn
+
+        def evidence(weight: float) -> float:
+            spread = np.square(records * moments * weight) + noise
+            return float(-(sums.shape[1] * np.log(spread) + energy / spread).sum())
+
+        weight = max(_WEIGHTS, key=evidence)
+        power = np.square(records * moments * weight)
+        values: Floats = self.turned @ (
+            (power / (power + noise) / (records * moments))[:, None] * seen
+        )
+        return values

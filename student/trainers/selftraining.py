@@ -20,13 +20,16 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pate.answers import CLASS, LABELS, NONE, NUMBER, answer_of, range_of
+from pate.codes import code_of
 from pate.data.values import Table
 from pate.errors import DataError
 from pate.features.space import space_over
-from student.trainers.base import Effort, Lesson, Progress, silent
+from student.trainers.base import Effort, Lesson, Progress, decided, silent
 from student.trainers.boosting import TREES, fit_chances, train_on_counts
 from student.trainers.counts import cells_of
 from student.trainers.encoding import Encoding, learn_encoding
+from student.trainers.labels import ONLY_NOISE, chances_of_labels, train_on_labels
 from student.trainers.linear import linear_chances
 from student.trainers.smoothing import smooth
 
@@ -69,7 +72,9 @@ class TableStudent:
         encoding: of the columns.
         models: fitted classifiers by name; their average decides. None for a constant student.
         constant: the only class of all its labels, or None.
-        classes: class names.
+        classes: class names; of several labels their names, of a number the ends of its range.
+        answer: text of an :class:`~pate.answers.Answer`.
+        thresholds: of several labels the probability from which each is predicted.
     """
 
     encoding: Encoding
@@ -77,6 +82,13 @@ class TableStudent:
     constant: int | None
     classes: tuple[str, ...]
     kind: str = KIND
+    answer: str = CLASS
+    thresholds: tuple[float, ...] = ()
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether it tells classes apart; else it predicts several labels, or a number."""
+        return answer_of(self.answer).one_hot
 
     @property
     def schema(self) -> str:
@@ -84,7 +96,7 @@ class TableStudent:
         return self.encoding.schema
 
     def predict_probabilities(self, inputs: Inputs) -> NDArray[np.float32]:
-        """Return (n, classes) probabilities.
+        """Return (n, classes) probabilities; of several labels each row has any sum.
 
         A student whose labels were all of one class gives that class probability 1.
 
@@ -92,12 +104,19 @@ class TableStudent:
             SchemaError: if the inputs are images, or columns are missing.
         """
         rows = self.encoding.encode(inputs)
+        if self.thresholds:
+            return chances_of_labels(list(self.models.values()), rows)
         return _average(self.models, self.constant, rows, len(self.classes)).astype(np.float32)
+
+    def predict_numbers(self, inputs: Inputs) -> NDArray[np.float64]:
+        """Return (n,) predictions of a number, within its range; errors as above."""
+        low, high = range_of(self.classes)
+        share = self.predict_probabilities(inputs)[:, 1].astype(np.float64)
+        return low + share * (high - low)
 
     def predict(self, inputs: Inputs) -> NDArray[np.int64]:
         """Return (n,) indices into the classes."""
-        best: NDArray[np.int64] = self.predict_probabilities(inputs).argmax(axis=1)
-        return best
+        return decided(self.answer, self.predict_probabilities(inputs))
 
 
 def train(
@@ -124,6 +143,15 @@ def train(
         raise DataError("self-training is for tables; use --model fixmatch for images")
     effort, settings = effort or Effort(), settings or Settings()
     encoding = learn_encoding(lesson.public)
+    answer = CLASS if lesson.noisy is None else str(code_of(lesson.noisy.code).answer)
+    if lesson.noisy is not None and answer.startswith(LABELS):
+        rows, none = encoding.encode(lesson.public), lesson.classes.index(NONE)
+        several, least = train_on_labels(
+            lesson.public, rows, lesson.noisy, none, seed=seed, effort=effort, progress=progress
+        )
+        names = tuple(name for name in lesson.classes if name != NONE)
+        models = {f"label-{at}": model for at, model in enumerate(several)}
+        return TableStudent(encoding, models, None, names, answer=answer, thresholds=least)
     cells = None if lesson.noisy is None else cells_of(lesson.public, lesson.noisy)
     if cells is not None:
         rows = encoding.encode(lesson.public)
@@ -131,21 +159,23 @@ def train(
         model = train_on_counts(
             rows, cells, seed=seed, effort=effort, guess=guess, progress=progress
         )
-        return TableStudent(encoding, {"boosting": model}, None, lesson.classes)
+        return TableStudent(encoding, {"boosting": model}, None, lesson.classes, answer=answer)
     if lesson.noisy is not None and lesson.noisy.dense:
         chances = linear_chances(lesson.public, lesson.noisy)
         if chances is not None:
             trees = effort.steps or TREES
             model = fit_chances(encoding.encode(lesson.public), chances, seed=seed, trees=trees)
             progress(1, 1, float("nan"))
-            return TableStudent(encoding, {"boosting": model}, None, lesson.classes)
+            return TableStudent(encoding, {"boosting": model}, None, lesson.classes, answer=answer)
+    if answer == NUMBER:
+        raise DataError(ONLY_NOISE)
     present = np.unique(lesson.labels)
     if len(present) == 1:
         progress(1, 1, float("nan"))
-        return TableStudent(encoding, {}, int(present[0]), lesson.classes)
+        return TableStudent(encoding, {}, int(present[0]), lesson.classes, answer=answer)
     rows = encoding.encode(lesson.public)
     guesses, weights = _labels_alone(lesson)
-    models: dict[str, Model] = {}
+    models = {}
     started = time.monotonic()
     for number in range(settings.rounds + 1):
         chosen = weights > 0
@@ -155,7 +185,7 @@ def train(
             break
         probabilities = _average(models, None, rows, len(lesson.classes))
         guesses, weights = _with_guesses(lesson, probabilities, settings)
-    return TableStudent(encoding, models, None, lesson.classes)
+    return TableStudent(encoding, models, None, lesson.classes, answer=answer)
 
 
 def _smoothed(public: Table, cells: Cells, seed: int) -> NDArray[np.float64]:

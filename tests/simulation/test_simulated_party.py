@@ -36,6 +36,8 @@ RECORDS = {
     "images": Dataset(Images(PIXELS), LABELS, ("x", "y")),
     "images of patients": Dataset(Images(PIXELS), LABELS, ("x", "y"), GROUPS),
     "table": Dataset(TABLE, LABELS, ("x", "y", "absent")),
+    "labels": Dataset(TABLE, 0 * LABELS, ("x", "y"), GROUPS, np.eye(2, dtype=np.bool_)[LABELS]),
+    "number": Dataset(TABLE, 0 * LABELS, (), None, np.linspace(-1, 1, 12)),
 }
 
 

@@ -11,7 +11,7 @@ from pate.errors import DataError, RefusedError, SchemaError
 from pate.formats.labels import LabelRow, LabelSet
 from student import weights
 from student.client import StudentClient
-from student.evaluation.evaluate import LabelledData
+from student.evaluation.evaluate import Evaluation, LabelledData
 from student.session import check_labels, follow, graduate, identify
 from student.trainers import selftraining
 from student.trainers.base import Effort, Lesson, Student
@@ -94,7 +94,7 @@ def test_a_campaign_from_first_label_to_published_student(tmp_path: Path) -> Non
     )
     assert train.lessons == [(2, 40), (0, 65)]
     student = weights.load(tmp_path / "out")
-    assert published.evaluation is not None
+    assert isinstance(published.evaluation, Evaluation)
     assert (
         published.evaluation.accuracy == accuracy(student.predict(held_out.inputs), held_out) > 0.85
     )

@@ -37,7 +37,7 @@ from pate.campaign.roster import RosterParty
 from pate.campaign.settings import spec_of
 from pate.campaign.spec import CampaignSpec
 from pate.campaign.terms import resolve
-from pate.codes import GRID, Code
+from pate.codes import GRID, Code, code_of
 from pate.data.values import Images, Table, batch_hash
 from pate.errors import (
     BudgetError,
@@ -558,6 +558,86 @@ def test_a_dense_campaign_goes_through_to_its_end(path: Path, changes: dict[str,
         ledger.end_round(wants_predictions=False)
         ledger.finish()
     verify(path)
+
+
+LABELS: dict[str, Any] = {"code": "nearest labels-2", "classes": ("a", "b", "c", "none")}
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+@pytest.mark.parametrize("changes", [{}, {"aggregation": "masked", "colluders": 1}, SHARES])
+def test_a_campaign_of_several_labels_goes_through_to_its_end(
+    path: Path, changes: dict[str, Any], delta: float
+) -> None:
+    spec = matrix_spec(**LABELS, **changes, delta=delta)
+    assert CampaignSpec.from_dict(spec.to_dict()) == spec
+    counts = np.random.default_rng(9).integers(0, 300, (8, 4)) * 2
+    with Ledger.create(path, spec) as ledger:
+        ledger.record_roster(make_parties(MOST), LABELS["classes"])
+        if spec.sums.masked:
+            ledger.record_unmasking(0, len(ROWS), NAMES)
+        code = code_of(LABELS["code"])
+        total = (
+            NoisySum(counts, 4 * MOST)
+            if spec.sums.distributed
+            else LooseSum(counts, 4 * MOST, code)
+        )
+        ledger.record_votes(0, total, NAMES)
+        release(ledger)
+        (event,) = ledger.state().mechanism(1).worst
+        if delta:
+            assert isinstance(event, NoisyArray)
+            # Two labels at each of two places, in units of half a vote.
+            assert (event.squared, event.moved) == (2 * 2 * 2**2, 4)
+        else:
+            assert isinstance(event, GeometricHistogram)
+            assert event.distance == 2 * 2 * 2
+        assert ledger.state().epsilon <= 1.0
+        noisy = ledger.state().noisy
+        assert noisy is not None
+        assert noisy.code == LABELS["code"]
+        ledger.end_round(wants_predictions=False)
+        ledger.finish()
+        words = mechanism_in_words(privacy_statement(ledger.state()).mechanism)
+        assert words.endswith(", for up to 2 labels, in units of 1/2 of a vote")
+    verify(path)
+
+
+def test_a_roster_without_the_columns_of_an_answer_is_refused(path: Path) -> None:
+    with Ledger.create(path, matrix_spec(code="nearest labels-2", classes=None)) as ledger:
+        with pytest.raises(UsageError, match="needs 2 labels or more and the column 'none'"):
+            ledger.record_roster(make_parties(MOST), CLASSES)
+        ledger.record_roster(make_parties(MOST), LABELS["classes"])
+
+
+def test_options_of_an_answer_make_its_columns() -> None:
+    made = options(answer="labels-2", classes="b,a,c")
+    assert (made.classes, made.neighbour and made.neighbour.code) == (
+        ("b", "a", "c", "none"),
+        "nearest labels-2",
+    )
+    assert made.delta == 0
+    assert options(answer="labels-2", code="spread-2").classes is None
+    number = options(answer="number", range="0,14.5", code="dense-4")
+    assert (number.classes, number.delta) == (("0", "14.5"), 0)
+    assert number.neighbour is not None
+    assert number.neighbour.code == "dense-4 number"
+    assert options(answer="class").neighbour == options().neighbour
+    for wrong, why in (
+        ({"answer": "number"}, "needs its --range"),
+        ({"range": "0,1"}, "needs its --range"),
+        ({"answer": "number", "range": "1,0"}, "the lower one first"),
+        ({"answer": "number", "range": "0,1", "classes": "a,b"}, "has no --classes"),
+        ({"answer": "ordered"}, "needs a class list"),
+        ({"answer": "labels"}, "an answer is class"),
+        ({"answer": "labels-3", "classes": "a,b"}, "needs 3 labels or more"),
+        (
+            {"answer": "number", "range": "0,1", "most_votes": 2**16, "parties": "500"},
+            "lower most_votes",
+        ),
+        ({"answer": "class", "aggregator": "gnmax", "representatives": None}, "--answer is for"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            options(**wrong)
 
 
 def test_noise_and_threshold_of_dense_votes_are_stated_in_votes(path: Path) -> None:

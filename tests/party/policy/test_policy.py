@@ -405,6 +405,7 @@ def test_the_example_of_the_docs_is_a_policy_with_every_key() -> None:
         failing_share=Fraction(1, 10),
         units=("patient", "party"),
         codes=("nearest",),
+        answers=("class", "labels"),
         hours=Hours(450, 1080, frozenset(range(5))),
         repeat_queries="never",
         parties=policy.parties,

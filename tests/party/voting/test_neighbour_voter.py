@@ -238,6 +238,74 @@ def test_a_dense_vote_is_the_records_array_at_all_queries(a: Site) -> None:
     a.refuses(a.ask(other), "ProtocolError", "code = dense-3 needs that many")
 
 
+#: The same images with three labels each, or a number, in place of a class.
+FLAGS = RNG.random((SIZE, 3)) < 0.5
+LABELLED = replace(HELD, labels=np.zeros(SIZE, np.int64), classes=("u", "v", "w"), answers=FLAGS)
+NUMBERED = replace(
+    HELD, labels=np.zeros(SIZE, np.int64), classes=(), answers=RNG.uniform(-1, 11, SIZE)
+)
+COLUMNS = ("w", "none", "u", "v")
+
+
+def test_records_with_several_labels_vote_for_those_that_count(tmp_path: Path) -> None:
+    for number, code in enumerate(("nearest labels-2", "spread-2 labels-2", "dense-4 labels-2")):
+        one = Site(tmp_path / str(number), LABELLED)
+        charged = Neighbour(3, Fraction(200 * GRID), 1, code=code)
+        campaign = one.campaign([charged], code=code, classes=COLUMNS)
+        found = one.votes(campaign)
+        grid = code_of(code).grid
+        if code_of(code).name == "dense":
+            assert found.any()
+            continue
+        places = code_of(code).places
+        counted = np.minimum(FLAGS.sum(axis=1), 2).sum()
+        assert found[:, [0, 2, 3]].sum() == places * grid * counted
+        # None and half of each label are the records.
+        assert found[:, 1].sum() + found[:, [0, 2, 3]].sum() // 2 == places * grid * SIZE
+        few = one.votes(one.campaign([charged], code=code, classes=COLUMNS, most=1, id=b"3" * 16))
+        assert few.max() == grid
+
+
+def test_records_with_a_number_vote_for_the_ends_of_its_range(tmp_path: Path) -> None:
+    one = Site(tmp_path, NUMBERED)
+    code = "nearest number"
+    charged = Neighbour(3, Fraction(5000), 1, code=code)
+    found = one.votes(one.campaign([charged], code=code, classes=("0", "10")))
+    assert found.sum() == 64 * SIZE
+    assert NUMBERED.answers is not None
+    clipped = np.clip(NUMBERED.answers.astype(np.float64), 0, 10)
+    assert abs(found[:, 1].sum() / 64 - clipped.sum() / 10) < SIZE / 128
+
+
+@pytest.mark.parametrize(
+    ("held", "code", "why"),
+    [
+        (HELD, "nearest labels-2", "asks records for several labels, ours have a class"),
+        (LABELLED, "", "asks records for a class, ours have several labels"),
+        (NUMBERED, "nearest labels-2", "several labels, ours have a number"),
+        (LABELLED, "nearest number", "asks records for a number, ours have several labels"),
+    ],
+)
+def test_a_campaign_that_asks_records_for_something_else_is_refused(
+    tmp_path: Path, held: Dataset, code: str, why: str
+) -> None:
+    one = Site(tmp_path, held)
+    charged = Neighbour(3, Fraction(5000), 1, code=code or "nearest")
+    columns = {"": CLASSES, "nearest number": ("0", "10")}.get(code, COLUMNS)
+    campaign = one.campaign([charged], code=code, classes=columns)
+    one.refuses(one.ask(campaign), "SchemaError", why)
+
+
+def test_a_policy_can_refuse_an_answer(tmp_path: Path) -> None:
+    strict = replace(Policy.default(loopback=True), answers=("class",))
+    assert "accepts neighbour votes that say a class only" in strict.in_words()
+    one = Site(tmp_path, LABELLED, policy=strict)
+    code = "nearest labels-2"
+    charged = Neighbour(3, Fraction(200), 1, code=code)
+    campaign = one.campaign([charged], code=code, classes=COLUMNS)
+    one.refuses(one.ask(campaign), "RefusedError", "answers")
+
+
 def test_noise_on_dense_votes_counts_in_votes(tmp_path: Path) -> None:
     policy = replace(LOOSE, least_sigma=Fraction(89))
     narrow = Site(tmp_path / "a", policy=policy)

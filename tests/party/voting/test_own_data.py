@@ -11,13 +11,14 @@ import pytest
 from PIL import Image
 
 from party.identity.keys import identity_key
+from party.options import StartOptions
 from party.policy.policy import Policy
 from party.teachers.training import Ensemble
 from party.voting.own_data import OwnFile, OwnVoters
 from party.voting.voter import Voter
 from pate.data.schema import Schema
 from pate.data.values import Images, Table, batch_hash
-from pate.errors import DataError, SchemaError
+from pate.errors import DataError, SchemaError, UsageError
 from pate.noise.exact import SystemNoise
 from protos import wire
 from protos.pate.v1 import vote_pb2
@@ -309,3 +310,56 @@ def test_deep_images_wait_for_the_campaigns_window(kind: str, tmp_path: Path) ->
     assert found.schema == public.schema()
     with pytest.raises(DataError, match="--window LOW HIGH"):
         own.read(campaign_message(Images(public.pixels), None, classes=("a", "b"), most_votes=9))
+
+
+def test_columns_of_labels_and_a_number_are_read_by_the_campaigns_terms(tmp_path: Path) -> None:
+    file = tmp_path / "h.csv"
+    file.write_text("lab,kind,y,v,days\n1,x,1,no,3\n60,y,0,yes,40\n7,z,,yes,5\n")
+
+    def own(**more: object) -> OwnVoters:
+        return OwnVoters(
+            OwnFile(data=file, **more),  # type: ignore[arg-type]
+            teachers=None, records=True, model="logistic", device="cpu", home=tmp_path,
+            key=b"k" * 32, say=print, warn=print, training=contextlib.nullcontext,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    def campaign(code: str, classes: tuple[str, ...]) -> vote_pb2.Campaign:
+        fields = {"mechanism": "neighbour", "most_votes": 9, "code": code, "classes": classes}
+        return campaign_message(PUBLIC, None, **fields)
+
+    several = own(labels=("y", "v"), drop=("days",))
+    dataset = several.ahead(None, None)
+    assert dataset is not None
+    assert (dataset.classes, len(dataset)) == (("v", "y"), 2)
+    for code, classes in (("nearest labels-1", ()), ("nearest labels-2", ("y", "none", "v"))):
+        found = several.read(campaign(code, classes))
+        assert found is not None
+        assert found.classes == ("v", "y", "none")
+        assert found.records.answers is not None
+        assert found.records.answers.tolist() == [[False, True], [True, False]]
+        # Of the same file and terms it is read once.
+        assert several.read(campaign(code, classes)) is found
+    with pytest.raises(SchemaError, match="these are only in one: w"):
+        several.read(campaign("nearest labels-2", ("y", "none", "v", "w")))
+    with pytest.raises(SchemaError, match="start again with --label"):
+        several.read(campaign("", CLASSES))
+    number = own(number="days", drop=("y", "v"))
+    found = number.read(campaign("nearest number", ("1", "14")))
+    assert found is not None
+    assert found.classes == ("1", "14")
+    assert found.records.answers is not None
+    assert found.records.answers.tolist() == [3, 40, 5]
+    with pytest.raises(SchemaError, match="ours have a number: start again with --labels"):
+        number.read(campaign("nearest labels-2", ("y", "none", "v")))
+    with pytest.raises(UsageError, match="--classes is for --label"):
+        own(labels=("y", "v"), classes=("y", "v")).ahead(None, None)
+
+
+def test_teachers_are_not_asked_of_records_with_several_labels(tmp_path: Path) -> None:
+    file = tmp_path / "h.csv"
+    assert StartOptions(data=file, labels="a, b").label_list == ("a", "b")
+    assert StartOptions(data=file, labels="a,b").only_records
+    assert StartOptions(data=file, number="a").only_records
+    assert not StartOptions(data=file, label="a").only_records
+    with pytest.raises(UsageError, match="teachers learn one class a record"):
+        assert StartOptions(data=file, number="a", votes="teachers").only_records

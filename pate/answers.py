@@ -1,0 +1,208 @@
+"""Answers: what a record says where it votes, one whole number for each column of the counts.
+
+A record with input x and answer y casts the array code(x) times answer(y) (:mod:`pate.codes`). The
+columns of the answer are the campaign's class list.
+
+============  =========================  ======================================================
+answer        columns                    numbers, in units of 1/grid of a vote
+============  =========================  ======================================================
+``class``     the classes                1 in the column of the record's class
+``ordered``   the classes, ascending     the same; the student knows that they have an order
+``labels-T``  the labels, and ``none``   T at each of its labels, at most T of them counted; what is
+                                         left of T, if j are, at ``none``: T - j
+``number``    the two ends of a range    g (high - z) / (high - low) and the rest of g = 64, z cut to
+                                         the range
+============  =========================  ======================================================
+
+No number is negative, and an answer has L1 norm and squared L2 norm of at most one vote; with several labels
+of at most T votes. The records that voted somewhere can be counted from all: with several labels by
+``none`` and a T-th of each label.
+
+Source: T is the tau of "tau voting", Dziedzic et al., "Private Multi-Winner Voting for Machine
+Learning", PoPETs 2023.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+
+from pate.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+#: Names of the answers.
+ANSWERS: Final = ("class", "labels", "ordered", "number")
+#: The default answer, and the others.
+CLASS: Final = "class"
+LABELS: Final = "labels"
+ORDERED: Final = "ordered"
+NUMBER: Final = "number"
+#: The column of records with fewer labels than count.
+NONE: Final = "none"
+#: Parts into which the range of a number is divided.
+PARTS: Final = 64
+#: Most labels of a record that count.
+MOST_LABELS: Final = 64
+
+_TEXT: Final = re.compile(r"(class|ordered|number)|labels-([1-9][0-9]?)", re.ASCII)
+_CHOICE: Final = b"pate labels that"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer.
+
+    Attributes:
+        name: one of :data:`ANSWERS`.
+        most: T, the most labels of a record that count; 1 for any other answer.
+    """
+
+    name: Literal["class", "labels", "ordered", "number"] = "class"
+    most: int = 1
+
+    def __str__(self) -> str:
+        """Return the text that :func:`answer_of` reads."""
+        return f"{self.name}-{self.most}" if self.name == LABELS else self.name
+
+    @property
+    def one_hot(self) -> bool:
+        """Whether an answer is 1 in one column."""
+        return self.name in (CLASS, ORDERED)
+
+    @property
+    def grid(self) -> int:
+        """Units of the numbers that are one vote."""
+        return {LABELS: self.most, NUMBER: PARTS}.get(self.name, 1)
+
+    @property
+    def columns(self) -> int:
+        """Columns in which an answer may be above 0, at most.
+
+        Of several labels they are T: with fewer than T labels ``none`` is one of them.
+        """
+        return 2 if self.name == NUMBER else self.most
+
+    @property
+    def in_words(self) -> str:
+        """What a vote says, to follow a comma; empty for a class."""
+        return {
+            LABELS: f"for up to {self.most} labels, in units of 1/{self.most} of a vote",
+            NUMBER: f"divided between the two ends of a range in {PARTS} parts",
+            ORDERED: "for classes in their order",
+        }.get(self.name, "")
+
+    def check_columns(self, names: Sequence[str] | None) -> None:
+        """Check that a class list has the columns of the answer; None: not known yet.
+
+        Raises:
+            UsageError: if not.
+        """
+        if names is None:
+            if self.name in (ORDERED, NUMBER):
+                raise UsageError(
+                    f"answer = {self} needs a class list that the campaign states: "
+                    + ("its range" if self.name == NUMBER else "in their order")
+                )
+            return
+        least = max(2, self.most)
+        if self.name == LABELS and (NONE not in names or len(names) <= least):
+            raise UsageError(
+                f"answer = {self} needs {least} labels or more and the column {NONE!r}, not the class "
+                f"list {', '.join(names):.80}"
+            )
+        if self.name == NUMBER:
+            range_of(names)
+
+
+def answer_of(text: str) -> Answer:
+    """Return the answer of a text such as ``class``, ``labels-2``, ``ordered`` or ``number``.
+
+    Raises:
+        UsageError: if it is no answer's text.
+    """
+    found = _TEXT.fullmatch(text)
+    if found is None or (found[2] and int(found[2]) > MOST_LABELS):
+        raise UsageError(
+            f"an answer is class, labels-T with T from 1 to {MOST_LABELS}, ordered or number, "
+            f"got {text[:60]!r}"
+        )
+    if found[2]:
+        return Answer("labels", int(found[2]))
+    return Answer("number" if text == NUMBER else "ordered" if text == ORDERED else "class")
+
+
+def range_of(names: Sequence[str]) -> tuple[float, float]:
+    """Return the low and the high end of a number's range, which are the names of its two columns.
+
+    Raises:
+        UsageError: unless they are two finite numbers, the lower one first.
+    """
+    try:
+        low, high = (float(name) for name in names)
+    except ValueError:
+        low = high = math.nan
+    if not (low < high and math.isfinite(high - low)) or "_" in "".join(names):
+        raise UsageError(
+            f"a number's range is two numbers, the lower one first, not {', '.join(names):.80}"
+        )
+    return low, high
+
+
+def of_classes(labels: NDArray[np.int64], columns: int) -> NDArray[np.int64]:
+    """Return (n, columns) answers of records with one class each."""
+    made: NDArray[np.int64] = (labels[:, None] == np.arange(columns)).astype(np.int64)
+    return made
+
+
+def of_labels(
+    flags: NDArray[np.bool_],
+    names: Sequence[str],
+    columns: Sequence[str],
+    most: int,
+    hashes: Sequence[bytes],
+    key: bytes,
+) -> NDArray[np.int64]:
+    """Return (n, columns) answers of records with several labels.
+
+    Of more than ``most`` labels those with the least keyed hashes count, so a choice depends on
+    that record only, and nobody without the key can foresee it.
+
+    Args:
+        flags: (n, l) which labels each record has.
+        names: of the l labels.
+        columns: the campaign's class list: the labels in any order, and ``none``.
+        most: T.
+        hashes: (n,) that identify the records.
+        key: the party's secret, at most 64 bytes.
+    """
+    kept = flags.copy()
+    for row in np.flatnonzero(flags.sum(axis=1) > most).tolist():
+        drawn = sorted(
+            (
+                hashlib.blake2b(hashes[row] + names[at].encode(), key=key, person=_CHOICE).digest(),
+                at,
+            )
+            for at in np.flatnonzero(flags[row]).tolist()
+        )
+        kept[row, [at for _, at in drawn[most:]]] = False
+    made = np.zeros((len(flags), len(columns)), dtype=np.int64)
+    made[:, [list(columns).index(name) for name in names]] = most * kept
+    made[:, list(columns).index(NONE)] = most - kept.sum(axis=1)
+    return made
+
+
+def of_numbers(values: NDArray[np.float64], columns: Sequence[str]) -> NDArray[np.int64]:
+    """Return (n, 2) answers of records with a finite number each, cut to the range of the columns."""
+    low, high = range_of(columns)
+    parts = np.rint((np.clip(values, low, high) - low) / (high - low) * PARTS).astype(np.int64)
+    made: NDArray[np.int64] = np.stack([PARTS - parts, parts], axis=1)
+    return made

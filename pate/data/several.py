@@ -1,0 +1,112 @@
+"""Records with several labels, or a number, in place of one class; each is read by its own cells."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pate.data.cells import PLAIN, Reading
+from pate.data.labels import plain_truth, yes_or_no
+from pate.data.values import Dataset, Inputs
+from pate.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from pate.data.odd import Odd
+
+
+@dataclass(frozen=True)
+class Several:
+    """The columns of several labels, or the column of a number; false for one class.
+
+    Attributes:
+        labels: columns of yes or no.
+        number: a column of numbers.
+    """
+
+    labels: tuple[str, ...]
+    number: str | None
+
+    def __bool__(self) -> bool:
+        return bool(self.columns)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that have the answers."""
+        return self.labels if self.number is None else (self.number,)
+
+
+def several_dataset(
+    inputs: Inputs,
+    several: Several,
+    cells: Sequence[Sequence[str]],
+    groups: np.ndarray[tuple[int], np.dtype[np.str_]] | None,
+    path: Path,
+    *,
+    good: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None,
+    odd: Odd | None,
+    place: Callable[[int], str] = lambda row: f"record {row + 1}",
+    reading: Reading = PLAIN,
+) -> Dataset:
+    """Join inputs, answers and groups, and exclude the records that lack one, each by its own cells.
+
+    Args:
+        inputs: n images or rows.
+        several: what ``cells`` are.
+        cells: n texts of each of its columns.
+        groups: (n,) the group of each record, or None.
+        path: of the file, for messages.
+        good: (n,) which inputs are usable; None: all.
+        odd: collects the records that are left out; None: the first of them is an error.
+        place: returns a record's place in the file, by its row.
+        reading: format of a number.
+
+    Raises:
+        DataError: if no record is left, or one would be left out and problems are errors.
+    """
+    if any(len(each) != len(inputs) for each in cells):
+        raise DataError(f"{path} has {len(inputs)} inputs and {len(cells[0])} labels")
+    made: list[list[float]] = []
+    for column in cells:
+        found = {cell: _said(cell, several, reading) for cell in set(column)}
+        made.append([found[cell] for cell in column])
+    answers = np.array(made, dtype=np.float64)
+    whole = ~np.isnan(answers).any(axis=0)
+    why = "is no number" if several.number is not None else "is neither yes nor no"
+    for row in np.flatnonzero(~whole).tolist():
+        name = several.columns[int(np.isnan(answers[:, row]).argmax())]
+        if odd is None:
+            raise DataError(f"{path}: the cell of {place(row)} in the column {name!r} {why}")
+        odd.record(f"its cell in the column {name!r} {why}", place(row))
+    if good is not None:
+        whole &= good
+    if groups is not None and odd is not None:
+        for row in np.flatnonzero(whole & (groups == "")).tolist():
+            odd.record("it has no group", place(row))
+        whole &= groups != ""
+    if not whole.any():
+        reasons = "" if odd is None else "; ".join(odd.reasons)
+        raise DataError(f"{path} has no record that can take part: {reasons}")
+    kept = np.flatnonzero(whole)
+    said = answers[0, kept] if several.number is not None else answers[:, kept].T.astype(np.bool_)
+    return Dataset(
+        inputs if whole.all() else inputs.take(kept),
+        np.zeros(len(kept), dtype=np.int64),
+        several.labels,
+        None if groups is None else groups[kept],
+        np.ascontiguousarray(said),
+    )
+
+
+def _said(cell: str, several: Several, reading: Reading) -> float:
+    """Return what a cell says: 1 or 0 of a label, or a number; NaN if neither."""
+    if several.number is None:
+        said = None if reading.is_missing(cell) else yes_or_no(cell)
+        return math.nan if said is None else float(said)
+    number = reading.number(plain_truth(cell))
+    return math.nan if number is None or not math.isfinite(number) else number

@@ -1,0 +1,100 @@
+"""One model a label, from noisy counts or dense sums of several labels.
+
+Each label is a question of two classes, those who have it and those who lack it: at a cell its share
+of the records that voted there, with dense votes a ridge regression. A label is predicted from the
+probability on that makes the expected F1 of the public rows largest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.errors import DataError
+from student.trainers.base import Effort, Progress, silent
+from student.trainers.boosting import TREES, fit_chances, train_on_counts
+from student.trainers.counts import labels_of
+from student.trainers.linear import linear_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from pate.data.values import Inputs
+    from pate.formats.noisy_counts import NoisyVotes
+    from student.trainers.model import Model
+
+#: Why nothing is learnt.
+ONLY_NOISE: Final = (
+    "the released counts are no more than their noise, so nothing can be learnt of them: more records, "
+    "or more epsilon, in another campaign"
+)
+
+
+def train_on_labels(
+    public: Inputs,
+    rows: NDArray[np.float32],
+    noisy: NoisyVotes,
+    none: int,
+    *,
+    seed: int,
+    effort: Effort | None = None,
+    progress: Progress = silent,
+) -> tuple[list[Model], tuple[float, ...]]:
+    """Return a model and a threshold for each label.
+
+    Args:
+        public: the public set, n inputs.
+        rows: (n, d) float32, the encoded public set.
+        noisy: the released counts, or dense sums.
+        none: the column that is no label.
+        seed: of the trees.
+        effort: ``steps`` is the number of boosting rounds per fit; ``seconds`` is shared by the labels.
+        progress: called after each label.
+
+    Raises:
+        DataError: if the counts are only noise.
+    """
+    effort = effort or Effort()
+    number = noisy.counts.shape[1] - 1
+    each = replace(effort, seconds=None if effort.seconds is None else effort.seconds / number)
+    models: list[Model] = []
+    linear = linear_labels(public, noisy, none) if noisy.dense else None
+    cells = None if noisy.dense else labels_of(public, noisy, none)
+    for at in range(number):
+        if linear is not None:
+            trees = effort.steps or TREES
+            models.append(fit_chances(rows, linear[at], seed=seed + at, trees=trees))
+        elif cells is not None:
+            models.append(train_on_counts(rows, cells[at], seed=seed + at, effort=each))
+        else:
+            raise DataError(ONLY_NOISE)
+        progress(at + 1, number, float("nan"))
+    chances = chances_of_labels(models, rows)
+    return models, tuple(best_threshold(column) for column in chances.T.astype(np.float64))
+
+
+def chances_of_labels(models: Sequence[Model], rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return (n, l) the probability of each label, one model each."""
+    made = np.zeros((len(rows), len(models)), dtype=np.float32)
+    if len(rows):
+        for at, model in enumerate(models):
+            made[:, at] = model.predict_proba(rows)[:, -1]
+    return made
+
+
+def best_threshold(chances: NDArray[np.float64]) -> float:
+    """Return the probability from which a prediction makes the expected F1 of these inputs largest.
+
+    Of k predicted inputs with summed probability s, of p in all, it is about 2 s / (k + p): no label is
+    needed. It is at most 1/2.
+
+    Source: Lipton, Elkan and Naryanaswamy, "Optimal thresholding of classifiers to maximize F1
+    measure", ECML 2014.
+    """
+    ordered = np.sort(chances)[::-1]
+    expected = 2 * ordered.cumsum() / (np.arange(1, len(ordered) + 1) + ordered.sum())
+    return float(expected.max() / 2)

@@ -1,0 +1,245 @@
+"""Every tiny world and every neighbour of it, for each code and each answer other than one class."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pate.answers import NONE, PARTS, Answer, answer_of, of_classes, of_labels, of_numbers, range_of
+from pate.codes import GRID, Change, Code, code_of
+from pate.errors import DataError, UsageError
+from pate.features.dense import Directions, dense_sums, dense_votes
+from pate.features.neighbours import cast_answers, cast_votes
+
+LABELS = ("a", "b", "c")
+COLUMNS = ("b", "a", NONE, "c")
+RANGE = ("-2", "6")
+QUERIES = np.array([[0.0], [1.0], [3.0], [4.0]], np.float32)
+#: The second and third are halfway between two queries; the first and last share no two nearest ones.
+PLACES = (-1.0, 0.5, 2.0, 5.0)
+CORNERS = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 3.0]], np.float32)
+SPOTS = ((0.0, 0.0), (2 / 3, 1.0), (90.0, 0.0), (-90.0, 0.0))
+KEY = b"k"
+CODES = ("nearest", "spread-2", "dense-3")
+ANSWERS = ("labels-1", "labels-2", "labels-3", "number")
+#: Of the label answers all sets of three labels; of the number answer one below the range, too.
+FLAGS = tuple(itertools.product((False, True), repeat=len(LABELS)))
+VALUES = (-9.0, -2.0, 1.3, 6.0)
+
+
+def said(answer: Answer, given: list[Any]) -> np.ndarray:
+    """The answers of records."""
+    if answer.name == "number":
+        return of_numbers(np.array(given, np.float64), RANGE)
+    flags = np.array(given, np.bool_).reshape(-1, len(LABELS))
+    hashes = [bytes(row) for row in flags.tolist()]
+    return of_labels(flags, LABELS, COLUMNS, answer.most, hashes, KEY)
+
+
+def cast(code: Code, world: tuple[Any, ...]) -> np.ndarray:
+    """The sum of all records' arrays, as one party computes it."""
+    answers = said(code.answer, [value for _, value in world])
+    if code.name == "dense":
+        points = np.array([spot for spot, _ in world], np.float32).reshape(-1, 2)
+        return dense_sums(Directions.fit(CORNERS), points, answers, code.answer.grid)
+    points = np.array([[spot] for spot, _ in world], np.float32).reshape(-1, 1)
+    return cast_answers(QUERIES, points, answers, spread=code.places)
+
+
+def records_of(code: Code) -> tuple[Any, ...]:
+    values = VALUES if code.answer.name == "number" else FLAGS
+    return tuple(itertools.product(SPOTS if code.name == "dense" else PLACES, values))
+
+
+def largest(changes: np.ndarray) -> Change:
+    size = np.abs(changes.reshape(len(changes), -1))
+    squared = int((size**2).sum(axis=1).max())
+    return Change(int(size.sum(axis=1).max()), squared, int((size > 0).sum(axis=1).max()))
+
+
+def within(found: Change, most: Change) -> bool:
+    return all(
+        getattr(found, name) <= getattr(most, name) for name in ("total", "squared", "counts")
+    )
+
+
+@pytest.mark.parametrize("cap", [1, 2])
+@pytest.mark.parametrize("text", ANSWERS)
+@pytest.mark.parametrize("where", CODES)
+def test_a_unit_changes_what_is_claimed_and_no_more(where: str, text: str, cap: int) -> None:
+    """All units of up to ``cap`` records, and all pairs of them; other records' arrays stay the same."""
+    code = code_of(f"{where} {text}")
+    own = np.stack([cast(code, (record,)) for record in records_of(code)])
+    units = [np.zeros_like(own[:1]), own]
+    if cap == 2:
+        units.append(np.unique((own[:, None] + own[None]).reshape(-1, *own.shape[1:]), axis=0))
+    every = np.concatenate(units)
+    claimed = code.change(cap)
+    half = Change(claimed.total // 2, claimed.squared // 2, claimed.counts // 2)
+    if code.name == "dense":
+        half = Change(half.total, claimed.squared // 4, half.counts)
+    alone, pairs = largest(every), []
+    assert within(alone, half)
+    for each in every:
+        found = largest(every - each)
+        assert within(found, claimed)
+        pairs.append(found)
+    reached = Change(
+        max(each.total for each in pairs),
+        max(each.squared for each in pairs),
+        max(each.counts for each in pairs),
+    )
+    if code.name == "dense":
+        # Cut towards zero, so by a hair less.
+        assert reached.squared > 0.9 * claimed.squared
+    else:
+        assert (reached.total, reached.squared) == (claimed.total, claimed.squared)
+        assert (alone.total, alone.squared) == (half.total, half.squared)
+    assert reached.counts <= min(claimed.counts, own[0].size)
+
+
+@pytest.mark.parametrize("text", ANSWERS)
+@pytest.mark.parametrize("where", CODES)
+def test_the_sum_is_that_of_the_records_own_arrays_in_any_order(where: str, text: str) -> None:
+    code = code_of(f"{where} {text}")
+    records = records_of(code)
+    own = {record: cast(code, (record,)) for record in records}
+    rng = np.random.default_rng(0)
+    for size in (0, 1, 3, len(records)):
+        world = tuple(records[at] for at in rng.permutation(len(records))[:size])
+        wanted = sum((own[each] for each in world), np.zeros_like(own[records[0]]))
+        assert np.array_equal(cast(code, world), wanted)
+        assert np.array_equal(cast(code, world[::-1]), wanted)
+
+
+def test_a_class_is_the_answer_that_it_always_was() -> None:
+    rng = np.random.default_rng(1)
+    labels = rng.integers(0, 4, 60)
+    places = rng.normal(size=(60, 1)).astype(np.float32)
+    for spread in (1, 2):
+        wanted = cast_votes(QUERIES, places, labels, 4, spread=spread)
+        assert np.array_equal(
+            cast_answers(QUERIES, places, of_classes(labels, 4), spread=spread), wanted
+        )
+    points = rng.normal(size=(60, 2)).astype(np.float32)
+    directions = Directions.fit(CORNERS)
+    assert np.array_equal(
+        dense_sums(directions, points, of_classes(labels, 4), 1),
+        dense_votes(directions, points, labels, 4),
+    )
+    assert code_of("spread-2 ordered").change(3) == code_of("spread-2").change(3)
+
+
+def test_records_that_voted_are_counted_by_none_and_a_part_of_each_label() -> None:
+    for most in (1, 2, 3):
+        answers = said(Answer("labels", most), list(FLAGS))
+        # In units of 1/T of a vote: T for each label, and what is left of T.
+        assert (answers.max(axis=1) == most).all()
+        labels = answers[:, [0, 1, 3]]
+        assert set(np.unique(labels)) <= {0, most}
+        assert (answers[:, 2] + labels.sum(axis=1) // most == most).all()
+        assert (answers.sum(axis=1) <= most * most).all()
+        wanted = np.minimum(np.array(FLAGS).sum(axis=1), most)
+        assert np.array_equal(labels.sum(axis=1) // most, wanted)
+        # Columns are found by name.
+        both = np.array(FLAGS)[:, [1, 0, 2]]
+        assert ((labels > 0) <= both).all()
+
+
+def test_which_labels_count_depends_on_the_record_and_the_key_only() -> None:
+    rng = np.random.default_rng(2)
+    flags = rng.random((300, 9)) < 0.6
+    names = tuple("abcdefghi")
+    columns = (*names, NONE)
+    hashes = [bytes(row) + at.to_bytes(2, "big") for at, row in enumerate(flags.tolist())]
+
+    def chosen(rows: list[int], key: bytes = KEY) -> np.ndarray:
+        return of_labels(flags[rows], names, columns, 2, [hashes[at] for at in rows], key)
+
+    whole = chosen(list(range(300)))
+    order = rng.permutation(300).tolist()
+    assert np.array_equal(chosen(order), whole[order])
+    assert np.array_equal(chosen([7]), whole[7:8])
+    assert not np.array_equal(chosen(list(range(300)), b"other"), whole)
+    # A label's place in the file decides nothing.
+    turned = of_labels(flags[:, ::-1], names[::-1], columns, 2, hashes, KEY)
+    assert np.array_equal(turned, whole)
+
+
+def test_a_number_is_divided_between_the_ends_of_its_range() -> None:
+    values = np.array([-1e300, -2.0, 2.0, 6.0, 1e300, 2.06])
+    made = of_numbers(values, RANGE)
+    assert made.tolist() == [[64, 0], [64, 0], [32, 32], [0, 64], [0, 64], [32, 32]]
+    assert (made.sum(axis=1) == PARTS).all()
+    for wrong in (
+        (),
+        ("1",),
+        ("3", "2"),
+        ("0", "nan"),
+        ("0", "inf"),
+        ("0", "1_0"),
+        ("1", "2", "3"),
+    ):
+        with pytest.raises(UsageError, match="a number's range is two numbers"):
+            range_of(wrong)
+
+
+@pytest.mark.parametrize(
+    "text", ["nearest labels-1", "spread-10 labels-64", "dense-64 number", "nearest ordered"]
+)
+def test_a_code_with_an_answer_has_one_text(text: str) -> None:
+    assert str(code_of(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nearest class", "nearest ", "nearest  ordered", "nearest labels", "nearest labels-0",
+        "nearest labels-65", "nearest labels-02", "ordered", "nearest number-2", "nearest ordered x",
+    ],
+)  # fmt: skip
+def test_another_answer_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        code_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("labels-2", ("a", "b")),
+        ("labels-3", ("a", "b", NONE)),
+        ("number", ("a", "b")),
+        ("number", None),
+        ("ordered", None),
+    ],
+)
+def test_columns_that_do_not_fit_an_answer_are_refused(
+    text: str, columns: tuple[str, ...] | None
+) -> None:
+    with pytest.raises(UsageError):
+        answer_of(text).check_columns(columns)
+
+
+def test_answers_of_another_shape_are_refused() -> None:
+    places = QUERIES[:2]
+    for wrong in (np.zeros(2, np.int64), np.zeros((3, 2), np.int64), np.full((2, 2), -1)):
+        with pytest.raises(DataError, match="answers of shape"):
+            cast_answers(QUERIES, places, wrong, spread=1)
+    with pytest.raises(DataError, match="answers of shape"):
+        dense_sums(Directions.fit(CORNERS), CORNERS, np.zeros((2, 2), np.int64), 1)
+
+
+def test_a_dense_array_with_an_answer_is_no_longer_than_its_code_allows() -> None:
+    rng = np.random.default_rng(3)
+    points = rng.normal(size=(40, 2)).astype(np.float32)
+    directions = Directions.fit(CORNERS)
+    for text in ANSWERS:
+        answer = answer_of(text)
+        values = list(FLAGS) * 5 if answer.name == "labels" else rng.uniform(-3, 7, 40).tolist()
+        answers = said(answer, values)
+        for point, each in zip(points, answers, strict=True):
+            made = dense_sums(directions, point[None], each[None], answer.grid)
+            assert (made**2).sum() <= answer.most * GRID**2
