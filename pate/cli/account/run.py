@@ -20,9 +20,9 @@ from pate.accounting.bounds.sharp import GaussianSetting
 from pate.accounting.units import Neighbours
 from pate.campaign.default_noise import MARGIN, PAPERS, share_of
 from pate.campaign.parameters import PARAMETERS
-from pate.data.votes_file import load_numbers, read_vote_matrix
 from pate.errors import DataError, UsageError
 from pate.formats.privacy_statement import rounded_up
+from pate.formats.votes_file import load_numbers, read_vote_matrix
 from pate.mechanisms import round_predictions
 from pate.storage.table_cache import cached_table
 

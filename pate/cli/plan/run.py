@@ -17,8 +17,8 @@ from pate.campaign.terms import resolve
 from pate.cli.plan.figures import PlanReport
 from pate.cli.plan.picture import draw
 from pate.data.values import Table
-from pate.data.votes_file import read_label_vector, read_vote_matrix
 from pate.errors import BudgetError, UsageError
+from pate.formats.votes_file import read_label_vector, read_vote_matrix
 from pate.planning.plans import Campaign, Planned, make_plan
 from pate.planning.population import MOST_TEACHERS, assumed_population, proxy_population
 from pate.planning.search import Goal, Search

@@ -12,8 +12,8 @@ import pytest
 from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import Gdp, Zcdp, composition_named, tightest, total_cost
 from pate.accounting.conversion import epsilon_from_rho
-from pate.data.votes_file import read_vote_matrix
 from pate.errors import AccountingError, BudgetError, UsageError
+from pate.formats.votes_file import read_vote_matrix
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism
 from pate.noise.simulated import SimulatedNoise
 from pate.planning.chances import expected_asked

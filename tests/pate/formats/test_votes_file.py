@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pate.data import votes_file
-from pate.data.votes_file import read_label_vector, read_vote_matrix
 from pate.errors import DataError
+from pate.formats import votes_file
+from pate.formats.votes_file import read_label_vector, read_vote_matrix
 
 if TYPE_CHECKING:
     from pathlib import Path
