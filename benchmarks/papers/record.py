@@ -24,7 +24,7 @@ FORMAT: Final = "pate-paper-row/1"
 #: The folder of this repository's results.
 FOLDER: Final = Path(__file__).parent / "results"
 _PACKAGES: Final = ("numpy", "scipy", "torch", "scikit-learn", "flwr")
-_NAME: Final = re.compile(r"(?P<row>[a-z0-9-]+)-(?P<date>\d{4}-\d\d-\d\d)\.json")
+_NAME: Final = re.compile(r"(?P<row>[a-z0-9.-]+)-(?P<date>\d{4}-\d\d-\d\d)\.json")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -129,6 +129,9 @@ def shortfalls(result: Result, wanted: Wanted) -> list[str] | None:
             missing.append(f"no epsilon by {basis}")
         elif epsilon > most:
             missing.append(f"epsilon {rounded(epsilon)} by {basis} above {most:g}")
+    delta = _delta(result)
+    if wanted.delta is not None and delta > wanted.delta:
+        missing.append(f"delta {delta:g} above {wanted.delta:g}")
     return missing
 
 
@@ -142,6 +145,11 @@ def rounded(epsilon: float) -> str:
     """
     # Binary rounding errors do not count: 0.1 is 0.1000...0056.
     return f"{math.ceil(epsilon * 1e3 - 1e-6) / 1e3:g}"
+
+
+def _delta(result: Result) -> float:
+    """Return the delta of the guarantee, the largest of its runs."""
+    return max(float(run.guarantee["delta"] or 0.0) for run in result.runs)
 
 
 def _least(result: Result, wanted: Wanted) -> float | None:
@@ -179,7 +187,8 @@ def _here(row: Row, result: Result) -> str:
     ]
     auc = result.mean("student.auc")
     area = "" if auc is None else f", AUC {auc:.3f}"
-    return f"{told}{area} at {', '.join(epsilons)}"
+    exact = ", delta 0" if _delta(result) == 0.0 else ""
+    return f"{told}{area} at {', '.join(epsilons)}{exact}"
 
 
 def _reference(result: Result) -> str:
@@ -198,6 +207,7 @@ def _goal(wanted: Wanted) -> str:
         else f"within {_points(wanted.figure, wanted.within or 0.0)}{name} of no privacy"
     )
     most = ", ".join(f"{limit:g} ({basis})" for basis, limit in wanted.epsilon.items())
+    most += "" if wanted.delta is None else f", delta {wanted.delta:g}"
     return f"{size} at <= {most}"
 
 

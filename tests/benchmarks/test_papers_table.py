@@ -44,6 +44,14 @@ def test_where_nobody_held_exact_votes_the_cap_stands_for_every_bound() -> None:
     ]
 
 
+def test_a_goal_at_delta_0_is_not_reached_at_another() -> None:
+    wanted = Wanted(least=0.8, epsilon={"cap": 2.0}, delta=0.0)
+    assert shortfalls(result(), wanted) == ["delta 1e-05 above 0"]
+    pure = replace(run(seed=0), guarantee={**run(seed=0).guarantee, "delta": 0.0})
+    assert shortfalls(result(runs=(pure,)), wanted) == []
+    assert "at 1.5 (cap), delta 0 |" in render({"heart": result(runs=(pure,))})
+
+
 @pytest.mark.parametrize(("within", "missing"), [(0.05, []), (0.03, ["accuracy 2.00 % too low"])])
 def test_a_goal_may_be_relative_to_no_privacy(within: float, missing: list[str]) -> None:
     wanted = Wanted(within=within + 1e-9, epsilon={"cap": 2.0})
