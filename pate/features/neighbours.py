@@ -130,9 +130,10 @@ def near(queries: Floats, records: Floats, count: int) -> Places:
             size = np.sqrt(np.einsum("ij,ij->i", some, some))
             bound = last + _ROUNDING * reach * (size + reach)
             # NaN is not greater, either.
-            doubtful = (~(apart > bound[:, None])).sum(axis=1) != count
-        for row in np.flatnonzero(doubtful).tolist():
-            first[row] = _near_alone(queries, records[start + row], count)
+            close = ~(apart > bound[:, None])
+        for row in np.flatnonzero(close.sum(axis=1) != count).tolist():
+            among = np.flatnonzero(close[row])
+            first[row] = among[_near_alone(queries[among], records[start + row], count)]
         found[start : start + step] = first
     found.sort(axis=1)
     return found
