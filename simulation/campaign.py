@@ -34,6 +34,7 @@ def run_campaign(
     screen: Screen,
     await_predictions: Callable[[int], object] | None = None,
     batch: int = BATCH_COUNTS,
+    signing_key: Ed25519PrivateKey | None = None,
 ) -> None:
     """Run a campaign to its end, and notify the parties.
 
@@ -45,6 +46,7 @@ def run_campaign(
         await_predictions: called with a round; returns when the student's predictions for it are in
             the ledger. None: there is no student.
         batch: counts of one batch of votes, queries times classes.
+        signing_key: the server's, by which parties know a series; None: a new one.
 
     Raises:
         UsageError: if an interactive campaign has no student.
@@ -58,7 +60,7 @@ def run_campaign(
         wire,
         noise=SystemNoise(),
         screen=screen,
-        signing_key=Ed25519PrivateKey.generate(),
+        signing_key=signing_key or Ed25519PrivateKey.generate(),
         patience=_PATIENCE_S,
         await_predictions=await_predictions or (lambda _: None),
         batch=batch,

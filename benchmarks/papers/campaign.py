@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     from aggregator_server.ledger.encoding import Probabilities
     from aggregator_server.ledger.state import CampaignState
     from benchmarks.papers.options import Options
@@ -132,8 +134,12 @@ def hold(
     place: Path,
     screen: Screen,
     train: Trainer | None = None,
+    signing_key: Ed25519PrivateKey | None = None,
 ) -> Outcome:
-    """Run a campaign with a party per ensemble, or set of records; the rest as above."""
+    """Run a campaign with a party per ensemble, or set of records; the rest as above.
+
+    ``signing_key`` is the server's, which a series needs; None: a new one.
+    """
     began = time.monotonic()
     spec = _spec(public, sources, options, screen)
     seconds = {"representatives": time.monotonic() - began} if spec.records_vote else {}
@@ -144,7 +150,9 @@ def hold(
     began = time.monotonic()
     with Ledger.create(folder / LEDGER_FILE, spec) as ledger, simulated.wire_to(voters) as wire:
         taught = None if train is None else partial(_predict, ledger, public, train)
-        simulated.run_campaign(ledger, public, wire, screen=screen, await_predictions=taught)
+        simulated.run_campaign(
+            ledger, public, wire, screen=screen, await_predictions=taught, signing_key=signing_key
+        )
         state, counts, entries = ledger.state(), ledger.counts(), ledger.entries()
         rounds = range(2, state.round + 1)
         held = {round_: ledger.predictions(round_) for round_ in rounds}

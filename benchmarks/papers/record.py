@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import re
@@ -191,6 +192,18 @@ def latest(folder: Path) -> dict[str, Result]:
         if before is None or before.date < result.date:
             found[result.row] = result
     return found
+
+
+def rounded(epsilon: float) -> str:
+    """Return epsilon with at most three decimals, rounded up: a smaller value would overstate the guarantee.
+
+    >>> rounded(0.99911)
+    '1'
+    >>> rounded(0.1)
+    '0.1'
+    """
+    # Binary rounding errors do not count: 0.1 is 0.1000...0056.
+    return f"{math.ceil(epsilon * 1e3 - 1e-6) / 1e3:g}"
 
 
 def surroundings() -> tuple[str | None, dict[str, str], dict[str, float | str | None]]:

@@ -5,10 +5,10 @@ Do not edit it: run a row again, and then ``python -m benchmarks.papers table``.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.papers.record import FOLDER, Result, latest
+from benchmarks.papers import monthly
+from benchmarks.papers.record import FOLDER, Result, latest, rounded
 from benchmarks.papers.rows import ROWS
 from pate.accounting.account import MEANING
 from pate.errors import DataError
@@ -71,7 +71,8 @@ def write(folder: Path, document: Path) -> Path:
     found = latest(folder)
     if not found:
         raise DataError(f"there are no results in {folder}: run a row first")
-    write_file(document, render(found).encode(), mode=0o644)
+    text = render(found) + "\n".join([*monthly.section(folder / "monthly"), ""])
+    write_file(document, text.rstrip("\n").encode() + b"\n", mode=0o644)
     return document
 
 
@@ -133,18 +134,6 @@ def shortfalls(result: Result, wanted: Wanted) -> list[str] | None:
     if wanted.delta is not None and delta > wanted.delta:
         missing.append(f"delta {delta:g} above {wanted.delta:g}")
     return missing
-
-
-def rounded(epsilon: float) -> str:
-    """Return epsilon with at most three decimals, rounded up: a smaller value would overstate the guarantee.
-
-    >>> rounded(0.99911)
-    '1'
-    >>> rounded(0.1)
-    '0.1'
-    """
-    # Binary rounding errors do not count: 0.1 is 0.1000...0056.
-    return f"{math.ceil(epsilon * 1e3 - 1e-6) / 1e3:g}"
 
 
 def _delta(result: Result) -> float:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.papers.record import rounded
 from benchmarks.papers.record import write as write_result
 from benchmarks.papers.rows import ROWS, Wanted
-from benchmarks.papers.table import render, rounded, shortfalls, write
+from benchmarks.papers.table import render, shortfalls, write
 from pate.errors import DataError, UsageError
 from tests.support.benchmark_results import result, run
 
