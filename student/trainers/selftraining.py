@@ -5,10 +5,12 @@ views): both are fitted to the labels, then again to the labels and to those pub
 class their average is confident, a few times. The forest finds interactions, the logistic model
 does not collapse when labels are few; their average is better calibrated than either.
 
-If the noisy counts behind the labels are public, they are more informative than the labels: then
-boosted trees are fitted to them (:mod:`student.trainers.boosting`), and the labels are unused.
-``--model smoothing`` first smooths the counts over similar rows
-(:mod:`student.trainers.smoothing`), which is better if no column separates the classes well.
+If the noisy counts behind the labels are public, they are more informative than the labels, which are
+then unused. The counts are learnt by an additive model (:mod:`student.trainers.proportions`) and by
+smoothing over similar rows (:mod:`student.trainers.smoothing`); boosted trees are fitted to the mean of
+both, adjusted to agree with the counts (:mod:`student.trainers.boosting`). The errors of the two differ, so
+their mean is better than either. ``--model smoothing`` has the second one only, which is better if no column
+separates the classes well.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from student.trainers.counts import cells_of
 from student.trainers.encoding import Encoding, learn_encoding
 from student.trainers.labels import ONLY_NOISE, chances_of_labels, train_on_labels
 from student.trainers.linear import linear_chances
+from student.trainers.proportions import guess_shares
 from student.trainers.smoothing import smooth
 
 if TYPE_CHECKING:
@@ -53,7 +56,7 @@ class Settings:
         threshold: confidence from which a row's own prediction is learnt from.
         weight: of such a row, where a row with a label has 1.
         softness: inverse regularisation of the logistic model, ``C`` of scikit-learn.
-        smoothed: whether noisy counts, if any, are smoothed over similar rows.
+        smoothed: whether noisy counts, if any, are only smoothed over similar rows.
     """
 
     rounds: int = 2
@@ -155,7 +158,9 @@ def train(
     cells = None if lesson.noisy is None else cells_of(lesson.public, lesson.noisy)
     if cells is not None:
         rows = encoding.encode(lesson.public)
-        guess = _smoothed(lesson.public, cells, seed) if settings.smoothed else None
+        guess = _smoothed(lesson.public, cells, seed)
+        if not settings.smoothed:
+            guess = (guess + guess_shares(rows, cells)) / 2
         model = train_on_counts(
             rows, cells, seed=seed, effort=effort, guess=guess, progress=progress
         )

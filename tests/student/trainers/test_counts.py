@@ -17,7 +17,7 @@ from pate.formats.noisy_counts import NoisyVotes
 from student import weights
 from student.trainers import selftraining
 from student.trainers.base import Effort, Lesson
-from student.trainers.boosting import fit_chances
+from student.trainers.boosting import fit_chances, train_on_counts
 from student.trainers.counts import Cells, cells_of, pooled, tilt
 from student.trainers.proportions import guess_shares, steps
 
@@ -84,6 +84,32 @@ def test_student_of_counts_knows_how_likely_it_is(student: TableStudent) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_a_smooth_guess_beside_an_additive_one_finds_what_columns_say_together() -> None:
+    generator = np.random.default_rng(7)
+    public, private = generator.normal(size=(2, 4000, 3))
+
+    def chances(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        scores = 1.5 * rows[:, 0] + 1.5 * rows[:, 1] * rows[:, 2]
+        return np.asarray(1 / (1 + np.exp(-scores)))
+
+    table, voters = (Table(("a", "b", "c"), tuple(rows.T)) for rows in (public[:1200], private))
+    labels = (generator.random(len(private)) < chances(private)).astype(np.int64)
+    space = space_over(table)
+    points = space.embed(table)
+    chosen = representatives(points, 80)
+    votes = cast_votes(points[chosen], space.embed(voters), labels, 2)
+    noise = np.rint(SIGMA * generator.normal(size=votes.shape)).astype(np.int64)
+    noisy = NoisyVotes(chosen, votes + noise, SIGMA)
+    found = selftraining.train(lesson_of(table, noisy), seed=0)
+    cells = cells_of(table, noisy)
+    assert cells is not None
+    rows, truth = found.encoding.encode(table), chances(public[:1200])
+    additive = train_on_counts(rows, cells, seed=0).predict_proba(rows)[:, 1]
+    error = np.square(found.predict_probabilities(table)[:, 1] - truth).mean()
+    assert error < 0.95 * np.square(additive - truth).mean()
+
+
 def test_labels_of_one_class_do_not_hide_a_rare_one() -> None:
     public, noisy = voted()
     # Of ten of a rare class only one is left: no query's majority is of it.
