@@ -125,16 +125,22 @@ def near(queries: Floats, records: Floats, count: int) -> Places:
             some = records[start : start + step] - middle
             # The squared distance less the record's own squared length, which all queries share.
             apart = lengths - 2 * (some @ aims.T)
-            first = _least(apart, count)
-            last = np.take_along_axis(apart, first, axis=1).max(axis=1)
+            # Values are partitioned twice as fast as their places are.
+            last = (
+                apart.min(axis=1)
+                if count == 1
+                else np.partition(apart, count - 1, axis=1)[:, count - 1]
+            )
             size = np.sqrt(np.einsum("ij,ij->i", some, some))
             bound = last + _ROUNDING * reach * (size + reach)
             # NaN is not greater, either.
             close = ~(apart > bound[:, None])
-        for row in np.flatnonzero(close.sum(axis=1) != count).tolist():
+        clear = close.sum(axis=1) == count
+        first = found[start : start + step]
+        first[clear] = (np.flatnonzero(close[clear]) % len(queries)).reshape(-1, count)
+        for row in np.flatnonzero(~clear).tolist():
             among = np.flatnonzero(close[row])
             first[row] = among[_near_alone(queries[among], records[start + row], count)]
-        found[start : start + step] = first
     found.sort(axis=1)
     return found
 
@@ -260,13 +266,6 @@ def _check_points(points: Floats, what: str) -> None:
         raise DataError(f"{what}: features are {points.dtype} of shape {points.shape}")
     if not np.isfinite(points).all():
         raise DataError(f"{what}: a feature is not finite")
-
-
-def _least(apart: Floats, count: int) -> Places:
-    """Return (n, count) the columns of the least entries of each row, in any order."""
-    if count == 1:
-        return np.asarray(apart.argmin(axis=1)[:, None])
-    return np.asarray(np.argpartition(apart, count - 1, axis=1)[:, :count])
 
 
 def _near_alone(queries: Floats, record: Floats, count: int) -> Places:

@@ -1,0 +1,189 @@
+"""``python -m benchmarks.record_votes [--out DIR] [--quick]``: what records' votes cost in bytes and time.
+
+Two tables. The first has masked sums of votes by each code, for 25 parties: bytes, and CPU seconds of noise,
+masking and unmasking. The second has a party's own step over 50,000 records of a table, before its votes are
+masked: hashes of its records, and its votes, the features of the table included; in a series also the hashes
+of the votes of its units. Features of images, and those of an encoder, take longer and depend on it. Parties
+run one after another in one process, so seconds are CPU seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+
+from benchmarks.figures import add_out, publish
+from benchmarks.masking.sums import Size, masked_sum
+from party.voting.neighbour import NeighbourVotes
+from party.voting.series import series_voters
+from pate.campaign.neighbour_terms import MOST_VOTES
+from pate.campaign.representatives import choose
+from pate.codes import Code, code_of
+from pate.data.values import Dataset, Table
+from pate.masking.context import ring_bits, threshold_for
+from pate.mechanisms.least_noise import least_noise
+from pate.noise.exact import SystemNoise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from party.offer import Offer
+    from pate.noise.share_laws import Shares
+    from pate.votes import Counts
+
+PARTIES: Final = 25
+EPSILON: Final = 1.0
+#: Of Gaussian noise; that of nearest votes is geometric, at delta 0.
+DELTA: Final = 1e-5
+RECORDS, PUBLIC = 50_000, 10_000
+#: A party's own step, processor seconds.
+PROMISED: Final = 2.0
+#: Code, rows and columns of the sums.
+SUMS: Final = (
+    ("nearest", 353, 10),
+    ("nearest", 128, 77),
+    ("spread-8", 128, 77),
+    ("dense-128", 128, 77),
+)
+#: Code and representatives of the step.
+STEPS: Final = (("nearest", 400), ("spread-8", 1_600), ("dense-64", 64), ("dense-128", 128))
+_CLASSES: Final = ("no", "yes")
+
+
+@dataclass(frozen=True)
+class Matrix(Size):
+    """The size of a sum of records' votes, with noise.
+
+    Attributes:
+        code: of the votes.
+    """
+
+    code: str = "nearest"
+
+    @property
+    def shares(self) -> Shares:
+        """The law of each party's noise."""
+        threshold, colluders = threshold_for(self.parties)
+        delta = 0.0 if self.code == "nearest" else DELTA
+        return least_noise(EPSILON, delta, threshold - colluders, 1, self.code)
+
+    @property
+    def bits(self) -> int:
+        """Width of the ring, as for a campaign with these terms."""
+        most = code_of(self.code).bounds(self.parties * MOST_VOTES)[1]
+        return ring_bits(most + self.shares.reach(self.parties, self.queries * self.classes))
+
+    def votes(self, number: int) -> Counts:
+        """(queries, classes) int64 of a party: counts as large as may be."""
+        low, high = code_of(self.code).bounds(MOST_VOTES)
+        rng = np.random.default_rng([self.queries, number])
+        return rng.integers(low, high, (self.queries, self.classes), endpoint=True)
+
+
+def sum_of(code: str, rows: int, columns: int, parties: int = PARTIES) -> dict[str, Any]:
+    """Return bits, bytes and CPU seconds of one sum."""
+    size = Matrix(parties, rows, classes=columns, code=code)
+    shares, noise = size.shares, SystemNoise()
+    _, drawing = _timed(lambda: shares.draw(noise, rows * columns))
+    meter = masked_sum(size)
+    server = meter.server_seconds()
+    return {
+        "code": code, "rows": rows, "columns": columns, "bits": size.bits,
+        "vote_bytes": meter.party_bytes()["up"]["votes"],
+        "noise_seconds": drawing,
+        "mask_seconds": meter.party_seconds()["votes"],
+        "add_seconds": server["votes"],
+        "unmask_seconds": server["unmask"],
+    }  # fmt: skip
+
+
+def step_of(code: Code, representatives: tuple[int, ...], public: Table) -> dict[str, Any]:
+    """Return the CPU seconds of a party's step, by part."""
+    votes = NeighbourVotes(_records(), os.urandom(32))
+    _, hashing = _timed(lambda: votes.fingerprint)
+    _, voting = _timed(
+        lambda: votes.vote(
+            public, representatives, _CLASSES, votes_per_patient=None, most_votes=MOST_VOTES,
+            code=code,
+        )
+    )  # fmt: skip
+    # The hashes need no more of the terms than these.
+    offer = cast("Offer", SimpleNamespace(key=bytes(32), series="monthly"))
+    _, units = _timed(lambda: series_voters(votes, offer, os.urandom(32), _none, None))
+    return {
+        "code": str(code), "representatives": len(representatives), "hash_seconds": hashing,
+        "vote_seconds": voting, "series_seconds": units, "seconds": hashing + voting + units,
+    }  # fmt: skip
+
+
+def table(rows: int, seed: int) -> Table:
+    """Return made-up rows of five columns of numbers and seven of 2 to 40 categories."""
+    rng, fixed = np.random.default_rng(seed), np.random.default_rng(0)
+    hidden = rng.normal(size=(rows, 4))
+    numbers = [np.round(20 * hidden @ fixed.normal(size=4)) for _ in range(5)]
+    texts = [
+        np.array([f"category {at}" for at in range(size)])[
+            np.digitize(hidden @ fixed.normal(size=4), np.linspace(-2, 2, size - 1))
+        ]
+        for size in (2, 5, 6, 7, 8, 14, 40)
+    ]
+    return Table(tuple(f"column {at}" for at in range(12)), (*numbers, *texts))
+
+
+def _records() -> Dataset:
+    inputs = table(RECORDS, 2)
+    labels = (np.asarray(inputs.columns[0], dtype=np.float64) > 0).astype(np.int64)
+    return Dataset(inputs, labels, _CLASSES)
+
+
+def _none(_: object) -> frozenset[bytes]:
+    return frozenset()
+
+
+def _timed(what: Callable[[], object]) -> tuple[object, float]:
+    began = time.process_time()
+    found = what()
+    return found, time.process_time() - began
+
+
+def run(*, quick: bool) -> dict[str, Any]:
+    """Return all figures, and whether each code keeps the promise."""
+    sums = [sum_of(*each, parties=5 if quick else PARTIES) for each in SUMS]
+    public = table(PUBLIC, 1)
+    steps = [
+        step_of(code_of(code), choose(public, number, lambda _: None), public)
+        for code, number in (STEPS[:1] if quick else STEPS)
+    ]
+    checks = {
+        f"a party's step over {RECORDS:,} records, {each['code']}": {
+            "found": each["seconds"],
+            "promised": f"< {PROMISED:g} s",
+            "holds": each["seconds"] < PROMISED,
+        }
+        for each in steps
+    }
+    return {
+        "cores": os.cpu_count(),
+        "parties": PARTIES,
+        "sums": sums,
+        "steps": steps,
+        "checks": checks,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_out(parser)
+    parser.add_argument("--quick", action="store_true", help="5 parties, and one code's step")
+    options = parser.parse_args()
+    publish(run(quick=options.quick), options.out, "record_votes")
+
+
+if __name__ == "__main__":
+    main()
