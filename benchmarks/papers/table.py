@@ -54,8 +54,7 @@ comparison with the papers' figures, which are of the same kind: the records of 
   the classical conversion is used, as they did.
 - The adjacency of the papers and of the bounds is one vote changed. All figures are about the public as
   the observer, who sees the labels and the student. What the server may learn has a line of its own.
-- The rows of neighbour votes were run with Gaussian noise (`--noise-law gaussian`). Run again, they take
-  geometric noise where it is the smaller: then epsilon holds at delta 0, and the figures differ.
+- Rows of neighbour votes at delta 0 have geometric noise, the others Gaussian noise.
 - A row says how its settings were chosen. Settings chosen by looking at the votes or labels of this
   very benchmark cost privacy that no figure here counts: with private data choose them beforehand, with
   `pate plan` or on similar public data.

@@ -8,7 +8,8 @@ smaller weights.
 
 For photographs with released noisy counts the beliefs are those of regression on the counts
 (:mod:`.smoothing`), without updates by the network: where classes overlap, cells are mixed, clear
-votes are only of easy images, and beliefs that start from them drift with each update.
+votes are only of easy images, and beliefs that start from them drift with each update. Such a network
+is calibrated on the public images at the end.
 
 Source: Iscen et al., "Label propagation for deep semi-supervised learning", CVPR 2019; the weights
 from Chen et al., "SoftMatch", ICLR 2023; the running mean from Tarvainen and Valpola, "Mean
@@ -54,6 +55,7 @@ KIND: Final = "propagation"
 _LEAST_WRONG: Final = 1e-3
 _CONTRAST, _BRIGHTNESS = Strength.contrast, Strength.brightness  # of photographs
 _AT_ONCE: Final = 256  # images predicted per batch
+_CALIBRATIONS: Final = 100
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,8 @@ def train(
     )
     repeat(run.step, steps, effort, progress)
     network = run.averaged.mean.cpu().to(memory_format=torch.contiguous_format)
+    if smoothed is not None:
+        calibrate(network, to_tensor(images.pixels, torch.device("cpu")), smoothed)
     return ImageStudent(architecture, network, lesson.classes, KIND)
 
 
@@ -164,6 +168,39 @@ def _smoothed(lesson: Lesson, settings: Settings, seed: int) -> NDArray[np.float
     if cells is None or len(images) < beliefs.FEWEST:
         return None
     return smooth(beliefs.described(lesson, settings.beliefs, seed), cells, seed=seed)
+
+
+def calibrate(network: Network, images: Tensor, chances: NDArray[np.float32]) -> None:
+    """Scale and shift the network's logits so that they fit the chances best, by cross-entropy.
+
+    A network that has learnt from augmented images is off on plain ones: all of them look a little more
+    like one class. Then its mean probabilities over the images are those of the chances.
+
+    Args:
+        network: whose linear layer is changed in place; on the CPU.
+        images: (n, channels, height, width), not augmented.
+        chances: (n, m) probabilities of the classes, made of noisy counts.
+
+    Source: of logits, Guo et al., "On calibration of modern neural networks", ICML 2017, there with labels.
+    """
+    network.eval()
+    with torch.no_grad():
+        logits = torch.cat([network(some) for some in torch.split(images, _AT_ONCE)]).double()
+    wanted = torch.from_numpy(chances).double()
+    moved = torch.zeros(1 + logits.shape[1], dtype=torch.float64, requires_grad=True)
+    search = torch.optim.LBFGS([moved], max_iter=_CALIBRATIONS, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        search.zero_grad()
+        found = functional.cross_entropy(moved[0].exp() * logits + moved[1:], wanted)
+        found.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        return found
+
+    search.step(loss)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        scale = float(moved[0].exp())
+        network.head.weight.mul_(scale)
+        network.head.bias.mul_(scale).add_(moved[1:].float())
 
 
 class _Run:

@@ -129,14 +129,21 @@ def test_photographs_are_told_by_smoothed_counts(
     noisy = NoisyVotes(np.arange(10), counts, 1.0)
     assert cells_of(images, noisy) is not None
     asked = []
+    made: list[NDArray[np.float32]] = []
 
-    def watched(views: list[NDArray[np.float32]], cells: Cells, *, seed: int) -> object:
+    def watched(
+        views: list[NDArray[np.float32]], cells: Cells, *, seed: int
+    ) -> NDArray[np.float32]:
         asked.append(len(views))
-        return smooth(views, cells, seed=seed)
+        made.append(smooth(views, cells, seed=seed))
+        return made[-1]
 
     monkeypatch.setattr(propagation, "smooth", watched)
     rows = np.arange(10)
-    propagation.train(
+    student = propagation.train(
         Lesson(images, rows, rows % 2, ("a", "b"), noisy), seed=0, effort=Effort(steps=2)
     )
     assert asked == ([] if drawn else [2])
+    for chances in made:  # the network's shares of the classes are those of the counts
+        found = student.predict_probabilities(images)
+        assert np.allclose(found.mean(axis=0), chances.mean(axis=0), atol=0.01)
