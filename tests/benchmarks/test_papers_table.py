@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from benchmarks.papers.record import rounded
@@ -43,6 +44,12 @@ def test_where_nobody_held_exact_votes_the_cap_stands_for_every_bound() -> None:
     assert shortfalls(noisy, replace(wanted, epsilon={"sharp": 0.8})) == [
         "epsilon 0.9 by sharp above 0.8"
     ]
+
+
+def test_a_mean_that_is_off_by_rounding_reaches_its_goal() -> None:
+    runs = tuple(run(seed=seed, accuracy=0.7, epsilon=0.1) for seed in range(3))
+    assert np.mean([0.1] * 3) > 0.1
+    assert shortfalls(result(runs=runs), Wanted(least=0.7, epsilon={"cap": 0.1})) == []
 
 
 def test_a_goal_at_delta_0_is_not_reached_at_another() -> None:
