@@ -284,9 +284,11 @@ def _run(
         status.close_doors()
         found = describe_state(ledger.state())
         statement = privacy_statement(ledger.state())
+        released = ledger.state().spec.answer.release_in_words(
+            statement.labels_released, statement.queries_asked
+        )
         screen.say(
-            f"the campaign is finished: {statement.labels_released} labels of "
-            f"{statement.queries_asked} queries asked, "
+            f"the campaign is finished: {released} of {statement.queries_asked} queries asked, "
             f"{_guarantee(statement, statement.epsilon, 'public')}"
         )
         if (seen := server_epsilon(ledger.state())) is not None:

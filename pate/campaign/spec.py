@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 from pate.accounting.events import GatedBatch
+from pate.answers import Answer
 from pate.campaign import choices
 from pate.campaign.flat_text import nested, write_flat
 from pate.campaign.neighbour_terms import NeighbourTerms
@@ -126,6 +127,11 @@ class CampaignSpec:
     def records_vote(self) -> bool:
         """Whether records vote instead of teachers, in one matrix that is charged once."""
         return self.neighbour is not None
+
+    @property
+    def answer(self) -> Answer:
+        """What is voted for."""
+        return Answer() if self.neighbour is None else code_of(self.neighbour.code).answer
 
     @property
     def wanted_parties(self) -> int:
@@ -248,6 +254,11 @@ class CampaignSpec:
         law, other = ("geometric", "sigma2") if self.delta == 0 else ("Gaussian", "scale")
         if other in self.parameters.stated():
             raise UsageError(f"{other} has no meaning for {law} noise, at delta {self.delta:g}")
+        if self.parameters.threshold is not None and not self.answer.one_hot:
+            raise UsageError(
+                f"threshold is for classes: with the answer {self.answer} noisy counts are released, and no "
+                "query gets a label"
+            )
         self.neighbour.check(queries=self.queries, classes=self.classes, unit=self.unit)
         most = code_of(self.neighbour.code).bounds(self.neighbour.most_votes * self.wanted_parties)[
             1

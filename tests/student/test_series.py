@@ -32,7 +32,8 @@ def campaign(number: int, queries: list[int], counts: list[list[int]], **changes
         "unit": "record",
     }
     of_set = {name: changes.pop(name) for name in ("public_set", "classes") if name in changes}
-    noisy = NoisyVotes(np.array(queries), np.array(counts), changes.pop("sigma", SIGMA))
+    code = changes.pop("code", "nearest")
+    noisy = NoisyVotes(np.array(queries), np.array(counts), changes.pop("sigma", SIGMA), code)
     made: dict[str, Any] = {
         "campaign": bytes([number]) * 16,
         "classes": CLASSES,
@@ -47,6 +48,14 @@ def campaign(number: int, queries: list[int], counts: list[list[int]], **changes
 
 JANUARY = campaign(1, [0, 2], [[30, 0], [0, 6]])
 FEBRUARY = campaign(2, [0, 2, 5], [[10, 4], [1, 30], [9, 0]])
+
+
+def test_of_several_labels_counts_are_added_and_no_query_gets_a_label() -> None:
+    made = together([campaign(at, [0], [[900, 0]], code="nearest labels-1") for at in (1, 2)])
+    assert made.noisy is not None
+    assert made.noisy.counts.tolist() == [[1800, 0]]
+    assert made.rows == ()
+    assert made.content_in_words == "noisy counts of 1 representative"
 
 
 def test_counts_are_added_and_labels_made_of_the_sum() -> None:
