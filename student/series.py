@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 #: What campaigns whose costs are compared have in common.
-_ALIKE: Final = ("series", "unit", "delta", "observer", "composition", "adjacency")
+_ALIKE: Final = ("series", "series_key", "unit", "delta", "observer", "composition", "adjacency")
 #: Rounding a weighted sum to whole votes adds at most this variance to its noise.
 _ROUNDING: Final = 1 / 4
 

@@ -287,9 +287,9 @@ class Campaign:
         reinforced = f", {summary.reinforced} of them reinforced" if summary.reinforced else ""
         self._screen.say(
             f"round {summary.round}: {summary.asked} queries asked, "
-            f"{state.spec.answer.release_in_words(summary.labels, summary.asked)} released{reinforced}"
+            f"{state.spec.voted_for.release_in_words(summary.labels, summary.asked)} released{reinforced}"
         )
-        if not state.spec.answer.one_hot:
+        if not state.spec.voted_for.one_hot:
             return
         counts = Counter(each.label for each in state.labels.values())
         words = classes_in_words(

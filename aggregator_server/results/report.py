@@ -66,8 +66,8 @@ def describe_state(state: CampaignState) -> dict[str, object]:
         "classes": list(state.classes),
         "ledger_head": str(state.head),
     }
-    if not spec.answer.one_hot:
-        found["answer"] = str(spec.answer)
+    if not spec.voted_for.one_hot:
+        found["answer"] = str(spec.voted_for)
     if spec.series is not None:
         found["series"] = spec.series
     if spec.gate is not None:

@@ -51,6 +51,7 @@ def privacy_statement(state: CampaignState) -> PrivacyStatement:
         ledger_head=str(state.head),
         statements=(_public(state, epsilon), _server(state)),
         series=spec.series,
+        series_key=spec.series_key,
     )
 
 

@@ -104,6 +104,10 @@ def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     )
     if said.series is not None or offer.series is not None:
         yield same("series", said.series, offer.series, lambda name: shown(name or "none"))
+    if said.series_key is not None:
+        yield same("series' server", said.series_key, offer.key.hex())
+    elif said.series is not None:
+        yield Check("series' server", "unclear", "the statement does not name its key")
     yield same(
         "adjacency",
         said.adjacency,

@@ -247,6 +247,8 @@ class PrivacyStatement:
         statements: one per observer.
         series: name of the series of neighbour votes that the campaign is of; None for none. The
             guarantee is that of the whole series if its other campaigns cost no more.
+        series_key: public key of the series' server, 32 bytes in hex: a name may be used by several
+            servers, whose series are different ones. None in older statements.
 
     Raises:
         UsageError: for a value that a statement cannot have.
@@ -272,6 +274,7 @@ class PrivacyStatement:
     protocol_version: int = PROTOCOL_VERSION
     #: Omitted from the text if there is none, as in older statements.
     series: str | None = field(default=None, metadata=in_text(omitted=True))
+    series_key: str | None = field(default=None, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
         if self.protocol_version != PROTOCOL_VERSION:
@@ -284,6 +287,9 @@ class PrivacyStatement:
             raise UsageError(f"unknown unit of privacy {self.unit!r}")
         if self.series is not None and not do_records_vote(self.mechanism):
             raise UsageError("a series is of neighbour votes")
+        key = self.series_key
+        if key is not None and (self.series is None or not re.fullmatch("[0-9a-f]{64}", key)):
+            raise UsageError(f"the key of a series is 64 hexadecimal digits, got {key!r:.80}")
         _check_figures(self.epsilon, self.delta)
         for each in self.statements:
             if (each.epsilon is None) != (each.delta is None):

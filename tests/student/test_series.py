@@ -46,6 +46,15 @@ def campaign(number: int, queries: list[int], counts: list[list[int]], **changes
     return LabelSet(**(made | of_set))
 
 
+def test_a_series_of_one_name_at_two_servers_is_two_series() -> None:
+    """Their costs add up: a unit votes once at each of them."""
+    rounds = [campaign(at, [0], [[9, 0]], series_key=f"{at}" * 64) for at in (1, 2)]
+    with pytest.raises(DataError, match="their series_key differs"):
+        together(rounds)
+    rounds[1] = campaign(2, [0], [[9, 0]], series_key="1" * 64)
+    assert json.loads(together(rounds).privacy)["series_key"] == "1" * 64
+
+
 JANUARY = campaign(1, [0, 2], [[30, 0], [0, 6]])
 FEBRUARY = campaign(2, [0, 2, 5], [[10, 4], [1, 30], [9, 0]])
 

@@ -191,7 +191,7 @@ function labels(o) {
 function student(o) {
   const asks = o.phases.includes("predicting");
   card("student", o.budget !== null);
-  put("student-words", !asks ? "This mechanism asks the student for nothing between rounds; it gets its labels as they are released."
+  put("student-words", !asks ? "This mechanism asks the student for nothing between rounds; it gets what is released."
     : o.student.length ? "" : "The student is asked for its predictions after the first round.");
   $("student-words").hidden = !$("student-words").textContent;
   $("student").hidden = $("student-notes").hidden = !o.student.length;

@@ -675,7 +675,7 @@ def test_an_answer_that_no_student_learns_from_images_is_refused_at_the_start(
     """Not after its release, when it is paid for."""
     with pytest.raises(UsageError, match="needs a public set that is a table"):
         options(**answer)
-    assert options(answer="ordered", classes="a,b").answer.name == "ordered"
+    assert options(answer="ordered", classes="a,b").voted_for.name == "ordered"
 
 
 def test_noise_and_threshold_of_dense_votes_are_stated_in_votes(path: Path) -> None:
