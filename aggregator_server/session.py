@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -136,6 +136,9 @@ def start_campaign(
             screen.say(f"continuing the campaign in {folder}: it is {state.phase}")
             return _run(ledger, inputs, folder, listening, screen)
     require_lasting_key(spec.series, listening.identities)
+    if spec.series is not None and listening.identities is not None:
+        key = listening.identities.signing_key.public_key().public_bytes_raw()
+        spec = replace(spec, series_key=key.hex())
     write_file(folder / _PUBLIC_FILE, pack_public_set(inputs))
     reach("public-set-stored")
     with Ledger.create(place, spec) as ledger:
@@ -284,9 +287,11 @@ def _run(
         status.close_doors()
         found = describe_state(ledger.state())
         statement = privacy_statement(ledger.state())
+        released = ledger.state().spec.voted_for.release_in_words(
+            statement.labels_released, statement.queries_asked
+        )
         screen.say(
-            f"the campaign is finished: {statement.labels_released} labels of "
-            f"{statement.queries_asked} queries asked, "
+            f"the campaign is finished: {released} of {statement.queries_asked} queries asked, "
             f"{_guarantee(statement, statement.epsilon, 'public')}"
         )
         if (seen := server_epsilon(ledger.state())) is not None:

@@ -20,6 +20,7 @@ from party.policy.file import policy_of
 from party.voting.own_data import OwnFile, OwnVoters
 from party.voting.site import Site
 from party.voting.voter import Ending, Voter
+from pate.answers import answer_of
 from pate.data.read import read_inputs, require_there
 from pate.data.schema import Schema
 from pate.errors import SchemaError, UnreachableError
@@ -139,9 +140,12 @@ def take_part(
         raise RuntimeError("the connection ended before the campaign did")
     ending = voter.ending
     status.is_now("ended")
+    released = answer_of(ending.answer).release_in_words(
+        ending.labels_released, ending.queries_asked
+    )
     screen.say(
-        f"the campaign has ended: {ending.queries_asked} queries asked, {ending.labels_released} "
-        f"labels released, at most {_guarantee(ending)}"
+        f"the campaign has ended: {ending.queries_asked} queries asked, {released} released, at most "
+        f"{_guarantee(ending)}"
     )
     return ending
 

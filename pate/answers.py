@@ -75,7 +75,7 @@ class Answer:
 
     @property
     def one_hot(self) -> bool:
-        """Whether an answer is 1 in one column."""
+        """Whether an answer is 1 in one column, so that a query may get a label."""
         return self.name in (CLASS, ORDERED)
 
     @property
@@ -95,10 +95,17 @@ class Answer:
     def in_words(self) -> str:
         """What a vote says, to follow a comma; empty for a class."""
         return {
-            LABELS: f"for up to {self.most} labels, in units of 1/{self.most} of a vote",
-            NUMBER: f"divided between the two ends of a range in {PARTS} parts",
+            LABELS: f"for up to {self.most} label{'s' * (self.most > 1)}",
+            NUMBER: "divided between the two ends of a range",
             ORDERED: "for classes in their order",
         }.get(self.name, "")
+
+    def release_in_words(self, labels: int, asked: int) -> str:
+        """Return what was released for ``asked`` queries: labels, or noisy counts only.
+
+        Of several labels, or a number, no one column is what an input is.
+        """
+        return f"{labels} labels" if self.one_hot or not asked else "noisy counts and no label"
 
     def check_columns(self, names: Sequence[str] | None) -> None:
         """Check that a class list has the columns of the answer; None: not known yet.

@@ -92,8 +92,13 @@ class Code:
         """Where a vote counts, to follow a comma; empty for the nearest representative."""
         where = "" if self.places == 1 else f"each counted at its {self.places} nearest queries"
         if self.name == DENSE:
-            where = f"each counted in {self.places} directions, in units of 1/{GRID} of a vote"
+            where = f"each counted in {self.places} directions"
         return ", ".join(filter(None, (where, self.answer.in_words)))
+
+    @property
+    def units_in_words(self) -> str:
+        """The units of counts and their noise, to follow a comma; empty for whole votes."""
+        return f"in units of 1/{self.grid} of a vote" if self.grid > 1 else ""
 
     def bounds(self, votes: int) -> tuple[int, int]:
         """Return the least and the largest count if no more than ``votes`` votes may be on one."""

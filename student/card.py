@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pate.answers import CLASS, ORDERED
+from pate.codes import NEAREST, code_of
+from pate.errors import UsageError
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import (
     do_records_vote,
@@ -15,15 +20,14 @@ from pate.formats.privacy_statement import (
     rounded_up,
     series_of,
 )
-from student.evaluation.evaluate import Evaluation
-from student.evaluation.fairness import widest_gap
+from student.evaluation.markdown import labels_by_class, measured, plain
 from student.trainers.choose import IMAGE_MODELS
 from student.trainers.selftraining import TableStudent
 
 if TYPE_CHECKING:
+    from pate.codes import Code
     from student.evaluation.answers import AnyEvaluation
-    from student.evaluation.fairness import Coverage, Gap, Groups
-    from student.evaluation.rates import Rate
+    from student.evaluation.fairness import Coverage
     from student.trainers.base import Student
 
 _KINDS: Final = {
@@ -49,6 +53,7 @@ class Provenance:
         reinforced: labels that are the student's own uncontradicted predictions.
         training: facts about the training (trainer, seed, steps, seconds), plain JSON values.
         coverage: distribution of the labels over the classes, if computed.
+        learnt_from: released noisy counts in place of labels, in words; "" for labels.
     """
 
     campaign: str
@@ -59,6 +64,7 @@ class Provenance:
     reinforced: int
     training: Mapping[str, object]
     coverage: Coverage | None = None
+    learnt_from: str = ""
 
     @property
     def labels(self) -> int:
@@ -80,14 +86,12 @@ def write_card(
         statement: checked fields of ``privacy.json``.
         evaluation: on labelled public data, or None.
     """
-    whole = evaluation if isinstance(evaluation, Evaluation) else None
     parts = [
         _what(student, provenance, statement),
         _privacy(statement),
-        _training(provenance),
-        _answered(provenance.coverage, statement),
-        _of_answers(evaluation) if evaluation is not None and whole is None else _accuracy(whole),
-        _groups(None if whole is None else whole.groups),
+        _training(student, provenance),
+        labels_by_class(provenance.coverage, statement),
+        measured(evaluation),
         _use(student),
     ]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
@@ -100,42 +104,90 @@ the sum of the votes, and the winners became labels. This student saw the public
 labels, and nothing else: no record, no teacher and no vote of any single data holder.
 """
 _BY_RECORDS: Final = """
-It was taught by neighbour votes: several data holders let each of their records vote once, for its
-label, at the public input that is most like it; noise was added to the sum of all votes, and inputs
-with a clear winner got it as their label. This student saw the public inputs, those labels and the
-noisy sums, and nothing else: no record and no vote of any single data holder.
+It was taught by neighbour votes: several data holders let each of their records vote once, for {what},
+{where}; noise was added to the sum of all votes, {released}. This student saw the public inputs, {seen},
+and nothing else: no record and no vote of any single data holder.
 """
+#: What a record voted for.
+_ASKED: Final = {
+    "class": "its class",
+    "ordered": "its class",
+    "labels": "its labels, at most {most} of them",
+    "number": "its number, divided between the two ends of a range",
+}
+
+
+def _by_records(code: Code) -> str:
+    where = "at the public input that is most like it"
+    if code.name == "spread":
+        where = f"at the {code.places} public inputs that are most like it"
+    elif code.name == "dense":
+        where = f"by how far it lies in each of {code.places} directions of the public inputs"
+    classes = code.answer.one_hot
+    text = _BY_RECORDS.format(
+        what=_ASKED[code.answer.name].format(most=code.answer.most),
+        where=where,
+        released="and inputs with a clear winner got it as their label"
+        if classes
+        else "and the noisy sums were released",
+        seen="those labels and the noisy sums" if classes else "those noisy sums",
+    )
+    return f"\n{textwrap.fill(' '.join(text.split()), 100)}\n"
+
+
+def _code_in(statement: Mapping[str, object]) -> Code:
+    """Return the code of neighbour votes, the default one if the statement's is unknown."""
+    steps = statement["mechanism"]
+    for step in steps if isinstance(steps, list | tuple) else []:
+        if isinstance(step, Mapping) and "code" in step:
+            with contextlib.suppress(UsageError):
+                return code_of(str(step["code"]))
+    return code_of(NEAREST)
 
 
 def _what(student: Student, provenance: Provenance, statement: Mapping[str, object]) -> str:
-    classes = ", ".join(_plain(name) for name in student.classes)
     # "campaign" is the default name of a campaign.
     named = provenance.name not in ("", "campaign")
-    title = _plain(provenance.name) if named else f"campaign {provenance.campaign[:12]}"
-    kind = _KINDS.get(student.kind, f"a classifier of kind {_plain(student.kind)}")
+    title = plain(provenance.name) if named else f"campaign {provenance.campaign[:12]}"
+    kind = _KINDS.get(student.kind, f"a classifier of kind {plain(student.kind)}")
+    if isinstance(student, TableStudent) and "logistic" not in student.models:
+        kind = "boosted trees, fitted to noisy counts" if student.models else "a constant"
     records_vote = do_records_vote(statement["mechanism"])
-    said = f"It tells {len(student.classes)} classes apart: {classes}."
-    if isinstance(student, TableStudent) and not student.has_classes:
-        kind = "boosted trees, fitted to noisy counts"
-        said = f"It predicts each of {len(student.classes)} labels: {classes}."
-        if not student.thresholds:
-            said = "It predicts a number from {} to {}.".format(*map(_plain, student.classes))
-    learnt = "learnt from | the noisy counts of all columns, and no label"
-    if not isinstance(student, TableStudent) or student.has_classes:
-        voters = "records" if records_vote else "teachers"
-        learnt = f"labels learnt from | {_labels(provenance, voters)}"
+    learnt = (
+        f"labels learnt from | {_labels(provenance, 'records' if records_vote else 'teachers')}"
+    )
+    if _has_no_classes(student):
+        learnt = f"learnt from | {plain(provenance.learnt_from)}, and no label"
     return f"""
 # Student of {title}
 
-{kind[0].upper()}{kind[1:]}. {said}
-{_BY_RECORDS if records_vote else _BY_TEACHERS}
+{kind[0].upper()}{kind[1:]}. {_predicts(student)}
+{_by_records(_code_in(statement)) if records_vote else _BY_TEACHERS}
 | | |
 | --- | --- |
-| inputs | {_plain(student.schema)} |
+| inputs | {plain(student.schema)} |
 | {learnt} |
 | public set | {provenance.queries} inputs, SHA-256 `{provenance.public_set}` |
 | campaign | `{provenance.campaign}` |
 """
+
+
+def _predicts(student: Student) -> str:
+    classes = ", ".join(plain(name) for name in student.classes)
+    count = len(student.classes)
+    if not isinstance(student, TableStudent) or student.answer == CLASS:
+        return f"It tells {count} classes apart: {classes}."
+    if student.has_classes:
+        return f"It tells {count} classes apart, which have an order: {classes}."
+    if student.thresholds:
+        return (
+            f"It predicts each of {count} labels, of which an input may have any number: {classes}."
+        )
+    return "It predicts a number from {} to {}.".format(*map(plain, student.classes))
+
+
+def _has_no_classes(student: Student) -> bool:
+    return isinstance(student, TableStudent) and not student.has_classes
 
 
 def _labels(provenance: Provenance, voters: str) -> str:
@@ -146,7 +198,7 @@ def _labels(provenance: Provenance, voters: str) -> str:
 
 
 def _privacy(statement: Mapping[str, object]) -> str:
-    said = {key: _plain(str(statement[key])) for key in ("unit", "adjacency", "observer")}
+    said = {key: plain(str(statement[key])) for key in ("unit", "adjacency", "observer")}
     epsilon, delta = float(str(statement["epsilon"])), float(str(statement["delta"]))
     withdrawn = _withdrawn(statement)
     if withdrawn is not None:
@@ -154,7 +206,7 @@ def _privacy(statement: Mapping[str, object]) -> str:
 ## Privacy
 
 **There is no privacy guarantee.** The statement of the campaign says of this observer,
-{said["observer"]}: {_plain(withdrawn)}. `privacy.json` holds all of it.
+{said["observer"]}: {plain(withdrawn)}. `privacy.json` holds all of it.
 """
     exception = (
         f", except with a probability of about {delta:.3g}" if delta else ", without exception"
@@ -162,8 +214,8 @@ def _privacy(statement: Mapping[str, object]) -> str:
     return f"""
 ## Privacy
 
-The labels that this student learnt from are differentially private, and so is whatever is made
-of them, the student included: **epsilon = {rounded_up(epsilon)} at delta = {delta:.3g}**.
+What this student learnt from is differentially private, and so is whatever is made of it, the
+student included: **epsilon = {rounded_up(epsilon)} at delta = {delta:.3g}**.
 
 - **Unit: {said["unit"]}.** The promise is about one such unit: whoever sees the student learns nearly
   the same whether or not that unit's data was what it was. It is not about groups of them, for
@@ -171,8 +223,8 @@ of them, the student included: **epsilon = {rounded_up(epsilon)} at delta = {del
 - **Adjacency: {said["adjacency"]}.** This is what it means for two collections to differ in one unit.
 - **Observer: {said["observer"]}.** Against this observer the figure holds. Whoever sees more than
   that, such as a party to the campaign or its server, is not covered by it.
-- **Mechanism: {_plain(mechanism_in_words(statement["mechanism"]))}**. The ledger that the figure was computed
-  from ends in `{_plain(str(statement["ledger_head"]))}`.
+- **Mechanism: {plain(mechanism_in_words(statement["mechanism"]))}**. The ledger that the figure was computed
+  from ends in `{plain(str(statement["ledger_head"]))}`.
 
 An epsilon of {rounded_up(epsilon)} bounds the odds by which anybody's belief about one unit can shift at a
 factor of {_factor(epsilon)}{exception}. {_covers(statement)}
@@ -186,7 +238,7 @@ def _covers(statement: Mapping[str, object]) -> str:
     if series is None:
         return "The figure covers\nthis campaign alone: other campaigns over the same records add to it."
     return (
-        f"The figure covers\nall campaigns of the series {_plain(repr(series))} that cost no more: each unit "
+        f"The figure covers\nall campaigns of the series {plain(repr(series))} that cost no more: each unit "
         "has its votes once in\nall of them. Other campaigns over the same records add to it."
     )
 
@@ -223,191 +275,23 @@ def _factor(epsilon: float) -> str:
     return f"{math.exp(epsilon):.3g}" if epsilon < 50 else "no useful size"
 
 
-def _training(provenance: Provenance) -> str:
+def _training(student: Student, provenance: Provenance) -> str:
     facts = "\n".join(
-        f"| {_plain(str(name))} | {_plain(str(value))} |"
+        f"| {plain(str(name))} | {plain(str(value))} |"
         for name, value in provenance.training.items()
     )
+    said = "Labels of a noisy vote can be wrong; the training expects a few that are."
+    if _has_no_classes(student):
+        said = "The size of the noise is known, and the training allows for it."
     return f"""
 ## Training
 
-Labels of a noisy vote can be wrong; the training expects a few that are.
+{said}
 
 | | |
 | --- | --- |
 {facts}
 """
-
-
-def _answered(covered: Coverage | None, statement: Mapping[str, object]) -> str:
-    """Return labels per class: a class with few labels is learnt badly."""
-    if covered is None:
-        return ""
-    asked, given = statement.get("queries_asked"), statement.get("labels_released")
-    total = ""
-    if type(asked) is int and type(given) is int:
-        total = f"{asked} queries were voted on, and {given} labels were given.\n"
-    rows = "\n".join(
-        f"| {_plain(name)} | {rate.count} | {rate.hits} | {_share(rate)} | {released} |"
-        for (name, rate), released in zip(covered.rates.items(), covered.released, strict=True)
-    )
-    return f"""
-## Labels by class
-
-{total}What class a public input truly is, nobody knows here: the first columns go by the class that
-this student takes an input for, its mistakes included. Where inputs were asked alike, a class with
-fewer labels than the others is one that the votes were less clear about.
-
-| class | public inputs taken for it | of these with a label | share (95 %) | labels that say it |
-| --- | --- | --- | --- | --- |
-{rows}
-
-{_gap_in_words(widest_gap(covered.rates), "the share with a label")}
-"""
-
-
-def _accuracy(evaluation: Evaluation | None) -> str:
-    if evaluation is None:
-        return """
-## Accuracy
-
-It was not measured. Measure it on labelled public data before use: `pate-student evaluate`.
-"""
-    rows = "\n".join(
-        f"| {_plain(name)} | {rate.count} | {_share(rate) if rate.count else 'absent'} |"
-        for name, rate in zip(evaluation.classes, evaluation.rates, strict=True)
-    )
-    apart = ""
-    if evaluation.apart is not None:
-        apart = f" A predicted class is {evaluation.apart} places from the true one, on average."
-    counted = evaluation.by_patient
-    about = [_plain(evaluation.data)] if evaluation.data else []
-    about += [] if counted is None else [f"{counted.patients} patients, whom the intervals count"]
-    of = f" ({'; '.join(about)})" if about else ""
-    return f"""
-## Accuracy
-
-{evaluation.accuracy:.2%} of {evaluation.count} labelled public inputs{of} right; mean recall of the
-classes {evaluation.balanced_accuracy:.2%}.{apart} In brackets: where the true share lies with 95 %
-confidence, for inputs like these.
-{_scores(evaluation)}
-| class | inputs | recall |
-| --- | --- | --- |
-{rows}
-"""
-
-
-def _of_answers(evaluation: AnyEvaluation) -> str:
-    """Return how well several labels, or a number, are predicted."""
-    assert not isinstance(evaluation, Evaluation)  # noqa: S101 - that is of classes
-    about = [_plain(evaluation.data)] if evaluation.data else []
-    if evaluation.patients is not None:
-        about.append(f"{evaluation.patients} patients, whom the intervals count")
-    of = f" ({'; '.join(about)})" if about else ""
-    head, *rows = (" | ".join(_plain(cell) for cell in row) for row in evaluation.rows)
-    lines = "\n".join(f"| {row} |" for row in rows)
-    return f"""
-## Accuracy
-
-{evaluation.in_words[0].upper()}{evaluation.in_words[1:]}{of}.
-In brackets: where the true figure lies with 95 % confidence, for inputs like these.
-
-| {head} |
-|{" --- |" * len(evaluation.rows[0])}
-{lines}
-"""
-
-
-def _scores(evaluation: Evaluation) -> str:
-    """Return the table of scores; empty if the probabilities were not measured."""
-    scores = evaluation.scores
-    if scores is None:
-        return ""
-    name, share = evaluation.commonest
-    area = scores.area
-    if area is None:
-        rank = "none: all labels are of one class"
-    else:
-        rank = f"{area.value:.3f}"
-        if area.interval is not None:
-            rank += " ({:.3f} to {:.3f})".format(*area.interval)
-        if area.left_out:
-            rank += f", without {', '.join(_plain(each) for each in area.left_out)}"
-    over = "" if len(evaluation.classes) == 2 else ", one class against the rest, mean over classes"
-    chance = scores.error_by_chance
-    perfect = "" if chance is None else f"about {chance:.3f} for perfect probabilities"
-    shares = f"{scores.brier_of_shares:.3f} by always saying these shares"
-    return f"""
-| measure | here | for comparison |
-| --- | --- | --- |
-| accuracy | {_share(evaluation.right)} | {share:.1%} by always saying {_plain(name)} |
-| area under the ROC curve{over} | {rank} | 0.5 by chance |
-| Brier score, summed over classes, 0 to 2 | {scores.brier:.3f} | {shares} |
-| calibration error | {scores.calibration_error:.3f} | {perfect} |
-
-`calibration.png` shows how often each probability comes true.
-"""
-
-
-def _groups(groups: Groups | None) -> str:
-    """Return the rates of the groups of the labelled data."""
-    if groups is None:
-        return ""
-    at, gaps = groups.positive, groups.gaps()
-    columns: list[tuple[str, dict[str, Rate]]] = [("accuracy", groups.accuracy)]
-    said = [_gap_in_words(gaps["accuracy"], "accuracy")]
-    if at is not None:
-        name = _plain(groups.classes[at])
-        columns += [
-            (f"taken for {name}", groups.predicted(at)),
-            (f"truly {name}", groups.present(at)),
-            (f"recall of {name}", groups.recall(at)),
-        ]
-        said += [
-            _gap_in_words(gaps["predicted"], f"how often it says {name}"),
-            _gap_in_words(gaps["recall"], f"the recall of {name}"),
-        ]
-    head = " | ".join(["group", "inputs", *(title for title, _ in columns)])
-    rows = "\n".join(
-        f"| {_plain(name)} | {groups.accuracy[name].count} | "
-        + " | ".join(_share(rates[name]) for _, rates in columns)
-        + " |"
-        for name in groups.names
-    )
-    lines = "\n".join(f"- {line}" for line in said)
-    return f"""
-## Groups
-
-| {head} |
-|{" --- |" * (len(columns) + 2)}
-{rows}
-
-{lines}
-
-Privacy can widen gaps that a model has without it too. These figures are about the labelled public
-data that it was measured on, and about no other people.
-"""
-
-
-def _share(rate: Rate) -> str:
-    if rate.share is None:
-        return "none"
-    low, high = rate.interval()
-    return f"{rate.share:.1%} ({low:.1%} to {high:.1%})"
-
-
-def _gap_in_words(gap: Gap | None, what: str) -> str:
-    """Return a gap as a sentence that claims no more than the data support."""
-    what = what[0].upper() + what[1:]
-    if gap is None:
-        return f"{what}: there are no two groups to compare."
-    if not gap.told:
-        return f"{what}: the differences are no larger than chance makes them with so few inputs."
-    return (
-        f"{what}: **{100 * gap.difference:.1f} points more for {_plain(gap.higher)} than for "
-        f"{_plain(gap.lower)}** ({100 * gap.low:.1f} to {100 * gap.high:.1f} with 95 % confidence "
-        "over all pairs)."
-    )
 
 
 def _use(student: Student) -> str:
@@ -418,8 +302,21 @@ def _use(student: Student) -> str:
 
 `model.json` describes the model and its preprocessing in full. No file here is a pickle.
 """
-    if isinstance(student, TableStudent) and not student.has_classes:
+    if isinstance(student, TableStudent):
+        text += """
+The models are in the `.skops` files, for scikit-learn. There is no ONNX file of a table's model.
+"""
+    if isinstance(student, TableStudent) and student.thresholds:
+        text += """
+Each label has a column of 1 and 0 and one of its probability. It is predicted from the probability
+on that `model.json` has in `thresholds`: the one that makes the expected F1 on the public set largest.
+"""
+    if _has_no_classes(student):
         return text
+    if isinstance(student, TableStudent) and student.answer == ORDERED:
+        text += """
+Of classes with an order it predicts the median: the first one with which the probabilities reach a half.
+"""
     if len(student.classes) == 2:
         text += """
 It predicts the more probable class. To find more of one class, add `--positive CLASS --threshold
@@ -431,11 +328,3 @@ PROBABILITY`, chosen on labelled data that no figure of this card is about.
 class names are in its metadata. `model.safetensors` holds the same weights for torch.
 """
     return text
-
-
-def _plain(text: str) -> str:
-    """Return text that cannot break out of its line, cell or emphasis in Markdown."""
-    return "".join(_ESCAPES.get(mark, mark if mark.isprintable() else " ") for mark in text[:500])
-
-
-_ESCAPES: Final = {mark: f"\\{mark}" for mark in "\\*_[]|"} | {"`": "'", "<": "&lt;"}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import click
 
@@ -35,20 +34,23 @@ from student.output import (
     tell_few_labels,
     tell_published,
 )
+from student.reading import (
+    columns_of,
+    is_table,
+    label_file,
+    labelled_data,
+    public_inputs,
+    test_data,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pate.data.values import Inputs, Window
+    from pate.data.values import Inputs
     from pate.formats.labels import LabelSet
     from student.arrivals import Campaign
     from student.evaluation.answers import AnyEvaluation
     from student.evaluation.evaluate import LabelledData
     from student.session import Trainer
     from student.trainers.base import Lesson, Student
-
-#: What labelled data have: ``class``, ``labels`` with their names, or ``number``.
-Columns: TypeAlias = tuple[str, tuple[str, ...]]
 
 NAME = "pate-student"
 
@@ -85,9 +87,9 @@ def train(options: TrainOptions) -> None:
     click.get_current_context().with_resource(scratch(options.out, replace=options.force))
     released = None
     if options.labels:
-        released = together([_read_labels(each) for each in options.labels], options.half_life)
+        released = together([label_file(each) for each in options.labels], options.half_life)
     screen = Screen(NAME)
-    inputs = _read_inputs(options.public, options.drop or (), options.window, screen)
+    inputs = public_inputs(options.public, options.drop or (), options.window, screen)
     kind = choose(options.model, inputs)
     if kind in IMAGE_MODELS:
         from student.trainers.images import choose_device
@@ -97,16 +99,16 @@ def train(options: TrainOptions) -> None:
         check_labels(released, inputs)
     measured = None
     # Of a server only the end says that a campaign is of several labels, whose columns have their names.
-    early = released is not None or options.label is not None or not _is_table(inputs)
+    early = released is not None or options.label is not None or not is_table(inputs)
     if options.test is not None and early:
-        measured = _read_test(options, released)
+        measured = test_data(options, released)
     screen.say(f"public set: {len(inputs)} inputs, {_shortened(inputs.schema())}")
     trainer = _trainer(kind, options, screen)
     name = ""
     if released is None:
         released, name = _follow(options, inputs, trainer, measured, screen)
-    if options.test is not None and not (early and _columns_of(released) == ("class", ())):
-        measured = _read_test(options, released)
+    if options.test is not None and not (early and columns_of(released) == ("class", ())):
+        measured = test_data(options, released)
     facts = {
         "seed": options.seed,
         "steps": options.steps or "default",
@@ -147,6 +149,8 @@ def evaluate(
 
     Accuracy, area under the ROC curve, Brier score, calibration, recall per class, confusion matrix.
 
+    Of several labels the area and F1 of each; of a number the mean absolute error and R2.
+
     With --group-column also accuracy, recall and predictions of each group, and which differences
     are more than chance.
 
@@ -169,7 +173,7 @@ def evaluate(
                 "--positive, --threshold, --at-sensitivity and --group-column are for students of classes"
             )
         asked = "labels" if student.thresholds else "number", student.classes
-        test = _read_dataset(data, label, None, patient_column, window, asked)
+        test = labelled_data(data, label, None, patient_column, window, asked)
         found = evaluate_answers(student, test)
         _write_figures(found, model, out)
         if as_json:
@@ -180,7 +184,7 @@ def evaluate(
         screen.say(found.in_words)
         return
     question.positive_of(student.classes)  # before reading much
-    test = _read_dataset(data, label, group_column, patient_column, window)
+    test = labelled_data(data, label, group_column, patient_column, window)
     result = measure(
         student, test.records, name=test.name, patients=test.patients, question=question
     )
@@ -230,7 +234,7 @@ def predict(
 
     student = load(model)
     screen = Screen(NAME)
-    inputs = _read_inputs(data, (), window, screen)
+    inputs = public_inputs(data, (), window, screen)
     if isinstance(student, TableStudent) and not student.has_classes:
         if positive is not None or threshold is not None:
             raise UsageError("--positive and --threshold are for students of classes")
@@ -309,99 +313,6 @@ def _promise(model: Path) -> str:
         return "no privacy guarantee is known: privacy.json cannot be read"
 
 
-def _read_labels(path: Path) -> LabelSet:
-    from pate.formats.labels import LabelSet
-
-    try:
-        return LabelSet.from_json(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read the labels in {path}: {error}") from error
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from error
-
-
-def _read_inputs(path: Path, drop: Sequence[str], window: Window | None, screen: Screen) -> Inputs:
-    from pate.data.read import read_inputs
-
-    warn = partial(screen.say, level="warning")
-    return read_inputs(path, drop=tuple(drop), window=window, say=warn)
-
-
-def _is_table(inputs: Inputs) -> bool:
-    from pate.data.values import Table
-
-    return isinstance(inputs, Table)
-
-
-def _columns_of(released: LabelSet | None) -> Columns:
-    """Return what labelled data need for a student of released counts."""
-    from pate.answers import LABELS, NONE, NUMBER
-    from pate.codes import code_of
-
-    if released is None or released.noisy is None:
-        return "class", ()
-    kind = code_of(released.noisy.code).answer.name
-    if kind == LABELS:
-        return "labels", tuple(name for name in released.classes if name != NONE)
-    return ("number" if kind == NUMBER else "class"), ()
-
-
-def _read_test(options: TrainOptions, released: LabelSet | None) -> LabelledData:
-    assert options.test is not None  # noqa: S101 - by both callers
-    return _read_dataset(
-        options.test,
-        options.label,
-        options.group_column if _columns_of(released)[0] == "class" else None,
-        options.patient_column,
-        options.window,
-        _columns_of(released),
-    )
-
-
-def _read_dataset(
-    path: Path,
-    label: str | None,
-    groups: str | None,
-    patients: str | None = None,
-    window: Window | None = None,
-    asked: Columns = ("class", ()),
-) -> LabelledData:
-    """Return labelled data; a column of groups remains a feature, an array of groups is none.
-
-    ``label`` is the column of the class, or of the number; several labels have columns of their names.
-    """
-    from pate.data.read import read_dataset
-    from pate.data.values import Table
-    from student.evaluation.evaluate import LabelledData
-    from student.evaluation.fairness import group_column, require_groups
-
-    kind, names_of_labels = asked
-    if kind == "labels" and label is not None:
-        raise UsageError("several labels are in columns of their names: leave --label out")
-    if kind == "number" and label is None:
-        raise UsageError("name the column of the number with --label")
-    read = partial(
-        read_dataset,
-        path,
-        label=label if kind == "class" else None,
-        labels=names_of_labels if kind == "labels" else (),
-        number=label if kind == "number" else None,
-        window=window,
-    )
-    data = read()
-    if groups is not None and isinstance(data.inputs, Table):
-        data = group_column(data, groups)
-    elif groups is not None:
-        grouped = read(group=groups)
-        data = require_groups(grouped, groups)
-    names = None
-    if patients is not None:
-        names = read(group=patients).groups
-    # The name of a file can be bytes that are no text.
-    name = path.resolve().name.encode(errors="replace").decode()
-    return LabelledData(data, name, names)
-
-
 def _trainer(kind: str, options: TrainOptions, screen: Screen) -> Trainer:
     from pate.features.progress import telling
     from student.trainers.base import Effort
@@ -410,7 +321,10 @@ def _trainer(kind: str, options: TrainOptions, screen: Screen) -> Trainer:
         from student.trainers.choose import train as teach
 
         title = f"student for round {number}" if number else "final student"
-        screen.say(f"training the {title} on {len(lesson.queries)} labels")
+        given = f"{len(lesson.queries)} labels"
+        if lesson.noisy is not None and not len(lesson.queries):
+            given = f"noisy counts of {len(lesson.noisy.queries)} representatives"
+        screen.say(f"training the {title} on {given}")
         describing = screen.bar("describing the public inputs", percent=True, late=True)
         with screen.bar(title) as move, describing as described, telling(described):
             return teach(

@@ -151,7 +151,11 @@ def _write_all(
     training = {
         "campaign": provenance.campaign,
         "public_set": provenance.public_set,
-        "labels": provenance.labels,
+        **(
+            {"learnt_from": provenance.learnt_from}
+            if provenance.learnt_from
+            else {"labels": provenance.labels}
+        ),
         **provenance.training,
     }
     weights.save(student, draft, training=training)

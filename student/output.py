@@ -8,7 +8,6 @@ from collections import Counter
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from pate.codes import code_of
 from pate.runtime.command import print_json
 from pate.runtime.screen import listed
 
@@ -187,10 +186,7 @@ def tell_published(
         series=series_of(statement),
     )
     words = in_words(epsilon, delta, unit, observer, neighbours=among)
-    learnt = f"{len(labels.rows)} labels"
-    if labels.noisy is not None and not code_of(labels.noisy.code).answer.one_hot:
-        learnt = f"noisy counts of {len(labels.noisy.queries)} representatives"
-    screen.say(f"published in {out}: {learnt}, {words}")
+    screen.say(f"published in {out}: learnt from {labels.content_in_words}, {words}")
 
 
 def tell_few_labels(labels: LabelSet, screen: Screen) -> None:
@@ -200,7 +196,7 @@ def tell_few_labels(labels: LabelSet, screen: Screen) -> None:
     from pate.formats.labels import checked_statement
     from pate.formats.privacy_statement import do_records_vote
 
-    if labels.noisy is not None and not code_of(labels.noisy.code).answer.one_hot:
+    if not labels.answer.one_hot:
         return  # a student learns from the counts
     counts = Counter(row.label for row in labels.rows)
     each = [counts[label] for label in range(len(labels.classes))]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 #: What campaigns whose costs are compared have in common.
-_ALIKE: Final = ("series", "unit", "delta", "observer", "composition", "adjacency")
+_ALIKE: Final = ("series", "series_key", "unit", "delta", "observer", "composition", "adjacency")
 #: Rounding a weighted sum to whole votes adds at most this variance to its noise.
 _ROUNDING: Final = 1 / 4
 
@@ -60,7 +60,7 @@ def together(labels: Sequence[LabelSet], half_life: float | None = None) -> Labe
     noisy = _added([each.noisy for each in labels if each.noisy is not None], weights)
     sigma = Fraction(max(math.ceil(noisy.sigma), 1))
     threshold = clear_margin(GaussianShares(sigma), 1)
-    made = Neighbour(threshold, sigma, 1).labels(noisy.counts)
+    made = Neighbour(threshold, sigma, 1, code=noisy.code).labels(noisy.counts)
     return LabelSet(
         campaign=newest.campaign,
         classes=newest.classes,

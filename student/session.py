@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from pate.codes import code_of
 from pate.data.values import Inputs, content_hash
 from pate.errors import DataError, RefusedError, SchemaError
 from pate.formats.labels import LabelRow, LabelSet
@@ -85,20 +86,21 @@ def follow(
         if isinstance(event, LabelRow):
             rows.append(event)
         elif isinstance(event, RoundEnd):
-            say(f"round {event.round} has ended; {len(rows)} labels so far")
+            say(f"round {event.round} has ended" + (f"; {len(rows)} labels so far" if rows else ""))
             # A late student need not submit predictions that the campaign no longer waits for.
             if event.wants_predictions and client.campaign().phase != "finished":
                 _predict(client, public, rows, event.round + 1, train, say=say, measure=measure)
         elif isinstance(event, CampaignEnd):
-            say(f"the campaign has ended with {event.labels_released} labels")
+            given = event.labels_released
+            say("the campaign has ended" + (f" with {given} labels" if given else ""))
     campaign = client.campaign()
-    if not rows:
+    # Before the statement: once labels and statement are delivered, the server may stop.
+    noisy = client.noisy_votes()
+    if not rows and (noisy is None or code_of(noisy.code).answer.one_hot):
         raise DataError(
             "the campaign ended without a single label: the vote was never clear enough, or "
             "the budget too small"
         )
-    # Before the statement: once labels and statement are delivered, the server may stop.
-    noisy = client.noisy_votes()
     return LabelSet(
         campaign=campaign.id,
         classes=campaign.classes,
@@ -171,7 +173,7 @@ def check_labels(labels: LabelSet, public: Inputs) -> None:
             f"{labels.public_set.hex()[:12]}, this one has {own.queries} and "
             f"{own.content_hash.hex()[:12]}; give --public the same files as the server has"
         )
-    if not labels.rows:
+    if not labels.rows and labels.answer.one_hot:
         raise DataError("the label file has no labels; export it after a release")
 
 
@@ -220,6 +222,7 @@ def graduate(
         queries=labels.queries,
         from_teachers=len(labels.rows) - reinforced,
         reinforced=reinforced,
+        learnt_from="" if labels.answer.one_hot else labels.content_in_words,
         coverage=covered,
         training={"trainer": student.kind, **facts, "seconds": round(seconds, 1)},
     )

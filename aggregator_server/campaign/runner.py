@@ -18,6 +18,7 @@ from aggregator_server.exchange.aggregation import Batch, MaskedAggregation, Pla
 from aggregator_server.exchange.exchange import Exchange
 from pate.campaign.outlook import Outlook, classes_in_words
 from pate.campaign.terms import votes_per_unit
+from pate.codes import code_of
 from pate.errors import ProtocolError, QuorumError
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.mechanisms.distributed import DistributedMechanism
@@ -178,11 +179,13 @@ class Campaign:
         self._say_outlook(state)
         mechanism = state.mechanism(1)
         if isinstance(mechanism, DistributedMechanism):
-            counted = mechanism.shares.spread(mechanism.honest)
-            carried = mechanism.shares.spread(len(parties))
+            grid = 1 if spec.neighbour is None else code_of(spec.neighbour.code).grid
+            counted = mechanism.shares.spread(mechanism.honest) / grid
+            carried = mechanism.shares.spread(len(parties)) / grid
             self._screen.say(
                 f"noise shares of {mechanism.honest} of {len(parties)} parties are counted, standard "
-                f"deviation {counted:.4g}; labels carry those of all that survive, up to {carried:.4g}"
+                f"deviation {counted:.4g} votes; what is released carries those of all that survive, up to "
+                f"{carried:.4g}"
             )
 
     def _say_outlook(self, state: CampaignState) -> None:
@@ -284,8 +287,10 @@ class Campaign:
         reinforced = f", {summary.reinforced} of them reinforced" if summary.reinforced else ""
         self._screen.say(
             f"round {summary.round}: {summary.asked} queries asked, "
-            f"{summary.labels} labels released{reinforced}"
+            f"{state.spec.voted_for.release_in_words(summary.labels, summary.asked)} released{reinforced}"
         )
+        if not state.spec.voted_for.one_hot:
+            return
         counts = Counter(each.label for each in state.labels.values())
         words = classes_in_words(
             [counts[label] for label in range(len(state.classes))],

@@ -43,7 +43,7 @@ def export(out: OutOption, home: HomeOption = None, campaign: CampaignOption = "
 
     labels = label_set(folder_of(home, campaign))
     write_file(out, labels.to_json().encode(), mode=0o644)
-    Screen("pate-server").say(f"{len(labels.rows)} labels written to {out}")
+    Screen("pate-server").say(f"{labels.content_in_words} written to {out}")
 
 
 def certificate(

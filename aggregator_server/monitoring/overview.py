@@ -43,6 +43,7 @@ class Queries:
         votes_in: number of queries with summed votes.
         asked: answered so far, by a label or by no answer; twice if asked in two rounds.
         labels: labels released.
+        labelled: whether queries get labels; else noisy counts of them are released, and no label.
     """
 
     public_set: int
@@ -50,6 +51,7 @@ class Queries:
     votes_in: int
     asked: int
     labels: int
+    labelled: bool = True
 
 
 @dataclass(frozen=True)

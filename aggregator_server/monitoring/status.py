@@ -199,6 +199,7 @@ class Status:
                 votes_in=sum(batch.count for batch in state.batches),
                 asked=state.queries_asked,
                 labels=len(state.labels),
+                labelled=spec.voted_for.one_hot,
             ),
             labels=tuple(
                 ClassLabels(_readable(name), tally.labels[at])

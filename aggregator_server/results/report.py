@@ -13,6 +13,7 @@ from aggregator_server.ledger import verify as audit
 from aggregator_server.ledger.store import place
 from aggregator_server.ledger.store.place import place_of
 from aggregator_server.results.statement import privacy_statement, server_epsilon
+from pate.answers import CLASS, NUMBER, answer_of
 from pate.errors import StateError
 from pate.formats.labels import LabelRow, LabelSet
 from pate.formats.privacy_statement import rounded_up
@@ -65,6 +66,8 @@ def describe_state(state: CampaignState) -> dict[str, object]:
         "classes": list(state.classes),
         "ledger_head": str(state.head),
     }
+    if not spec.voted_for.one_hot:
+        found["answer"] = str(spec.voted_for)
     if spec.series is not None:
         found["series"] = spec.series
     if spec.gate is not None:
@@ -107,7 +110,9 @@ def _rows(found: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     yield "phase", f"{found['phase']}, round {found['round']} of {found['rounds']}"
     yield "mechanism", str(found["aggregator"])
     yield "queries", f"{found['queries_asked']} asked; the public set has {found['queries']}"
-    yield "labels", f"{found['labels_released']} released"
+    asked = int(str(found["queries_asked"]))
+    answer = answer_of(str(found.get("answer", CLASS)))
+    yield "released", answer.release_in_words(int(str(found["labels_released"])), asked)
     parties, classes = found["parties"], found["classes"]
     assert isinstance(parties, list)  # noqa: S101 - as describe_state made them
     assert isinstance(classes, list)  # noqa: S101
@@ -117,7 +122,8 @@ def _rows(found: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     yield "parties", f"{len(parties)}: {', '.join(parties)}"
     if "teachers" in found:
         yield "teachers", str(found["teachers"])
-    yield "classes", f"{len(classes)}: {', '.join(classes)}"
+    kind = "classes" if answer.one_hot else "range" if answer.name == NUMBER else "columns"
+    yield kind, f"{len(classes)}: {', '.join(classes)}" if kind != "range" else " to ".join(classes)
     yield "sums of votes", f"{found['aggregation']}, noise by the {_NOISE[str(found['noise'])]}"
     for observer, name in ((found["observer"], "epsilon"), ("server", "epsilon_server")):
         epsilon = found[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pate.codes import NEAREST
 from pate.errors import StateError
 from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
 from pate.mechanisms import worst_cost
@@ -33,7 +34,10 @@ def privacy_statement(state: CampaignState) -> PrivacyStatement:
         delta=spec.delta,
         unit=spec.unit,
         adjacency=adjacency_of(
-            spec.unit, records_vote=spec.records_vote, series=spec.series is not None
+            spec.unit,
+            records_vote=spec.records_vote,
+            series=spec.series is not None,
+            code=NEAREST if spec.neighbour is None else spec.neighbour.code,
         ),
         mechanism=tuple(each.to_dict() for each in state.mechanisms) + _gate(state),
         aggregation=spec.sums.aggregation,
@@ -47,6 +51,7 @@ def privacy_statement(state: CampaignState) -> PrivacyStatement:
         ledger_head=str(state.head),
         statements=(_public(state, epsilon), _server(state)),
         series=spec.series,
+        series_key=spec.series_key,
     )
 
 

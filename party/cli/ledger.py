@@ -79,7 +79,8 @@ def verify(
     Ends with an error if anything differs from the signed terms, from what this party answered, or
     from what the figures come to. What this party cannot tell is "unclear", and no error.
     """
-    from party.ledger.verify import agrees, unclear, verify_statement
+    from party.ledger.findings import agrees, unclear
+    from party.ledger.verify import verify_statement
     from pate.formats.privacy_statement import PrivacyStatement
 
     published = PrivacyStatement.from_json(_text(statement))
@@ -221,10 +222,12 @@ def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
     among = neighbours_of(offer.unit, records_vote=offer.records_vote, series=offer.series)
     yield f"  promised: {in_words(offer.epsilon, offer.delta, offer.unit, neighbours=among)}"
     if record.ending is not None:
-        end = record.ending
+        end, answer = record.ending, code_of(offer.code).answer
+        released = _number(end.labels_released, "label")
+        if not answer.one_hot:
+            released = answer.release_in_words(end.labels_released, end.queries_asked)
         yield (
-            f"  ended {end.at}: {_number(end.queries_asked, 'query')} asked, "
-            f"{_number(end.labels_released, 'label')} released, "
+            f"  ended {end.at}: {_number(end.queries_asked, 'query')} asked, {released} released, "
             f"at most {in_words(end.epsilon, end.delta, offer.unit, neighbours=among)}"
         )
     # At a smaller delta the same noise has a larger epsilon, which alarms readers without an explanation.

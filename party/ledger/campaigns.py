@@ -1,4 +1,4 @@
-"""The state of a campaign, and an entry, as used by the rules of a party's ledger.
+"""The state of a campaign with the rules within it, and an entry, for the rules of a party's ledger.
 
 A part of :mod:`party.ledger.rules`. Campaigns are in memory, a few kilobytes each; hashes of
 queries are not: a party answers millions.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from party.ledger.accountant import Totals
 from party.ledger.records import BatchRecord, CampaignRecord, EndingRecord
 from party.ledger.sent_votes import Given
+from pate.errors import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -98,6 +99,67 @@ class Campaign:
             first, last = min(self.answers), max(self.answers)
             found -= history.known(tuple(found), first, last, self.answers)
         return len(found)
+
+    def check_answer(self, given: Given, batch: str, digest: str) -> None:
+        """Check that votes may leave, given those of this campaign only.
+
+        Args:
+            given: the votes.
+            batch: digest of their queries, hex.
+            digest: of all queries.
+
+        Raises:
+            RefusedError: if they may not.
+        """
+        name, again = given.offer.campaign[:8], batch in self.batches
+        if self.ending is not None:
+            raise RefusedError(f"campaign {name} has ended: no more votes for it")
+        if self.source not in ("", given.source):
+            raise RefusedError(
+                f"our data or settings have changed since we first voted in campaign {name}: "
+                "other votes on the same queries would reveal the change"
+            )
+        if given.offer.records_vote and self.batches and not again:
+            raise RefusedError(
+                f"campaign {name} had the votes of our records on other queries "
+                "before: each record votes once"
+            )
+        if again and self.digests[batch] != digest:
+            raise RefusedError(f"batch {batch[:8]} has other queries than when it was first asked")
+
+    def check_unmasking(self, batch: str, digest: str, survivors: tuple[str, ...]) -> None:
+        """Check that the sum of a batch may be unmasked, given those of this campaign only.
+
+        Args:
+            batch: digest of its queries, hex.
+            digest: of all queries.
+            survivors: names of the parties in the sum, sorted.
+
+        Raises:
+            RefusedError: if it may not.
+        """
+        if batch not in self.batches or self.digests[batch] != digest:
+            raise RefusedError(
+                f"batch {batch[:8]} is to be unmasked, but we never voted on these queries"
+            )
+        if not self.offer.sums.masked:
+            raise RefusedError("votes that are not masked need no unmasking")
+        record = self.batches[batch]
+        if self.ending is not None and record.survivors is None:
+            raise RefusedError(
+                f"campaign {self.offer.campaign[:8]} has ended: none of its sums is unmasked any more"
+            )
+        if record.survivors is not None and record.survivors != survivors:
+            raise RefusedError(
+                f"batch {batch[:8]} was unmasked with other parties before: the difference of "
+                "two sums would reveal votes"
+            )
+        if any(each.survivors not in (None, survivors) for each in self.batches.values()):
+            # Other queries count, too: they may be nearly equal, with another hash.
+            raise RefusedError(
+                f"batches of campaign {self.offer.campaign[:8]} were unmasked with other parties before: "
+                "the difference of two sums over similar queries would reveal votes"
+            )
 
     @property
     def given(self) -> Given:

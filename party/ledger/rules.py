@@ -218,7 +218,7 @@ class LedgerState:
         """
         name = given.offer.campaign
         current = self._joined(name)
-        self._check_within(current, given, batch, digest)
+        current.check_answer(given, batch, digest)
         check_series(
             given.offer,
             given.units,
@@ -255,24 +255,6 @@ class LedgerState:
         """Yield the known ones of these campaigns, in a fixed order."""
         return (self._campaigns[name] for name in sorted(campaigns) if name in self._campaigns)
 
-    def _check_within(self, current: Campaign, given: Given, batch: str, digest: str) -> None:
-        """Check that votes may leave, given those of their own campaign."""
-        name, again = given.offer.campaign[:8], batch in current.batches
-        if current.ending is not None:
-            raise RefusedError(f"campaign {name} has ended: no more votes for it")
-        if current.source not in ("", given.source):
-            raise RefusedError(
-                f"our data or settings have changed since we first voted in campaign {name}: "
-                "other votes on the same queries would reveal the change"
-            )
-        if given.offer.records_vote and current.batches and not again:
-            raise RefusedError(
-                f"campaign {name} had the votes of our records on other queries "
-                "before: each record votes once"
-            )
-        if again and current.digests[batch] != digest:
-            raise RefusedError(f"batch {batch[:8]} has other queries than when it was first asked")
-
     def _answer(self, fields: dict[str, Any], entry: Entry, history: History) -> None:
         hashes = entry.hashes
         current = self._joined(_popped(fields, "campaign", str))
@@ -308,7 +290,7 @@ class LedgerState:
             self.check_answer(given, batch, digest, entry, history, allow_other=allow_other)
         else:
             check_series(current.offer, units, current.units, ())
-            self._check_within(current, given, batch, digest)
+            current.check_answer(given, batch, digest)
         if tagged and current.votes.setdefault(batch, votes) != votes:
             raise other_votes(batch)
         current.source, current.matrix, current.last = source, matrix, entry.seq
@@ -330,28 +312,8 @@ class LedgerState:
         allow_other = _popped(fields, "allow_other", bool)
         if fields:
             raise LedgerError(f"an unmasking with unknown fields: {', '.join(sorted(fields))}")
-        if batch not in current.batches or current.digests[batch] != queries_digest(entry.hashes):
-            raise RefusedError(
-                f"batch {batch[:8]} is to be unmasked, but we never voted on these queries"
-            )
-        if not current.offer.sums.masked:
-            raise RefusedError("votes that are not masked need no unmasking")
+        current.check_unmasking(batch, queries_digest(entry.hashes), survivors)
         record = current.batches[batch]
-        if current.ending is not None and record.survivors is None:
-            raise RefusedError(
-                f"campaign {campaign[:8]} has ended: none of its sums is unmasked any more"
-            )
-        if record.survivors is not None and record.survivors != survivors:
-            raise RefusedError(
-                f"batch {batch[:8]} was unmasked with other parties before: the difference of "
-                "two sums would reveal votes"
-            )
-        if any(each.survivors not in (None, survivors) for each in current.batches.values()):
-            # Other queries count, too: they may be nearly equal, with another hash.
-            raise RefusedError(
-                f"batches of campaign {campaign[:8]} were unmasked with other parties before: "
-                "the difference of two sums over similar queries would reveal votes"
-            )
         how = How.of(survivors, current.offer, current.source)
         shared = {*history.sharing(entry.hashes), (campaign, batch)}
         check_unmasking(

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from party.ledger.findings import Check, Finding, compared, same, shown
 from pate.accounting.composition import (
     Composition,
     Gate,
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from party.ledger.records import CampaignRecord
     from party.offer import Offer
 
-#: ``unclear``: the ledger cannot decide it.
-Finding = Literal["ok", "differs", "unclear"]
-
 #: Relative tolerance between two builds of the same formulas.
 _SAME: Final = 1e-9
 _OBSERVERS: Final = ("public", "server")
@@ -51,28 +48,6 @@ _OBSERVERS: Final = ("public", "server")
 _TEXTS: Final = ("unit", "aggregation", "noise", "composition", "cap", "realised", "ledger_head")
 _NUMBERS: Final = ("teachers", "queries_asked", "labels_released")
 _LARGEST: Final = 2**63
-#: Longest valid text.
-_LONGEST_SHOWN: Final = 600
-
-
-@dataclass(frozen=True)
-class Check:
-    """One check of a statement.
-
-    Attributes:
-        name: of the check.
-        finding: ``ok``, ``differs`` or ``unclear``.
-        detail: both values if they differ, else the value or the reason.
-    """
-
-    name: str
-    finding: Finding
-    detail: str
-
-    def __str__(self) -> str:
-        return f"{self.finding:<8} {self.name}: {self.detail}"
-
-
 #: Checks a statement against the record of its campaign.
 _Rule: TypeAlias = Callable[[PrivacyStatement, "CampaignRecord"], Iterator[Check]]
 
@@ -92,10 +67,10 @@ def verify_statement(
             Check(
                 "campaign",
                 "differs",
-                f"{_shown(statement.campaign)} is not in our ledger: never joined",
+                f"{shown(statement.campaign)} is not in our ledger: never joined",
             ),
         )
-    found = [_same("campaign", statement.campaign, record.offer.campaign)]
+    found = [same("campaign", statement.campaign, record.offer.campaign)]
     if found[0].finding == "ok":
         found = [Check("campaign", "ok", f"{statement.campaign}, joined {record.joined_at}")]
     ill_formed = tuple(_ill_formed(statement))
@@ -106,49 +81,46 @@ def verify_statement(
     return tuple(found)
 
 
-def agrees(checks: tuple[Check, ...]) -> bool:
-    """Return whether nothing differs."""
-    return all(each.finding != "differs" for each in checks)
-
-
-def unclear(checks: tuple[Check, ...]) -> list[str]:
-    """Return the names of the checks that this party's ledger cannot decide."""
-    return [each.name for each in checks if each.finding == "unclear"]
-
-
 def _ill_formed(said: PrivacyStatement) -> Iterator[Check]:
     for name in _TEXTS:
         text: object = getattr(said, name)
         if not isinstance(text, str):
-            yield Check(name, "differs", f"the statement has {_shown(text)}, no text")
+            yield Check(name, "differs", f"the statement has {shown(text)}, no text")
     for name in _NUMBERS:
         number: object = getattr(said, name)
         if type(number) is not int or abs(number) > _LARGEST:
-            yield Check(name, "differs", f"the statement has {_shown(number)}, no number of things")
+            yield Check(name, "differs", f"the statement has {shown(number)}, no number of things")
 
 
 def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     offer = ours.offer
-    yield _same("unit", said.unit, offer.unit)
+    yield same("unit", said.unit, offer.unit)
     among = neighbours_of(offer.unit, records_vote=offer.records_vote, series=offer.series)
     known = adjacencies_of(
-        offer.unit, records_vote=offer.records_vote, series=offer.series is not None
+        offer.unit,
+        records_vote=offer.records_vote,
+        series=offer.series is not None,
+        code=offer.code,
     )
     if said.series is not None or offer.series is not None:
-        yield _same("series", said.series, offer.series, lambda name: _shown(name or "none"))
-    yield _same(
+        yield same("series", said.series, offer.series, lambda name: shown(name or "none"))
+    if said.series_key is not None:
+        yield same("series' server", said.series_key, offer.key.hex())
+    elif said.series is not None:
+        yield Check("series' server", "unclear", "the statement does not name its key")
+    yield same(
         "adjacency",
         said.adjacency,
         said.adjacency if said.adjacency in known else known[0],
-        lambda text: among if text in known else _shown(text),
+        lambda text: among if text in known else shown(text),
     )
-    yield _same("delta", said.delta, offer.delta)
-    yield _same("aggregation", said.aggregation, offer.sums.aggregation)
+    yield same("delta", said.delta, offer.delta)
+    yield same("aggregation", said.aggregation, offer.sums.aggregation)
     mode = said.noise.partition(": ")[0]
     if mode != offer.sums.noise:
-        yield _same("noise", said.noise, f"{offer.sums.noise}: …")
+        yield same("noise", said.noise, f"{offer.sums.noise}: …")
     elif offer.settled:
-        yield _same("noise", said.noise, _noise_text(offer))
+        yield same("noise", said.noise, _noise_text(offer))
     if not offer.settled:
         # As after missing the roster: there is nothing to compare with.
         yield Check(
@@ -158,29 +130,29 @@ def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
             "and cap are not compared",
         )
         return
-    yield _same(
+    yield same(
         "teachers",
         said.teachers,
         0 if offer.records_vote else offer.teachers,
-        lambda count: _shown(count or "none: records vote themselves"),
+        lambda count: shown(count or "none: records vote themselves"),
     )
     steps, gate = _without_gate(said)
     if offer.gate is not None:
         signed = {name: value for name, value in offer.gate.to_dict().items() if name != "event"}
-        yield _same("gate", gate, {"mechanism": Gate.name, **signed})
-    yield _same(
+        yield same("gate", gate, {"mechanism": Gate.name, **signed})
+    yield same(
         "mechanism",
         steps,
         [dict(each.to_dict()) for each in offer.mechanisms or ()],
-        lambda each: _shown(mechanism_in_words(each)),
+        lambda each: shown(mechanism_in_words(each)),
     )
-    yield _same("composition", said.composition, offer.composition, _composition_in_words)
-    yield _same("cap", said.cap, str(offer.cap), _roughly)
+    yield same("composition", said.composition, offer.composition, _composition_in_words)
+    yield same("cap", said.cap, str(offer.cap), _roughly)
 
 
 def _figures(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     offer = ours.offer
-    yield _compared(
+    yield compared(
         "announced epsilon",
         said.epsilon <= offer.epsilon * (1 + _SAME),
         said.epsilon,
@@ -193,9 +165,9 @@ def _figures(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
         worth = _composition(said).epsilon(offer.cap, offer.delta)
     except (PateError, ValueError, ArithmeticError) as error:
         # A gate comes from the statement, and its parameters may be invalid.
-        yield Check("epsilon", "differs", f"the cap cannot be worked out: {_shown(error)}")
+        yield Check("epsilon", "differs", f"the cap cannot be worked out: {shown(error)}")
         return
-    yield _compared(
+    yield compared(
         "epsilon",
         math.isclose(said.epsilon, worth, rel_tol=_SAME),
         said.epsilon,
@@ -205,14 +177,14 @@ def _figures(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     try:
         realised, least = fraction_from_text(said.realised), _least_cost(said, offer)
     except PateError as error:
-        yield Check("realised cost", "differs", _shown(error))
+        yield Check("realised cost", "differs", shown(error))
         return
-    yield _compared(
+    yield compared(
         "realised cost",
         least <= realised <= offer.cap,
         realised,
-        f"a cap of {_shown(offer.cap)}; {said.queries_asked} asked and {said.labels_released} "
-        f"labels cost at least {_shown(least)}",
+        f"a cap of {shown(offer.cap)}; {said.queries_asked} asked and {said.labels_released} "
+        f"labels cost at least {shown(least)}",
         f"{_roughly(str(realised))}; within the cap, and enough for these answers",
     )
 
@@ -241,14 +213,14 @@ def _least_cost(said: PrivacyStatement, offer: Offer) -> Fraction:
 
 def _counts(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     offer, asked = ours.offer, said.queries_asked
-    yield _compared(
+    yield compared(
         "labels",
         0 <= said.labels_released <= asked,
         said.labels_released,
         f"{asked} asked",
         f"{said.labels_released} for {asked} queries asked",
     )
-    yield _compared(
+    yield compared(
         "labels in the public set",
         said.labels_released <= offer.public_queries,
         said.labels_released,
@@ -281,7 +253,7 @@ def _counts(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
         )
     else:
         told = (ours.ending.queries_asked, ours.ending.labels_released)
-        yield _compared(
+        yield compared(
             "ending",
             (asked, said.labels_released) == told,
             f"{asked} asked and {said.labels_released} labels",
@@ -291,13 +263,13 @@ def _counts(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
 
 def _observers(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     offer = ours.offer
-    yield _same("observer", said.observer, "public")
+    yield same("observer", said.observer, "public")
     names = [each.observer for each in said.statements]
-    if sorted(map(_shown, names)) != list(_OBSERVERS):
+    if sorted(map(shown, names)) != list(_OBSERVERS):
         yield Check(
             "observers",
             "differs",
-            f"the statement has {_shown(names)}: it says what holds for public and server, each "
+            f"the statement has {shown(names)}: it says what holds for public and server, each "
             "once, and for nobody else",
         )
         return
@@ -305,11 +277,11 @@ def _observers(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
         "observers", "ok", "public and server; of what is said of them only figures are checked"
     )
     public, server = sorted(said.statements, key=lambda each: each.observer)
-    yield _same(
+    yield same(
         "public", (public.epsilon, public.delta), (said.epsilon, said.delta), _promise_in_words
     )
     if not offer.sums.distributed:
-        yield _same("server", server.epsilon, None, _epsilon_in_words)
+        yield same("server", server.epsilon, None, _epsilon_in_words)
         return
     if offer.mechanisms is None or offer.composition is None:
         return
@@ -318,10 +290,10 @@ def _observers(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
         yield Check("server", "ok", "nothing is promised")
         return
     if server.delta != offer.delta:
-        yield _same("server's delta", server.delta, offer.delta)
+        yield same("server's delta", server.delta, offer.delta)
     composition = composition_named(offer.composition)
     least = composition.epsilon(worst_cost(composition, offer.mechanisms, opened), offer.delta)
-    yield _compared(
+    yield compared(
         "server",
         server.epsilon >= least * (1 - _SAME),
         server.epsilon,
@@ -342,7 +314,7 @@ def _head(said: PrivacyStatement, _ours: CampaignRecord) -> Iterator[Check]:
     yield Check(
         "ledger head",
         "differs",
-        f"the statement has {_shown(said.ledger_head)}, and a head is NUMBER:DIGEST, the digest "
+        f"the statement has {shown(said.ledger_head)}, and a head is NUMBER:DIGEST, the digest "
         "64 hexadecimal digits",
     )
 
@@ -385,32 +357,13 @@ def _composition(said: PrivacyStatement) -> Composition:
     return Gate(GatedBatch(*(fraction_from_text(gate.get(name, "")) for name in names)))
 
 
-def _same(name: str, said: Any, ours: Any, words: Callable[[Any], str] | None = None) -> Check:
-    """Compare two values; ``words`` formats one for people."""
-    if words is None or (said != ours and words(said) == words(ours)):
-        words = _shown
-    return Check(
-        name,
-        "ok" if said == ours else "differs",
-        words(said)
-        if said == ours
-        else f"the statement has {words(said)}, our ledger {words(ours)}",
-    )
-
-
-def _compared(name: str, holds: bool, said: object, ours: object, words: str = "") -> Check:
-    if holds:
-        return Check(name, "ok", words or _shown(said))
-    return Check(name, "differs", f"the statement has {_shown(said)}, our ledger {_shown(ours)}")
-
-
 def _composition_in_words(name: object) -> str:
     known = {
         Gdp.name: "Gaussian differential privacy",
         Pure.name: "pure differential privacy",
         Zcdp.name: "zero-concentrated (zCDP)",
     }
-    return known.get(str(name), _shown(name))
+    return known.get(str(name), shown(name))
 
 
 def _roughly(text: object) -> str:
@@ -418,7 +371,7 @@ def _roughly(text: object) -> str:
     try:
         return f"about {float(fraction_from_text(str(text))):.6g}"
     except (PateError, OverflowError):
-        return _shown(text)
+        return shown(text)
 
 
 def _epsilon_in_words(epsilon: float | None) -> str:
@@ -428,13 +381,3 @@ def _epsilon_in_words(epsilon: float | None) -> str:
 def _promise_in_words(promise: tuple[float | None, float | None]) -> str:
     epsilon, delta = promise
     return _epsilon_in_words(epsilon) + ("" if delta is None else f" at delta {delta:g}")
-
-
-def _shown(value: object) -> str:
-    """Return a value as part of one line, without control characters and not too long."""
-    if isinstance(value, Fraction):
-        return f"{value} (about {float(value):.6g})"
-    if isinstance(value, float):
-        return f"{value:.10g}"
-    text = str(value)
-    return (text if text.isprintable() else ascii(text))[:_LONGEST_SHOWN]

@@ -373,7 +373,9 @@ class Policy:
         if self.codes != CODES:
             lines.append(f"accepts neighbour votes by the code {' or '.join(self.codes)} only")
         if self.answers != ANSWERS:
-            lines.append(f"accepts neighbour votes that say a {' or '.join(self.answers)} only")
+            lines.append(
+                f"accepts neighbour votes only with the answer {' or '.join(self.answers)}"
+            )
         for value, text in (
             (self.max_queries, "answers at most {} queries per campaign"),
             (self.max_queries_in_all, "answers at most {} queries in all"),

@@ -19,6 +19,8 @@ from party.voting.noise_shares import NoiseShares
 from party.voting.public_sets import PublicSets
 from party.voting.request import check_ending, check_fits, check_on_roster, offer_of
 from party.voting.series import SeriesVoters, series_voters
+from pate.answers import CLASS
+from pate.codes import code_of
 from pate.data.values import Inputs, Table, batch_hash
 from pate.errors import (
     DataError,
@@ -90,6 +92,7 @@ class Ending:
         records_vote: whether records voted instead of teachers.
         observer: against whom it holds.
         votes_given: queries that this party answered for the campaign.
+        answer: what was voted for, the text of an :class:`~pate.answers.Answer`.
     """
 
     campaign: str
@@ -102,6 +105,7 @@ class Ending:
     records_vote: bool
     observer: str
     votes_given: int
+    answer: str = CLASS
 
 
 class Voter:
@@ -417,6 +421,7 @@ class Voter:
             records_vote=offer.records_vote,
             observer="public",
             votes_given=0 if record is None else record.asked,
+            answer=str(code_of(offer.code).answer),
         )
 
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from pate.auditing.result import Audit, Seen
     from pate.mechanisms import DistributedMechanism
     from pate.mechanisms.contract import Votes
-    from pate.noise.exact import Flags, NoiseInShares
+    from pate.noise.exact import NoiseInShares
+    from pate.noise.lanes import Flags
 
 #: Rows and classes of the matrix: the smallest in which both can be equal, or differ.
 _SHAPE: Final = (2, 2)

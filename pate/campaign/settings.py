@@ -16,7 +16,7 @@ from pate.campaign.parameters import Parameters
 from pate.campaign.spec import CampaignSpec, new_campaign_id
 from pate.campaign.sum_terms import SumTerms
 from pate.codes import NEAREST, SPREAD, code_of
-from pate.data.values import Inputs, content_hash
+from pate.data.values import Images, Inputs, content_hash
 from pate.errors import UsageError
 from pate.masking.context import most_colluders, threshold_for
 
@@ -151,6 +151,11 @@ def _neighbour_terms(
     geometric = options.noise_law == "geometric" or options.scale is not None
     require_spread(code or NEAREST, 0.0 if geometric else delta)
     answer = answer_of(options.answer or CLASS)
+    if isinstance(inputs, Images) and not answer.one_hot:
+        raise UsageError(
+            f"--answer {answer} needs a public set that is a table: no student learns it from images; give "
+            "features of the images as a table"
+        )
     usual = 0
     if number is None or code == SPREAD:
         records = options.expected_records or RECORDS

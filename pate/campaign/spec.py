@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 from pate.accounting.events import GatedBatch
+from pate.answers import Answer
 from pate.campaign import choices
 from pate.campaign.flat_text import nested, write_flat
 from pate.campaign.neighbour_terms import NeighbourTerms
@@ -79,6 +80,8 @@ class CampaignSpec:
         gate: the one batch of a gated campaign, None for a capped one.
         neighbour: terms of neighbour votes, None for teachers.
         series: name of the series of campaigns in which a unit votes once; None for none.
+        series_key: of a series, the public key by which parties know its server, 32 bytes in hex; None
+            in a specification that no server has stored.
 
     Raises:
         UsageError: for an invalid value, naming the field.
@@ -106,6 +109,7 @@ class CampaignSpec:
     neighbour: NeighbourTerms | None = None
     #: Omitted from the text if there is none, as in older ledgers.
     series: str | None = field(default=None, metadata=in_text(omitted=True))
+    series_key: str | None = field(default=None, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
         self._check_names()
@@ -126,6 +130,11 @@ class CampaignSpec:
     def records_vote(self) -> bool:
         """Whether records vote instead of teachers, in one matrix that is charged once."""
         return self.neighbour is not None
+
+    @property
+    def voted_for(self) -> Answer:
+        """What is voted for."""
+        return Answer() if self.neighbour is None else code_of(self.neighbour.code).answer
 
     @property
     def wanted_parties(self) -> int:
@@ -158,14 +167,14 @@ class CampaignSpec:
         return read(cls, made, error=UsageError, what="the parameters of the campaign")
 
     def require_same(self, other: CampaignSpec) -> None:
-        """Check that a resume asks for the parameters of this campaign, its random id aside.
+        """Check that a resume asks for the parameters of this campaign, its random id and its key aside.
 
         Raises:
             StateError: naming the first field that differs, with both values.
         """
         mine, asked = ({"code": NEAREST, **each.to_dict()} for each in (self, other))
         for name in mine | asked:
-            if name != "id" and mine.get(name) != asked.get(name):
+            if name not in ("id", "series_key") and mine.get(name) != asked.get(name):
                 raise StateError(
                     f"this campaign has {name} = {mine.get(name)}, but {asked.get(name)} was given: "
                     "resume with the same parameters, or start a new one with another --campaign"
@@ -248,6 +257,11 @@ class CampaignSpec:
         law, other = ("geometric", "sigma2") if self.delta == 0 else ("Gaussian", "scale")
         if other in self.parameters.stated():
             raise UsageError(f"{other} has no meaning for {law} noise, at delta {self.delta:g}")
+        if self.parameters.threshold is not None and not self.voted_for.one_hot:
+            raise UsageError(
+                f"threshold is for classes: with the answer {self.voted_for} noisy counts are released, "
+                "and no query gets a label"
+            )
         self.neighbour.check(queries=self.queries, classes=self.classes, unit=self.unit)
         most = code_of(self.neighbour.code).bounds(self.neighbour.most_votes * self.wanted_parties)[
             1
@@ -269,6 +283,9 @@ class CampaignSpec:
             )
 
     def _check_series(self) -> None:
+        key = self.series_key
+        if key is not None and (self.series is None or not re.fullmatch("[0-9a-f]{64}", key)):
+            raise UsageError(f"series_key is of a series, 64 hexadecimal digits, got {key!r:.80}")
         if self.series is None:
             return
         if self.neighbour is None:

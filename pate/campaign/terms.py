@@ -191,7 +191,7 @@ def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism
 
     The noise is ``sigma2`` or ``scale`` if one is stated, else the least that epsilon allows, since there
     is only one release: geometric at delta 0, else Gaussian. A label needs a margin of
-    :func:`clear_margin` unless it is stated.
+    :func:`clear_margin` unless it is stated; several labels, or a number, have none.
 
     Raises:
         UsageError: for parameters that make no sense.
@@ -209,11 +209,11 @@ def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism
         shares = GaussianShares(share_sigma(sigma, honest) if spec.sums.distributed else sigma)
     else:
         shares = least_noise(spec.epsilon, spec.delta, honest, votes_per_unit, code)
-    threshold = (
-        clear_margin(shares, spec.wanted_parties if spec.sums.distributed else 1)
-        if spec.parameters.threshold is None
-        else math.ceil(grid * spec.parameters.threshold)
-    )
+    threshold = 0
+    if spec.parameters.threshold is not None:
+        threshold = math.ceil(grid * spec.parameters.threshold)
+    elif code_of(code).answer.one_hot:
+        threshold = clear_margin(shares, spec.wanted_parties if spec.sums.distributed else 1)
     share = shares.share if isinstance(shares, GaussianShares) else None
     scale = shares.scale if isinstance(shares, GeometricShares) else None
     if spec.sums.distributed:

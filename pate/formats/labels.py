@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.codes import NEAREST
+from pate.answers import Answer
+from pate.codes import NEAREST, code_of
 from pate.errors import DataError
 from pate.formats.noisy_counts import NoisyVotes
 from pate.text_form import in_text, parse, read, write
@@ -79,7 +80,7 @@ class LabelSet:
         classes: class names, at least two, in the order that labels count in.
         public_set: content hash of the public set, 32 bytes.
         queries: number of inputs in the public set.
-        rows: the labels; no query twice.
+        rows: the labels; no query twice. Of several labels, or a number, there are none.
         privacy: the text of ``privacy.json``, byte for byte as the server wrote it.
         noisy: the noisy counts of neighbour votes, which the labels were made of; else None.
     """
@@ -116,6 +117,19 @@ class LabelSet:
         ):
             raise DataError("noisy votes of other classes or queries than the labels have")
         checked_statement(self.privacy)
+
+    @property
+    def answer(self) -> Answer:
+        """What was voted for."""
+        return Answer() if self.noisy is None else code_of(self.noisy.code).answer
+
+    @property
+    def content_in_words(self) -> str:
+        """What a student learns from."""
+        if self.noisy is None or self.answer.one_hot:
+            return f"{len(self.rows)} labels"
+        number = len(self.noisy.queries)
+        return f"noisy counts of {number} representative{'s' * (number != 1)}"
 
     def to_json(self) -> str:
         """Return the text of a label file, one label a line."""

@@ -8,7 +8,7 @@ from fractions import Fraction
 from string import Formatter
 from typing import Final
 
-from pate.codes import code_of
+from pate.codes import Code, code_of
 from pate.errors import UsageError
 
 _MOVES: Final = "; votes on a query that one unit can change: {votes_per_unit}"
@@ -19,9 +19,11 @@ _GEOMETRIC: Final = (
 _SHARES: Final = (
     "noise of sigma {share} from each party on each count, of which {honest} shares are counted"
 )
+_CAST: Final = "votes that one unit casts in all: at most {{votes_per_unit}}"
+_COUNTS: Final = "neighbour votes: all counts leave once ({}); " + _CAST
 _RELEASED: Final = (
     "neighbour votes: all counts leave once ({}); a query whose largest noisy count leads by "
-    "{{threshold}} or more gets a label; votes that one unit casts in all: at most {{votes_per_unit}}"
+    "{{threshold}} or more gets a label; " + _CAST
 )
 _OR_PREDICTION: Final = (
     ", else the student's own prediction if it is more than {confidence} sure, else no label"
@@ -50,11 +52,17 @@ _WORDS: Final[Mapping[str, str | tuple[str, ...]]] = {
         "Interactive-GNMax: if some noisy count is {threshold} or more above what the student "
         f"expects, the class with the most votes{_OR_PREDICTION} ({_SHARES})" + _MOVES
     ),
-    "neighbour": (
-        _RELEASED.format("noise of sigma {sigma} on each"),
-        _RELEASED.format("geometric noise of scale {scale} on each"),
+    "neighbour": tuple(
+        words.format(noise)
+        for words in (_RELEASED, _COUNTS)
+        for noise in (
+            "noise of sigma {sigma} on each",
+            "geometric noise of scale {scale} on each",
+        )
     ),
-    "distributed-neighbour": (_RELEASED.format(_SHARES), _RELEASED.format(_GEOMETRIC)),
+    "distributed-neighbour": tuple(
+        words.format(noise) for words in (_RELEASED, _COUNTS) for noise in (_SHARES, _GEOMETRIC)
+    ),
     "gate": (
         "a gate: all labels leave together if a private test of these votes passes (order {order}, "
         "target {target}, test {test}, failure {failure})"
@@ -82,9 +90,15 @@ def mechanism_in_words(mechanism: object) -> str:
         return str(mechanism)
     name = str(mechanism.get("mechanism", "see privacy.json"))
     parameters = {key: value for key, value in mechanism.items() if key != "mechanism"}
-    where = _places(parameters.get("code"))
-    if where:
+    code = _code(parameters.get("code"))
+    where = ""
+    if code is not None:
         del parameters["code"]
+        where = f", {code.in_words}"
+        if code.units_in_words:
+            where += f"; counts and noise are {code.units_in_words}"
+        if not code.answer.one_hot and parameters.get("threshold") == 0:
+            del parameters["threshold"]  # no query gets a label
     known = _WORDS.get(name, ())
     for words in (known,) if isinstance(known, str) else known:
         if set(parameters) != _parameters(words):
@@ -97,13 +111,13 @@ def mechanism_in_words(mechanism: object) -> str:
     return f"{name} ({', '.join(rest)})" if rest else name
 
 
-def _places(code: object) -> str:
-    """Return where each vote counts, in words; nothing for the nearest query or an unknown code."""
+def _code(code: object) -> Code | None:
+    """Return a code that is known, and is not the default one, which has no words."""
     try:
-        words = code_of(str(code)).in_words
+        known = code_of(str(code))
     except UsageError:
-        return ""
-    return words and f", {words}"
+        return None
+    return known if known.in_words else None
 
 
 def _parameters(words: str) -> set[str]:

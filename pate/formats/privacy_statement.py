@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from pate.answers import Answer
 from pate.campaign.choices import Unit  # noqa: TC001 — its reader looks it up
+from pate.codes import NEAREST, code_of
 from pate.errors import ProtocolError, UsageError
 from pate.text_form import in_text, parse, read, write
 
@@ -101,29 +103,41 @@ _FIXED_FOR_VOTING_ONCE: Final = (
 )
 
 
-def adjacency_of(unit: str, *, records_vote: bool, series: bool = False) -> str:
+def adjacency_of(
+    unit: str, *, records_vote: bool, series: bool = False, code: str = NEAREST
+) -> str:
     """Return the adjacency, in words.
 
     Args:
         unit: record, patient or party.
         records_vote: whether votes are neighbour votes.
         series: whether they are of a campaign of a series.
+        code: of neighbour votes, the text of a :class:`~pate.codes.Code`.
     """
     if not records_vote:
         return ADJACENCY[unit]
     what, why = _VOTING[unit]
-    return f"{what}: {_IN_SERIES[unit] if series else why}; {_FIXED_FOR_VOTING}"
+    if series:
+        why = _IN_SERIES[unit]
+    elif unit == "record" and (words := code_of(code).in_words):
+        why = f"it casts one vote, {words.removeprefix('each ')}, and changes no other vote"
+    return f"{what}: {why}; {_FIXED_FOR_VOTING}"
 
 
-def adjacencies_of(unit: str, *, records_vote: bool, series: bool = False) -> tuple[str, ...]:
+def adjacencies_of(
+    unit: str, *, records_vote: bool, series: bool = False, code: str = NEAREST
+) -> tuple[str, ...]:
     """Return all wordings of the adjacency in statements, the current one first.
 
-    Earlier ones promised less; they remain readable.
+    Earlier ones promised less, or said of every code what holds of the nearest query; they remain
+    readable.
     """
-    now = adjacency_of(unit, records_vote=records_vote, series=series)
-    if records_vote:
-        return now, now.replace(_FIXED_FOR_VOTING, _FIXED_FOR_VOTING_ONCE)
-    return now, now.replace("class list and the names of columns", _FIXED_ONCE)
+    now = adjacency_of(unit, records_vote=records_vote, series=series, code=code)
+    if not records_vote:
+        return now, now.replace("class list and the names of columns", _FIXED_ONCE)
+    nearest = adjacency_of(unit, records_vote=True, series=series)
+    once = nearest.replace(_FIXED_FOR_VOTING, _FIXED_FOR_VOTING_ONCE)
+    return (now, nearest, once) if code_of(code).answer == Answer() else (now,)
 
 
 def do_records_vote(mechanism: object) -> bool:
@@ -223,7 +237,7 @@ class PrivacyStatement:
         noise: where noise was added.
         teachers: M, of the whole roster; 0 where records vote themselves.
         queries_asked: answers given, labels and no answers.
-        labels_released: queries that have a label.
+        labels_released: queries that have a label; of several labels, or a number, there are none.
         composition: how costs add up: ``gdp`` (half of mu squared), ``zcdp`` (rho) or ``pure``
             (epsilon).
         cap: most that all answers together may cost in it, ``p/q``: what epsilon stands for.
@@ -233,6 +247,8 @@ class PrivacyStatement:
         statements: one per observer.
         series: name of the series of neighbour votes that the campaign is of; None for none. The
             guarantee is that of the whole series if its other campaigns cost no more.
+        series_key: public key of the series' server, 32 bytes in hex: a name may be used by several
+            servers, whose series are different ones. None in older statements.
 
     Raises:
         UsageError: for a value that a statement cannot have.
@@ -258,6 +274,7 @@ class PrivacyStatement:
     protocol_version: int = PROTOCOL_VERSION
     #: Omitted from the text if there is none, as in older statements.
     series: str | None = field(default=None, metadata=in_text(omitted=True))
+    series_key: str | None = field(default=None, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
         if self.protocol_version != PROTOCOL_VERSION:
@@ -270,6 +287,9 @@ class PrivacyStatement:
             raise UsageError(f"unknown unit of privacy {self.unit!r}")
         if self.series is not None and not do_records_vote(self.mechanism):
             raise UsageError("a series is of neighbour votes")
+        key = self.series_key
+        if key is not None and (self.series is None or not re.fullmatch("[0-9a-f]{64}", key)):
+            raise UsageError(f"the key of a series is 64 hexadecimal digits, got {key!r:.80}")
         _check_figures(self.epsilon, self.delta)
         for each in self.statements:
             if (each.epsilon is None) != (each.delta is None):

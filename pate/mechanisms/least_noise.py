@@ -3,6 +3,10 @@
 Geometric noise is calibrated to L1, 2k for a unit of k votes, and gives epsilon at delta 0. Gaussian noise
 is calibrated to L2, k sqrt(2). (These are of nearest votes; :mod:`pate.codes` has the others.) Which of
 them is smaller follows from public numbers only.
+
+Noise is in units of the counts, of which ``code.grid`` are one vote: one of nearest votes for a class.
+
+Source: docs/proofs/geometric-noise.md, section 3, and docs/proofs/discrete-gaussian-gdp.md.
 """
 
 from __future__ import annotations
@@ -41,10 +45,15 @@ def least_noise(
         honest: shares in every sum that the observer does not know; 1 where the server draws the
             noise.
         votes_per_unit: votes that one unit casts at most.
-        code: at which queries each of them counts.
+        code: where each of them counts and what it says, the text of a :class:`~pate.codes.Code`.
+
+    Returns:
+        The law of the shares, in units of the counts.
 
     Raises:
+        AccountingError: for an epsilon or delta that makes no sense.
         BudgetError: if no noise gives so small an epsilon.
+        UsageError: for a text that is no code, or a number of votes or shares that makes no sense.
     """
     if delta == 0.0:
         distance = code_of(code).change(votes_per_unit).total
@@ -71,7 +80,7 @@ def law_of_least_noise(
         honest: shares in every sum that the observer does not know.
         parties: that add noise.
         votes_per_unit: votes that one unit casts at most.
-        code: at which queries each of them counts.
+        code: as for :func:`least_noise`.
 
     Raises:
         BudgetError: if no noise of either law gives so small an epsilon.
@@ -90,10 +99,10 @@ def spreads_of(
     votes_per_unit: int,
     code: str = NEAREST,
 ) -> dict[NoiseLawName, float]:
-    """Return the standard deviation of the least noise of each law, if all parties stay, in votes.
+    """Return the standard deviation of the least noise of each law, if all parties stay.
 
     Arguments are those of :func:`law_of_least_noise`. A law that allows no such epsilon, or Gaussian
-    noise at delta 0, is left out.
+    noise at delta 0, is left out. It is in units of the counts.
     """
     found: dict[NoiseLawName, float] = {}
     wanted: list[tuple[NoiseLawName, float]] = [("geometric", 0.0)]
@@ -114,7 +123,7 @@ def noise_in_words(
     law: NoiseLawName,
     code: str = NEAREST,
 ) -> str:
-    """Return one line: the chosen law, and the standard deviation of each.
+    """Return one line: the chosen law, and the standard deviation of each, in votes.
 
     >>> noise_in_words(0.1, 1e-5, 1, 1, 1, "geometric")
     'noise on each count: geometric, standard deviation 28.28, at delta 0 (Gaussian: 43.5, at delta 1e-05)'
@@ -149,10 +158,10 @@ def least_scale(epsilon: float, honest: int, distance: int) -> Fraction:
     Args:
         epsilon: of the whole release, at delta 0.
         honest: shares that sum to it.
-        distance: largest l1 distance of neighbours, in votes.
+        distance: largest L1 distance of neighbours, in units of the counts.
 
     Returns:
-        A multiple of 1/64 votes.
+        distance / epsilon, up to the next 1/64 of a unit of the counts.
 
     Raises:
         BudgetError: if no noise gives so small an epsilon.
@@ -166,24 +175,32 @@ def least_scale(epsilon: float, honest: int, distance: int) -> Fraction:
 def least_share(
     epsilon: float, delta: float, honest: int, votes_per_unit: int, code: str = NEAREST
 ) -> Fraction:
-    """Return the least noise share with which one matrix costs at most (epsilon, delta).
+    """Return the least sigma of a Gaussian share with which one matrix costs at most (epsilon, delta).
+
+    The cost is the mu of Gaussian differential privacy, L2 / sqrt(honest sigma^2), times what discrete noise
+    costs above the continuous.
 
     >>> float(least_share(0.1, 1e-5, 1, 1)), float(least_share(0.1, 1e-5, 1, 1, "spread-9"))
     (43.5, 130.46875)
 
     Args:
         epsilon: of the whole release.
-        delta: at which it holds.
+        delta: at which it holds, above 0.
         honest: shares in every sum that the observer does not know; 1 where the server draws the
             noise.
         votes_per_unit: votes that one unit casts at most.
-        code: at which queries each of them counts.
+        code: as for :func:`least_noise`.
 
     Returns:
-        A multiple of 1/64 votes.
+        A multiple of 1/64 of a unit of the counts, from one unit on.
 
     Raises:
+        AccountingError: for an epsilon or delta that makes no sense.
         BudgetError: if no noise gives so small an epsilon.
+        UsageError: as :func:`least_noise`.
+
+    Source: Dong, Roth and Su, "Gaussian Differential Privacy", JRSS B 2022, Theorem 2.7, for the law;
+    docs/proofs/discrete-gaussian-gdp.md for discrete noise.
     """
     most = Gdp().budget(epsilon, delta)
 
@@ -206,7 +223,7 @@ def least_share(
 
 
 def clear_margin(shares: Shares, parties: int) -> int:
-    """Return a noisy margin that noise alone seldom reaches, in votes.
+    """Return a noisy margin that noise alone seldom reaches, in units of the counts.
 
     Twice the spread of the difference of two counts, 2 sqrt(2) standard deviations: two classes with
     equally many votes differ by that much with a probability of about 5 %.

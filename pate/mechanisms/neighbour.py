@@ -94,7 +94,8 @@ class _Matrix(MechanismText):
     def labels(self, noisy: Votes) -> tuple[int | None, ...]:
         """Return the label of each noisy row, None where its margin is below the threshold.
 
-        The margin is the largest noisy count less the second largest.
+        The margin is the largest noisy count less the second largest. Of several labels, or a number,
+        no row has a label: no one column is what its input is, and a student learns from the counts.
 
         Args:
             noisy: (queries, classes) int64, as :meth:`released` returned it.
@@ -103,8 +104,8 @@ class _Matrix(MechanismText):
             ProtocolError: for rows that cannot be noisy votes.
         """
         noisy = check_rows(noisy, noisy=True)
-        if not len(noisy):
-            return ()
+        if not len(noisy) or not code_of(self.code).answer.one_hot:
+            return (None,) * len(noisy)
         second, first = np.partition(noisy, -2, axis=1)[:, -2:].T
         clear = (first - second >= self.threshold).tolist()
         best = noisy.argmax(axis=1).tolist()
@@ -133,7 +134,7 @@ class Neighbour(_Matrix):
     """Neighbour votes with noise drawn by the server.
 
     Attributes:
-        threshold: least noisy margin of a label, in votes.
+        threshold: least noisy margin of a label, in votes; 0 where no query gets one.
         sigma: parameter of Gaussian noise on each count, in votes; None for geometric noise.
         votes_per_unit: votes that one unit of privacy casts at most.
         scale: parameter of geometric noise on each count, in votes; None for Gaussian noise.
@@ -181,7 +182,7 @@ class DistributedNeighbour(_Matrix):
     """Neighbour votes with a noise share from each party: no one has the exact matrix.
 
     Attributes:
-        threshold: least noisy margin of a label, in votes.
+        threshold: least noisy margin of a label, in votes; 0 where no query gets one.
         share: parameter of each party's Gaussian noise on every count, in votes; None for geometric
             noise.
         honest: shares in every sum that the observer does not know.

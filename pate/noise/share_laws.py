@@ -33,7 +33,8 @@ from pate.noise.shares import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pate.noise.exact import Integers, Noise, NoiseInShares
+    from pate.noise.exact import Noise, NoiseInShares
+    from pate.noise.lanes import Integers
 
 NoiseLawName = Literal["gaussian", "geometric"]
 #: The laws' names in sentences.

@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, ClassVar
 
-from pate.noise.exact import Integers, discrete_gaussian, discrete_laplace, discrete_laplace_share
+from pate.noise.exact import discrete_gaussian, discrete_laplace, discrete_laplace_share
 from pate.noise.seed import seed_bytes
 
 if TYPE_CHECKING:
     from fractions import Fraction
+
+    from pate.noise.lanes import Integers
 
 
 class SimulatedNoise:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import numpy as np
 
 from pate.answers import CLASS, ORDERED
+from pate.codes import code_of
 from pate.errors import DataError
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ class Lesson:
 
     Attributes:
         public: n inputs.
-        queries: (l,) int64, distinct rows of ``public`` that have a label.
+        queries: (l,) int64, distinct rows of ``public`` that have a label; none if the noisy votes are
+            of several labels, or of a number.
         labels: (l,) int64, indices into ``classes``; a few may be wrong.
         classes: class names, at least two.
         noisy: the released noisy votes behind the labels, if any, including queries without a
@@ -65,12 +67,13 @@ class Lesson:
         if self.queries.shape != self.labels.shape or self.queries.ndim != 1:
             raise DataError(f"{self.queries.shape} queries but {self.labels.shape} labels")
         if not len(self.queries):
-            raise DataError("there are no labels to learn from; wait for a release")
-        if not 0 <= self.queries.min() <= self.queries.max() < len(self.public):
+            if self.noisy is None or code_of(self.noisy.code).answer.one_hot:
+                raise DataError("there are no labels to learn from; wait for a release")
+        elif not 0 <= self.queries.min() <= self.queries.max() < len(self.public):
             raise DataError(f"a labelled query is outside the {len(self.public)} public inputs")
         if len(np.unique(self.queries)) != len(self.queries):
             raise DataError("a query has two labels")
-        if not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
+        if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
             raise DataError(f"a label is outside the {len(self.classes)} classes")
         if self.noisy is not None:
             if self.noisy.counts.shape[1] != len(self.classes):

@@ -16,7 +16,7 @@ from pate.noise.simulated import SimulatedNoise
 if TYPE_CHECKING:
     from pate.mechanisms import Mechanism
     from pate.mechanisms.contract import Votes
-    from pate.noise.exact import Integers
+    from pate.noise.lanes import Integers
 
 #: A hundred queries on which 1,000 teachers agree.
 AGREED = np.tile(np.array([[1_000, 0, 0]]), (100, 1))

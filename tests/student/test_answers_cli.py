@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pate.data.values import Table, content_hash, is_numeric
-from pate.formats.labels import LabelRow, LabelSet
+from pate.formats.labels import LabelSet
 from tests.student.test_student_cli import Here, here
 from tests.student.trainers.test_several import LABELS, days, records, released
-from tests.support.student_samples import PRIVACY
+from tests.support.student_samples import STATEMENT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,9 +38,10 @@ def prepare(place: Path, private: Dataset, held: Dataset, code: str) -> None:
     """Write public.csv, labels.json and test.csv."""
     public, noisy, classes = released(private, code, 2.0)
     write_table(place / "public.csv", public, {})
-    rows = (LabelRow(int(noisy.queries[0]), 0, 1, "teachers"),)
+    mechanism = [{"mechanism": "neighbour", "scale": "4", "threshold": 0, "code": code}]
+    privacy = json.dumps(STATEMENT | {"mechanism": mechanism})
     labels = LabelSet(
-        b"c" * 16, classes, content_hash(public), len(public), rows, PRIVACY, noisy=noisy
+        b"c" * 16, classes, content_hash(public), len(public), (), privacy, noisy=noisy
     )
     (place / "labels.json").write_text(labels.to_json(), encoding="utf-8")
     assert isinstance(held.inputs, Table)
@@ -73,9 +74,15 @@ def test_several_labels_are_trained_measured_and_predicted(tmp_path: Path, here:
         "model.json", "privacy.json",
     ]  # fmt: skip
     card = (student / "README.md").read_text()
-    assert "It predicts each of 3 labels: heart, lung, rare." in card
+    assert "It predicts each of 3 labels, of which an input may have any number: heart," in card
     assert "| label | inputs | AUC (95 %) | F1 (95 %) | threshold |" in card
-    assert "| learnt from | the noisy counts of all columns, and no label |" in card
+    assert "| learnt from | noisy counts of 60 representatives, and no label |" in card
+    flowing = " ".join(card.split())
+    assert "vote once, for its labels, at most 2 of them, at the public input that" in flowing
+    assert "This student saw the public inputs, those noisy sums, and nothing else" in flowing
+    assert "labels that this student learnt from" not in flowing
+    assert "There is no ONNX file" in flowing
+    assert json.loads((student / "model.json").read_text())["training"]["learnt_from"]
     code, printed, _ = here("evaluate", "--model", student, "--data", test, "--json")
     assert (code, json.loads(printed)) == (0, found["evaluation"])
     code, printed, said = here("evaluate", "--model", student, "--data", test)
@@ -107,7 +114,9 @@ def test_a_number_is_trained_measured_and_predicted(tmp_path: Path, here: Here) 
     measured = found["evaluation"]
     assert measured["mean_absolute_error"]["value"] < measured["mean_absolute_error_of_median"]  # type: ignore[index]
     student, test = tmp_path / "student", tmp_path / "test.csv"
-    assert "It predicts a number from 0 to 14." in (student / "README.md").read_text()
+    card = " ".join((student / "README.md").read_text().split())
+    assert "It predicts a number from 0 to 14." in card
+    assert "its number, divided between the two ends of a range, at the public input" in card
     on_test = ("--data", test, "--label", "days")
     code, printed, _ = here("evaluate", "--model", student, *on_test, "--json")
     assert (code, json.loads(printed)) == (0, measured)

@@ -32,7 +32,8 @@ def campaign(number: int, queries: list[int], counts: list[list[int]], **changes
         "unit": "record",
     }
     of_set = {name: changes.pop(name) for name in ("public_set", "classes") if name in changes}
-    noisy = NoisyVotes(np.array(queries), np.array(counts), changes.pop("sigma", SIGMA))
+    code = changes.pop("code", "nearest")
+    noisy = NoisyVotes(np.array(queries), np.array(counts), changes.pop("sigma", SIGMA), code)
     made: dict[str, Any] = {
         "campaign": bytes([number]) * 16,
         "classes": CLASSES,
@@ -45,8 +46,25 @@ def campaign(number: int, queries: list[int], counts: list[list[int]], **changes
     return LabelSet(**(made | of_set))
 
 
+def test_a_series_of_one_name_at_two_servers_is_two_series() -> None:
+    """Their costs add up: a unit votes once at each of them."""
+    rounds = [campaign(at, [0], [[9, 0]], series_key=f"{at}" * 64) for at in (1, 2)]
+    with pytest.raises(DataError, match="their series_key differs"):
+        together(rounds)
+    rounds[1] = campaign(2, [0], [[9, 0]], series_key="1" * 64)
+    assert json.loads(together(rounds).privacy)["series_key"] == "1" * 64
+
+
 JANUARY = campaign(1, [0, 2], [[30, 0], [0, 6]])
 FEBRUARY = campaign(2, [0, 2, 5], [[10, 4], [1, 30], [9, 0]])
+
+
+def test_of_several_labels_counts_are_added_and_no_query_gets_a_label() -> None:
+    made = together([campaign(at, [0], [[900, 0]], code="nearest labels-1") for at in (1, 2)])
+    assert made.noisy is not None
+    assert made.noisy.counts.tolist() == [[1800, 0]]
+    assert made.rows == ()
+    assert made.content_in_words == "noisy counts of 1 representative"
 
 
 def test_counts_are_added_and_labels_made_of_the_sum() -> None:

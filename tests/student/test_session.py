@@ -9,10 +9,11 @@ import pytest
 
 from pate.errors import DataError, RefusedError, SchemaError
 from pate.formats.labels import LabelRow, LabelSet
+from protos.pate.v1 import student_pb2 as wire
 from student import weights
 from student.client import StudentClient
 from student.evaluation.evaluate import Evaluation, LabelledData
-from student.session import check_labels, follow, graduate, identify
+from student.session import check_labels, follow, graduate, identify, lesson
 from student.trainers import selftraining
 from student.trainers.base import Effort, Lesson, Student
 from tests.support.student_samples import (
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pate.data.values import Inputs
-    from protos.pate.v1 import student_pb2 as wire
 
 
 class Teaching:
@@ -145,6 +145,27 @@ def test_a_campaign_without_a_label_leaves_no_student() -> None:
     server = ScriptedServer(public.inputs, public.classes, [campaign_end(1, 0)])
     with pytest.raises(DataError, match="without a single label"):
         follow_scripted(server, public.inputs, Teaching())
+
+
+def test_of_several_labels_noisy_counts_are_all_that_a_student_needs() -> None:
+    public, _ = tumours()
+    server = ScriptedServer(public.inputs, public.classes, [campaign_end(1, 0)])
+    counts = np.array([[4, 1], [0, 2]], dtype="<i8")
+    server.noisy = wire.NoisyVotes(
+        classes=2, queries=[3, 7], counts=counts.tobytes(), sigma=1.0, code="nearest labels-1"
+    )
+    labels, said = follow_scripted(server, public.inputs, Teaching())
+    assert labels.rows == ()
+    assert said[-1] == "the campaign has ended"
+    check_labels(labels, public.inputs)
+    assert LabelSet.from_json(labels.to_json()).content_in_words == labels.content_in_words
+    made = lesson(public.inputs, labels.rows, labels.classes, labels.noisy)
+    assert made.noisy is labels.noisy
+    server.noisy.code = "nearest"
+    with pytest.raises(DataError, match="without a single label"):
+        follow_scripted(server, public.inputs, Teaching())
+    with pytest.raises(DataError, match="no labels to learn from"):
+        lesson(public.inputs, (), labels.classes)
 
 
 def test_labels_of_another_public_set_are_refused() -> None:

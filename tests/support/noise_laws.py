@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from pate.noise.exact import _Lanes
+from pate.noise.lanes import Lanes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +56,7 @@ class _Path(Exception):  # noqa: N818  (not an error: the end of a branch)
     """A branch of the tree of choices that is too improbable to follow."""
 
 
-class _Enumerated(_Lanes):
+class _Enumerated(Lanes):
     """Lanes whose uniform integers follow a given list of choices, then take 0."""
 
     def __init__(self, choices: list[tuple[int, int]], least: float) -> None:
@@ -83,7 +83,7 @@ class _Enumerated(_Lanes):
 
 
 def enumerate_paths(
-    run: Callable[[_Lanes], NDArray[np.int64]], least: float
+    run: Callable[[Lanes], NDArray[np.int64]], least: float
 ) -> tuple[dict[int | None, Fraction], Fraction]:
     """Follow every path of ``run`` on one lane; return the mass by result, and the mass cut off."""
     found: dict[int | None, Fraction] = defaultdict(Fraction)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pate.auditing.bugs import Bug
     from pate.mechanisms import Mechanism
     from pate.mechanisms.contract import Votes
-    from pate.noise.exact import Integers
+    from pate.noise.lanes import Integers
 
 #: Honest parties whose shares are in each sum.
 HONEST = 4

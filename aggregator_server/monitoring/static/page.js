@@ -72,9 +72,9 @@ function sentence(o) {
   const missing = o.wanted - o.connected, q = o.queries;
   if (o.phase === "gathering") return missing > 0 ? `Waiting for ${many(missing, "more party", "more parties")} to join.` : "All parties are here.";
   if (o.phase === "voting") return o.step ? `The parties are being asked for ${o.step}.` : "The parties’ votes are being collected.";
-  if (o.phase === "labelling") return `Round ${o.round} of ${o.rounds}: labels are being released.`;
+  if (o.phase === "labelling") return `Round ${o.round} of ${o.rounds}: ${q.labelled ? "labels" : "noisy counts"} are being released.`;
   if (o.phase === "predicting") return `Round ${o.round} of ${o.rounds} waits for the student’s predictions.`;
-  return `The campaign is finished: ${many(q.labels, "label", "labels")} released.`;
+  return `The campaign is finished: ${q.labelled || !q.asked ? many(q.labels, "label", "labels") : "noisy counts"} released.`;
 }
 
 // The steps of a campaign and which one it is at; few rounds are steps of their own.
@@ -137,7 +137,8 @@ function figures(o) {
     who,
     ["Queries with votes", count(q.votes_in), `of ${count(q.voted_on)} voted on`],
     ["Queries asked", count(q.asked), `public set of ${count(q.public_set)}`],
-    ["Labels released", count(q.labels), q.asked ? `${share(q.labels / q.asked)} of those asked` : "none yet"],
+    q.labelled ? ["Labels released", count(q.labels), q.asked ? `${share(q.labels / q.asked)} of those asked` : "none yet"]
+      : ["Noisy counts released", count(q.asked), "queries; none of them gets a label"],
   ];
   fill($("figures"), some, (all) => all.map(([name, value, note]) =>
     make("div", null, {}, make("dt", name), make("dd", value, {}, make("small", note)))));
@@ -176,7 +177,7 @@ function parties(o) {
 }
 
 function labels(o) {
-  card("labels", o.queries.asked > 0);
+  card("labels", o.queries.asked > 0 && o.queries.labelled);
   put("labels-caption", `${many(o.queries.labels, "label", "labels")} in ${many(o.labels.length, "class", "classes")}.`);
   const most = Math.max(1, ...o.labels.map((each) => each.labels));
   fill(body("labels"), o.labels, (rows) => rows.map((row) => {
@@ -190,7 +191,7 @@ function labels(o) {
 function student(o) {
   const asks = o.phases.includes("predicting");
   card("student", o.budget !== null);
-  put("student-words", !asks ? "This mechanism asks the student for nothing between rounds; it gets its labels as they are released."
+  put("student-words", !asks ? "This mechanism asks the student for nothing between rounds; it gets what is released."
     : o.student.length ? "" : "The student is asked for its predictions after the first round.");
   $("student-words").hidden = !$("student-words").textContent;
   $("student").hidden = $("student-notes").hidden = !o.student.length;
@@ -238,8 +239,8 @@ function ticks(most, wanted) {
 
 function curve(o) {
   const points = o.curve, end = points.at(-1);
-  card("plot", points.length > 1);
-  if (points.length < 2) return;
+  card("plot", points.length > 1 && o.queries.labelled);
+  if (points.length < 2 || !o.queries.labelled) return;
   const b = o.budget, once = o.publish === "gated" || !o.teachers;
   const words = `${once ? "One release, charged as a whole: " : ""}${many(end.labels, "label", "labels")} for charges that are worth epsilon ${epsilon(end.epsilon)}. The guarantee, the dashed line, is epsilon ${epsilon(b.epsilon)} at delta ${delta(b.delta)} per ${b.unit} (${b.adjacency}), towards the ${b.observer}.`;
   put("curve-words", words);

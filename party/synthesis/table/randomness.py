@@ -14,7 +14,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 from pate.errors import UsageError
-from pate.noise.exact import uniform_below
+from pate.noise.lanes import uniform_below
 from pate.noise.seed import seed_bytes
 
 if TYPE_CHECKING:

@@ -16,8 +16,6 @@ from aggregator_server.results.statement import privacy_statement, server_epsilo
 from pate.errors import LedgerError, ProtocolError, UsageError
 from pate.formats.privacy_statement import PrivacyStatement
 from pate.mechanisms import DistributedNeighbour, Neighbour
-from pate.noise.exact import SystemNoise
-from pate.runtime import failpoints
 from tests.aggregator_server.campaign.test_matrix_campaign import (
     MOST,
     ROWS,
@@ -94,31 +92,6 @@ def test_a_patient_with_more_votes_needs_noise_in_proportion(path: Path) -> None
         assert isinstance(mechanism, Neighbour)
         assert mechanism.scale == 10
         assert ledger.state().cap == 1
-
-
-@pytest.mark.parametrize("point", ["charge-recorded", "noise-drawn"])
-def test_a_crash_behind_the_charge_wastes_the_only_release(
-    path: Path, monkeypatch: pytest.MonkeyPatch, point: str
-) -> None:
-    def fall(name: str) -> None:
-        if name == point:
-            raise KeyboardInterrupt
-
-    with start(path, **PURE) as ledger, monkeypatch.context() as patch:
-        patch.setattr(failpoints, "reach", fall)
-        with pytest.raises(KeyboardInterrupt):
-            release(ledger)
-    with Ledger.open(path) as ledger:
-        assert ledger.state().left == 0
-        drawn: list[int] = []
-
-        class Watched(SystemNoise):
-            def laplace(self, scale: Fraction, count: int) -> Any:
-                drawn.append(count)
-                return super().laplace(scale, count)
-
-        summary = release(ledger, Watched())
-        assert (summary.labels, summary.exhausted, drawn) == (0, True, [])
 
 
 def test_a_noisy_masked_sum_may_be_negative_but_not_anything() -> None:

@@ -25,9 +25,11 @@ from aggregator_server.exchange.aggregation import Batch, MaskedAggregation, Pla
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.rules import CHAIN, replay
 from aggregator_server.ledger.verify import read_campaign, verify
+from aggregator_server.monitoring.status import Status
 from aggregator_server.options import CampaignOptions
 from aggregator_server.results import report
 from aggregator_server.results.certificate import certificate_of
+from aggregator_server.results.report import describe_state
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from aggregator_server.student_service import StudentService
 from pate.accounting.composition import Gdp
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
 
     from aggregator_server.campaign.labelling import RoundSummary
     from aggregator_server.ledger.state import Charge
+    from pate.data.values import Inputs
     from pate.votes import Counts
 
 QUERIES = 100
@@ -239,7 +242,7 @@ def test_what_was_released_is_not_released_again(path: Path) -> None:
             ledger.charge(list(ROWS))
 
 
-@pytest.mark.parametrize("changes", [{}, SHARES])
+@pytest.mark.parametrize("changes", [{}, SHARES, {"delta": 0.0}])
 @pytest.mark.parametrize("point", ["charge-recorded", "noise-drawn"])
 def test_a_crash_behind_the_charge_wastes_the_only_release(
     path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], point: str
@@ -260,6 +263,10 @@ def test_a_crash_behind_the_charge_wastes_the_only_release(
             def gaussian(self, sigma: Fraction, count: int) -> Any:
                 drawn.append(count)
                 return super().gaussian(sigma, count)
+
+            def laplace(self, scale: Fraction, count: int) -> Any:
+                drawn.append(count)
+                return super().laplace(scale, count)
 
         summary = release(ledger, Watched())
         assert (summary.asked, summary.labels, summary.exhausted, drawn) == (0, 0, True, [])
@@ -595,11 +602,31 @@ def test_a_campaign_of_several_labels_goes_through_to_its_end(
         noisy = ledger.state().noisy
         assert noisy is not None
         assert noisy.code == LABELS["code"]
+        # Exact counts lead clearly, and no one column is what a query is.
+        assert (len(ledger.state().labels), ledger.state().queries_asked) == (0, len(ROWS))
         ledger.end_round(wants_predictions=False)
         ledger.finish()
         words = mechanism_in_words(privacy_statement(ledger.state()).mechanism)
-        assert words.endswith(", for up to 2 labels, in units of 1/2 of a vote")
-    verify(path)
+        assert words.endswith(
+            "at most 1, for up to 2 labels; counts and noise are in units of 1/2 of a vote"
+        )
+        assert "gets a label" not in words
+        found = describe_state(ledger.state())
+        assert (found["answer"], found["labels_released"]) == ("labels-2", 0)
+        overview = Status(ledger).overview()
+        assert (overview.queries.labelled, overview.queries.asked) == (False, len(ROWS))
+    assert verify(path).labels == 0
+
+
+def test_a_label_of_an_answer_that_has_none_breaks_a_rule(path: Path) -> None:
+    with Ledger.create(path, matrix_spec(**LABELS)) as ledger:
+        ledger.record_roster(make_parties(MOST), LABELS["classes"])
+        counts = np.random.default_rng(9).integers(0, 300, (8, 4)) * 2
+        ledger.record_votes(0, LooseSum(counts, 4 * MOST, code_of(LABELS["code"])), NAMES)
+        charge = ledger.charge(list(ROWS))
+        labels = counts.argmax(axis=1).tolist()
+        with pytest.raises(LedgerError, match="another label than its noisy counts give"):
+            ledger.release(charge, outcomes_of(labels, "records", charge.events), noisy=counts)
 
 
 def test_a_roster_without_the_columns_of_an_answer_is_refused(path: Path) -> None:
@@ -610,14 +637,14 @@ def test_a_roster_without_the_columns_of_an_answer_is_refused(path: Path) -> Non
 
 
 def test_options_of_an_answer_make_its_columns() -> None:
-    made = options(answer="labels-2", classes="b,a,c")
+    made = options(ROWS_OF_A_TABLE, answer="labels-2", classes="b,a,c")
     assert (made.classes, made.neighbour and made.neighbour.code) == (
         ("b", "a", "c", "none"),
         "nearest labels-2",
     )
     assert made.delta == 0
-    assert options(answer="labels-2", code="spread-2").classes is None
-    number = options(answer="number", range="0,14.5", code="dense-4")
+    assert options(ROWS_OF_A_TABLE, answer="labels-2", code="spread-2").classes is None
+    number = options(ROWS_OF_A_TABLE, answer="number", range="0,14.5", code="dense-4")
     assert (number.classes, number.delta) == (("0", "14.5"), 0)
     assert number.neighbour is not None
     assert number.neighbour.code == "dense-4 number"
@@ -635,9 +662,20 @@ def test_options_of_an_answer_make_its_columns() -> None:
             "lower most_votes",
         ),
         ({"answer": "class", "aggregator": "gnmax", "representatives": None}, "--answer is for"),
+        ({"answer": "labels-2", "threshold": "9"}, "threshold is for classes"),
     ):
         with pytest.raises(UsageError, match=why):
-            options(**wrong)
+            options(ROWS_OF_A_TABLE, **wrong)
+
+
+@pytest.mark.parametrize("answer", [{"answer": "labels-2"}, {"answer": "number", "range": "0,1"}])
+def test_an_answer_that_no_student_learns_from_images_is_refused_at_the_start(
+    answer: dict[str, Any],
+) -> None:
+    """Not after its release, when it is paid for."""
+    with pytest.raises(UsageError, match="needs a public set that is a table"):
+        options(**answer)
+    assert options(answer="ordered", classes="a,b").voted_for.name == "ordered"
 
 
 def test_noise_and_threshold_of_dense_votes_are_stated_in_votes(path: Path) -> None:
@@ -979,11 +1017,12 @@ def test_stated_noise_that_the_budget_does_not_pay_for_is_refused(path: Path) ->
 
 
 PICTURES = Images(np.random.default_rng(0).integers(0, 256, (30, 4, 4, 1), dtype=np.uint8))
+ROWS_OF_A_TABLE = Table(("age",), (np.arange(12.0),))
 
 
-def options(**changes: Any) -> CampaignSpec:
+def options(inputs: Inputs = PICTURES, **changes: Any) -> CampaignSpec:
     fields: dict[str, Any] = {"aggregator": "neighbour", "epsilon": 1.0, "representatives": 4}
-    return spec_of(CampaignOptions(**fields | changes), PICTURES)
+    return spec_of(CampaignOptions(**fields | changes), inputs)
 
 
 def test_the_noise_is_the_parties_where_their_votes_are_masked() -> None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pate.campaign.spec import CampaignSpec
-    from pate.noise.exact import Integers
+    from pate.noise.lanes import Integers
     from pate.votes import Counts
 
 QUERIES = 200

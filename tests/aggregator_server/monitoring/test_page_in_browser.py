@@ -7,13 +7,16 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from aggregator_server.exchange.presence import Presence
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.monitoring.status import Status
 from pate.campaign.roster import RosterParty
-from pate.votes import Histogram
+from pate.codes import code_of
+from pate.votes import Histogram, LooseSum
+from tests.aggregator_server.campaign.test_matrix_campaign import LABELS, MOST, matrix_spec, release
 from tests.support.server.campaigns import NAMES, label, make_parties, make_spec, make_votes
 from tests.support.server.statuses import a_campaign, a_page, chromium, say
 
@@ -106,6 +109,26 @@ def test_text_of_strangers_is_shown_as_text(browser: Browser, tmp_path: Path) ->
             assert tab.evaluate("document.querySelectorAll('img[src=x]').length") == 0
             # A name without end is cut, and does not make the page wider than the screen.
             assert tab.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+            assert complaints == []
+            tab.context.close()
+
+
+def test_of_several_labels_it_shows_counts_and_no_labels(browser: Browser, tmp_path: Path) -> None:
+    with Ledger.create(tmp_path / "campaign" / "ledger.db", matrix_spec(**LABELS)) as ledger:
+        ledger.record_roster(make_parties(MOST), LABELS["classes"])
+        counts = np.random.default_rng(9).integers(0, 300, (8, 4)) * 2
+        ledger.record_votes(0, LooseSum(counts, 4 * MOST, code_of(LABELS["code"])), NAMES)
+        release(ledger)
+        ledger.end_round(wants_predictions=False)
+        ledger.finish()
+        with a_page(Status(ledger), tmp_path) as page:
+            tab, complaints = open_tab(browser, page.link)
+            assert tab.inner_text("#sentence") == "The campaign is finished: noisy counts released."
+            figures = " ".join((tab.text_content("#figures") or "").split())
+            assert "Noisy counts released8queries; none of them gets a label" in figures
+            for card in ("#labels", "#plot"):
+                assert not tab.is_visible(card)
+            tab.screenshot(path=tmp_path / "page.png", full_page=True)
             assert complaints == []
             tab.context.close()
 

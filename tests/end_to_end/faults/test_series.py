@@ -102,7 +102,9 @@ def test_the_second_campaign_costs_the_parties_nothing_more(told: Campaign) -> N
 def test_the_statements_name_the_series_and_the_parties_agree(told: Campaign) -> None:
     for name in CAMPAIGNS:
         privacy = labels_of(told, name).privacy
-        assert json.loads(privacy)["series"] == "monthly"
+        said = json.loads(privacy)
+        # The parties below compare the key with the one that signed what they answered.
+        assert (said["series"], len(bytes.fromhex(said["series_key"]))) == ("monthly", 32)
         statement: Path = told.folder / "privacy.json"
         statement.write_text(privacy)
         for party in NAMES[1:]:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from party.synthesis.generators.protocol import Generator
-    from pate.noise.exact import Integers, Noise
+    from pate.noise.exact import Noise
+    from pate.noise.lanes import Integers
 
 FITS = 2000
 #: A bound is wrong with this probability; two audits here must hold.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pate.noise.exact import Integers
+    from pate.noise.lanes import Integers
 
 ALL: tuple[Generator, ...] = (L1(), Cfs(), Marginals(), Uniform())
 ONE = Fraction(1)

@@ -13,8 +13,9 @@ from scipy.stats import norm
 
 from aggregator_server.exchange.aggregation import ANSWERS, Batch, MaskedAggregation
 from party.identity.keys import identity_key
+from party.ledger.findings import agrees
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.ledger.verify import agrees, verify_statement
+from party.ledger.verify import verify_statement
 from party.policy.policy import Policy
 from party.voting.neighbour import NeighbourVotes
 from party.voting.voter import Voter
@@ -298,7 +299,7 @@ def test_a_campaign_that_asks_records_for_something_else_is_refused(
 
 def test_a_policy_can_refuse_an_answer(tmp_path: Path) -> None:
     strict = replace(Policy.default(loopback=True), answers=("class",))
-    assert "accepts neighbour votes that say a class only" in strict.in_words()
+    assert "accepts neighbour votes only with the answer class" in strict.in_words()
     one = Site(tmp_path, LABELLED, policy=strict)
     code = "nearest labels-2"
     charged = Neighbour(3, Fraction(200), 1, code=code)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.mechanisms import Mechanism
-    from pate.noise.exact import Integers
+    from pate.noise.lanes import Integers
 
 pytestmark = pytest.mark.statistical
 

@@ -19,10 +19,9 @@ from pate.errors import AccountingError, UsageError
 from pate.noise.exact import (
     LARGEST_SHARED,
     SystemNoise,
-    _fill,
-    _Lanes,
     discrete_laplace_share,
 )
+from pate.noise.lanes import Lanes, fill
 from pate.noise.share_laws import GeometricShares
 from pate.noise.simulated import SimulatedNoise
 from tests.support.noise_laws import FALSE_ALARM, chi_square, enumerate_paths, weights
@@ -63,7 +62,7 @@ def difference(scale: Fraction, ratio: float, reach: int) -> dict[int, float]:
 def test_a_proposal_is_kept_with_exactly_its_probability(x: int, shares: int) -> None:
     """By enumeration of all choices, in fractions; nothing is cut off."""
 
-    def toss(lanes: _Lanes) -> NDArray[np.int64]:
+    def toss(lanes: Lanes) -> NDArray[np.int64]:
         return lanes.binomial_coins(np.array([x], dtype=np.int64), shares).astype(np.int64)
 
     found, cut = enumerate_paths(toss, 0.0)
@@ -77,7 +76,7 @@ def test_a_proposal_is_kept_with_exactly_its_probability(x: int, shares: int) ->
 
 @pytest.mark.parametrize(("t", "s"), [(1, 1), (2, 1), (3, 2), (1, 2), (2, 5)])
 def test_the_coin_of_zero_has_its_exact_probability(t: int, s: int) -> None:
-    def toss(lanes: _Lanes) -> NDArray[np.int64]:
+    def toss(lanes: Lanes) -> NDArray[np.int64]:
         return lanes._decay_coins(t, s, 1).astype(np.int64)
 
     found, cut = enumerate_paths(toss, 1e-6)
@@ -90,8 +89,8 @@ def test_the_coin_of_zero_has_its_exact_probability(t: int, s: int) -> None:
 @pytest.mark.parametrize(("scale", "shares"), LAWS)
 def test_one_side_of_a_share_is_negative_binomial(scale: str, shares: int) -> None:
     t = Fraction(scale)
-    lanes = _Lanes(os.urandom)
-    drawn = _fill(
+    lanes = Lanes(os.urandom)
+    drawn = fill(
         lambda number: lanes.negative_binomial(t.numerator, t.denominator, shares, number),
         DRAWS,
         0.1,
@@ -226,7 +225,7 @@ def test_one_share_is_the_discrete_laplace_itself() -> None:
 
 def test_the_order_in_which_proposals_are_kept_says_nothing_of_their_values() -> None:
     """The first ones are taken, so they must not be the small ones."""
-    lanes = _Lanes(SimulatedNoise(5)._bits)
+    lanes = Lanes(SimulatedNoise(5)._bits)
     drawn = lanes.negative_binomial(20, 1, 3, 50_000)
     half = len(drawn) // 2
     law = dict(enumerate(side(Fraction(20), 1 / 3, 1300).tolist()))

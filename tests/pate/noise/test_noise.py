@@ -20,11 +20,11 @@ from pate.noise.exact import (
     LARGEST_TERM,
     LEAST_SCALE,
     SystemNoise,
-    _Lanes,
     check_scale,
     discrete_gaussian,
     discrete_laplace,
 )
+from pate.noise.lanes import Lanes
 from pate.noise.simulated import SimulatedNoise
 from tests.support.noise_laws import FALSE_ALARM, chi_square, enumerate_paths, weights
 
@@ -91,7 +91,7 @@ def test_one_laplace_proposal_has_exact_probabilities(t: int, s: int) -> None:
 
 @pytest.mark.parametrize(("z", "c"), [(1, 3), (0, 2), (2, 3), (3, 3), (4, 3)])
 def test_the_coin_of_a_half_square_has_its_exact_probability(z: int, c: int) -> None:
-    def toss(lanes: _Lanes) -> NDArray[np.int64]:
+    def toss(lanes: Lanes) -> NDArray[np.int64]:
         return lanes.half_square_coins(np.array([z], dtype=np.int64), c).astype(np.int64)
 
     found, cut = enumerate_paths(toss, 1e-6)
@@ -109,7 +109,7 @@ def test_a_fraction_of_a_coin_is_decided_without_rounding() -> None:
     def source(count: int) -> bytes:
         return b"".join(queue.pop(0).to_bytes(8, "little") for _ in range(count // 8))
 
-    assert _Lanes(source).below(bound, 2).tolist() == [7, (2**64 - 5) % bound]
+    assert Lanes(source).below(bound, 2).tolist() == [7, (2**64 - 5) % bound]
     assert not queue
 
 

@@ -27,7 +27,7 @@ from tests.support.planting import plant, seed
 
 if TYPE_CHECKING:
     from pate.auditing.result import Seen
-    from pate.noise.exact import Integers
+    from pate.noise.lanes import Integers
 
 pytestmark = pytest.mark.statistical
 

@@ -213,32 +213,32 @@ def test_coverage_goes_by_what_the_student_sees() -> None:
 
 
 def test_the_command_reads_groups_and_patients_of_tables_and_of_archives(tmp_path: Path) -> None:
-    from student.cli import _read_dataset
+    from student.reading import labelled_data
 
     csv = tmp_path / "test.csv"
     csv.write_text("sex,age,who,ill\nf,30,p7,no\nm,40,p8,yes\nf,50,p7,yes\n")
-    test = _read_dataset(csv, "ill", "sex", "who")
+    test = labelled_data(csv, "ill", "sex", "who")
     found = test.records
     assert found.groups is not None
     assert found.groups.tolist() == ["sex = f", "sex = m", "sex = f"]
     assert found.inputs.schema() == "table sex:category, age:number, who:category"
     assert test.patients is not None
     assert (test.patients.tolist(), test.name) == (["p7", "p8", "p7"], "test.csv")
-    plain = _read_dataset(csv, "ill", None)
+    plain = labelled_data(csv, "ill", None)
     assert plain.records.groups is plain.patients is None
     with pytest.raises(DataError, match="nobody"):
-        _read_dataset(csv, "ill", None, "nobody")
+        labelled_data(csv, "ill", None, "nobody")
 
     pixels = np.zeros((3, 4, 4), dtype=np.uint8)
     site, who = np.array(["a", "b", "a"]), np.array([7, 8, 7])
     np.savez(tmp_path / "test.npz", images=pixels, labels=np.array([0, 1, 1]), site=site, who=who)
-    test = _read_dataset(tmp_path / "test.npz", None, "site", "who")
+    test = labelled_data(tmp_path / "test.npz", None, "site", "who")
     assert test.records.groups is not None
     assert test.records.groups.tolist() == ["a", "b", "a"]
     assert test.patients is not None
     assert test.patients.tolist() == ["7", "8", "7"]
     with pytest.raises(DataError, match="no array called sex"):
-        _read_dataset(tmp_path / "test.npz", None, "sex")
+        labelled_data(tmp_path / "test.npz", None, "sex")
 
 
 def test_groups_count_patients_if_they_are_known() -> None:

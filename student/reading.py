@@ -1,0 +1,137 @@
+"""Reading a student's files for its commands: labels, public sets and labelled data."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from pate.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pate.data.values import Inputs, Window
+    from pate.formats.labels import LabelSet
+    from pate.runtime.screen import Screen
+    from student.evaluation.evaluate import LabelledData
+    from student.options import TrainOptions
+
+#: What labelled data have: ``class``, ``labels`` with their names, or ``number``.
+Columns: TypeAlias = tuple[str, tuple[str, ...]]
+
+
+def label_file(path: Path) -> LabelSet:
+    """Return the labels in a file.
+
+    Raises:
+        DataError: naming the file, if it cannot be read or is no label file.
+    """
+    from pate.formats.labels import LabelSet
+
+    try:
+        return LabelSet.from_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read the labels in {path}: {error}") from error
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def public_inputs(path: Path, drop: Sequence[str], window: Window | None, screen: Screen) -> Inputs:
+    """Return a public set; warnings go to the screen. Errors: :func:`pate.data.read.read_inputs`."""
+    from pate.data.read import read_inputs
+
+    warn = partial(screen.say, level="warning")
+    return read_inputs(path, drop=tuple(drop), window=window, say=warn)
+
+
+def is_table(inputs: Inputs) -> bool:
+    """Return whether inputs are rows of a table."""
+    from pate.data.values import Table
+
+    return isinstance(inputs, Table)
+
+
+def columns_of(released: LabelSet | None) -> Columns:
+    """Return what labelled data need for a student of released counts."""
+    from pate.answers import LABELS, NONE, NUMBER
+    from pate.codes import code_of
+
+    if released is None or released.noisy is None:
+        return "class", ()
+    kind = code_of(released.noisy.code).answer.name
+    if kind == LABELS:
+        return "labels", tuple(name for name in released.classes if name != NONE)
+    return ("number" if kind == NUMBER else "class"), ()
+
+
+def test_data(options: TrainOptions, released: LabelSet | None) -> LabelledData:
+    """Return the data of ``--test``; see :func:`labelled_data`.
+
+    Args:
+        options: with ``--test``.
+        released: labels or counts that the student learns from; None: labels.
+    """
+    assert options.test is not None  # noqa: S101 - by both callers
+    return labelled_data(
+        options.test,
+        options.label,
+        options.group_column if columns_of(released)[0] == "class" else None,
+        options.patient_column,
+        options.window,
+        columns_of(released),
+    )
+
+
+def labelled_data(
+    path: Path,
+    label: str | None,
+    groups: str | None,
+    patients: str | None = None,
+    window: Window | None = None,
+    asked: Columns = ("class", ()),
+) -> LabelledData:
+    """Return labelled data; a column of groups remains a feature, an array of groups is none.
+
+    Args:
+        path: of the data.
+        label: the column of the class, or of the number; several labels have columns of their names.
+        groups: the column of the groups to compare, None for none.
+        patients: the column of the patients that intervals count, None for records.
+        window: of deep images.
+        asked: what the data must have.
+
+    Raises:
+        UsageError: for options that do not go with it.
+        DataError, SchemaError: as :func:`pate.data.read.read_dataset`.
+    """
+    from pate.data.read import read_dataset
+    from pate.data.values import Table
+    from student.evaluation.evaluate import LabelledData
+    from student.evaluation.fairness import group_column, require_groups
+
+    kind, names_of_labels = asked
+    if kind == "labels" and label is not None:
+        raise UsageError("several labels are in columns of their names: leave --label out")
+    if kind == "number" and label is None:
+        raise UsageError("name the column of the number with --label")
+    read = partial(
+        read_dataset,
+        path,
+        label=label if kind == "class" else None,
+        labels=names_of_labels if kind == "labels" else (),
+        number=label if kind == "number" else None,
+        window=window,
+    )
+    data = read()
+    if groups is not None and isinstance(data.inputs, Table):
+        data = group_column(data, groups)
+    elif groups is not None:
+        grouped = read(group=groups)
+        data = require_groups(grouped, groups)
+    names = None
+    if patients is not None:
+        names = read(group=patients).groups
+    # The name of a file can be bytes that are no text.
+    name = path.resolve().name.encode(errors="replace").decode()
+    return LabelledData(data, name, names)
