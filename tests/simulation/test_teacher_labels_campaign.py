@@ -131,7 +131,7 @@ def test_teachers_label_and_a_student_learns(tmp_path: Path, changes: dict[str, 
     assert agrees(checks), checks
 
     def trainer(lesson: Lesson, _: int) -> Student:
-        return train(lesson, "auto", seed=0, effort=Effort(steps=20))
+        return train(lesson, model="auto", seed=0, effort=Effort(steps=20))
 
     out = tmp_path / "student"
     test = LabelledData(records(1000, 99), "test", None)
