@@ -14,6 +14,9 @@ answer        columns                    numbers, in units of 1/grid of a vote
                                          the range
 ============  =========================  ======================================================
 
+A teacher that votes for several labels casts ``labels-T-of-L`` at each query: 1 at each of at most T of L
+labels, and there is no other column, since how many teachers vote is public.
+
 No number is negative, and an answer has L1 norm and squared L2 norm of at most one vote; with several labels
 of at most T votes. The records that voted somewhere can be counted from all: with several labels by
 ``none`` and a T-th of each label.
@@ -53,7 +56,9 @@ PARTS: Final = 64
 #: Most labels of a record that count.
 MOST_LABELS: Final = 64
 
-_TEXT: Final = re.compile(r"(class|ordered|number)|labels-([1-9][0-9]?)", re.ASCII)
+_TEXT: Final = re.compile(
+    r"(class|ordered|number)|labels-([1-9][0-9]?)(?:-of-([1-9][0-9]{0,3}))?", re.ASCII
+)
 _CHOICE: Final = b"pate labels that"
 
 
@@ -64,14 +69,18 @@ class Answer:
     Attributes:
         name: one of :data:`ANSWERS`.
         most: T, the most labels of a record that count; 1 for any other answer.
+        of: L, the number of labels, where teachers vote for several; 0 for records.
     """
 
     name: Literal["class", "labels", "ordered", "number"] = "class"
     most: int = 1
+    of: int = 0
 
     def __str__(self) -> str:
         """Return the text that :func:`answer_of` reads."""
-        return f"{self.name}-{self.most}" if self.name == LABELS else self.name
+        if self.name != LABELS:
+            return self.name
+        return f"{self.name}-{self.most}" + (f"-of-{self.of}" if self.of else "")
 
     @property
     def one_hot(self) -> bool:
@@ -81,6 +90,8 @@ class Answer:
     @property
     def grid(self) -> int:
         """Units of the numbers that are one vote."""
+        if self.of:
+            return 1
         return {LABELS: self.most, NUMBER: PARTS}.get(self.name, 1)
 
     @property
@@ -94,6 +105,8 @@ class Answer:
     @property
     def in_words(self) -> str:
         """What a vote says, to follow a comma; empty for a class."""
+        if self.of:
+            return f"for up to {self.most} of {self.of} labels"
         return {
             LABELS: f"for up to {self.most} label{'s' * (self.most > 1)}",
             NUMBER: "divided between the two ends of a range",
@@ -113,6 +126,9 @@ class Answer:
         Raises:
             UsageError: if not.
         """
+        if self.of:
+            self._check_labels(names)
+            return
         if names is None:
             if self.name in (ORDERED, NUMBER):
                 raise UsageError(
@@ -129,9 +145,21 @@ class Answer:
         if self.name == NUMBER:
             range_of(names)
 
+    def _check_labels(self, names: Sequence[str] | None) -> None:
+        """Check that a class list has the labels that teachers vote for, and no other column."""
+        if names is None:
+            raise UsageError(f"answer = labels-{self.most} of teachers needs its labels: --classes")
+        if len(names) != self.of or NONE in names or self.most > self.of:
+            raise UsageError(
+                f"answer = {self} of teachers needs {self.of} labels, {self.most} or more, none of them "
+                f"{NONE!r}, not the class list {', '.join(names):.80}"
+            )
+
 
 def answer_of(text: str) -> Answer:
     """Return the answer of a text such as ``class``, ``labels-2``, ``ordered`` or ``number``.
+
+    That of teachers is ``labels-2-of-14``.
 
     Raises:
         UsageError: if it is no answer's text.
@@ -143,7 +171,7 @@ def answer_of(text: str) -> Answer:
             f"got {text[:60]!r}"
         )
     if found[2]:
-        return Answer("labels", int(found[2]))
+        return Answer("labels", int(found[2]), int(found[3] or 0))
     return Answer("number" if text == NUMBER else "ordered" if text == ORDERED else "class")
 
 

@@ -10,6 +10,8 @@ code is public and chosen before any record is read; a record's array depends on
 ``spread-k``   1 at each of the k nearest representatives
 ``dense-d``    at all d representatives how far it lies in their direction, in units of
                1/1024; with signs, and of length 1 at most
+``each-q``     at all q queries, at each by itself: the votes of a *teacher* for several
+               labels, which depend on the query
 =============  =====================================================================
 
 Spread votes cost less than they bring where noise is Gaussian: the array is k times as large, the noise
@@ -21,23 +23,26 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from pate.answers import Answer, answer_of
 from pate.errors import UsageError
 
-#: Names of the codes.
+#: Names of the codes of records.
 CODES: Final = ("nearest", "spread", "dense")
 #: The default code, and the one whose text has a number.
 NEAREST: Final = "nearest"
 SPREAD: Final = "spread"
 DENSE: Final = "dense"
+#: The code of teachers that vote for several labels.
+EACH: Final = "each"
 #: Units of a dense array that are one vote.
 GRID: Final = 2**10
 
-_TEXT: Final = re.compile(r"(nearest)|(spread|dense)-([1-9][0-9]{0,5})", re.ASCII)
+_TEXT: Final = re.compile(r"(nearest)|(spread|dense|each)-([1-9][0-9]{0,5})", re.ASCII)
 #: By name, so that no campaign asks a party for more memory or time than others.
-_MOST_PLACES: Final = {SPREAD: 2**12, DENSE: 2**10}
+_MOST_PLACES: Final = {SPREAD: 2**12, DENSE: 2**10, EACH: 2**16}
+_FEWEST_PLACES: Final = {SPREAD: 2, DENSE: 2, EACH: 1}
 
 
 _CLASS: Final = Answer()
@@ -63,12 +68,12 @@ class Code:
     """A code.
 
     Attributes:
-        name: one of :data:`CODES`.
-        places: k or d, representatives at which a record votes; 1 for ``nearest``, else 2 or more.
+        name: one of :data:`CODES`, or :data:`EACH`.
+        places: k, d or q, representatives or queries at which it votes; 1 for ``nearest``.
         answer: what it says there.
     """
 
-    name: Literal["nearest", "spread", "dense"]
+    name: Literal["nearest", "spread", "dense", "each"]
     places: int = 1
     answer: Answer = _CLASS
 
@@ -76,6 +81,11 @@ class Code:
         """Return the text that :func:`code_of` reads."""
         own = self.name if self.name == NEAREST else f"{self.name}-{self.places}"
         return own if self.answer == _CLASS else f"{own} {self.answer}"
+
+    @property
+    def of_teachers(self) -> bool:
+        """Whether teachers vote, for several labels, instead of records."""
+        return self.name == EACH
 
     @property
     def grid(self) -> int:
@@ -93,6 +103,8 @@ class Code:
         where = "" if self.places == 1 else f"each counted at its {self.places} nearest queries"
         if self.name == DENSE:
             where = f"each counted in {self.places} directions"
+        if self.name == EACH:
+            where = f"{self.places} queries in one release"
         return ", ".join(filter(None, (where, self.answer.in_words)))
 
     @property
@@ -123,8 +135,23 @@ class Code:
         >>> code_of("nearest").change(3), code_of("spread-10").change(1)
         (Change(total=6, squared=18, counts=6), Change(total=20, squared=20, counts=20))
 
-        Source: docs/proofs/record-votes.md, section 2.
+        A unit that reaches c teachers changes what each of them casts, in any way. Two sets of at most T of L
+        labels differ in at most w = min(2T, L) labels, at each of the q queries: the teacher's array moves
+        by q w in L1 and in squares, and those of c teachers together by c times the length.
+
+        >>> code_of("each-10 labels-3-of-14").change(1), code_of("each-10 labels-14-of-14").change(1)
+        (Change(total=60, squared=60, counts=60), Change(total=140, squared=140, counts=140))
+
+        Source: docs/proofs/record-votes.md, section 2, and for teachers section 6.
         """
+        if self.name == EACH:
+            labels = min(2 * self.answer.most, self.answer.of)
+            moved = min(labels * votes, self.answer.of)
+            return Change(
+                votes * self.places * labels,
+                votes**2 * self.places * labels,
+                self.places * moved,
+            )
         places, most = 2 * votes * self.places, self.answer.most
         counts = places * self.answer.columns
         if self.name == DENSE:
@@ -148,23 +175,34 @@ def code_of(text: str) -> Code:
             raise UsageError(
                 f"a code with the answer class is written without it, got {text[:60]!r}"
             )
-        return replace(code_of(own), answer=answer)
+        made = replace(_own(own), answer=answer)
+    else:
+        made = _own(text)
+    if made.of_teachers != (made.answer.of > 0):
+        raise UsageError(f"each-Q is the code of the answer labels-T-of-L, got {text[:60]!r}")
+    return made
+
+
+def _own(text: str) -> Code:
     found = _TEXT.fullmatch(text)
-    if found is None or (found[2] and not 2 <= int(found[3]) <= _MOST_PLACES[found[2]]):
+    if found is None or (
+        found[2] and not _FEWEST_PLACES[found[2]] <= int(found[3]) <= _MOST_PLACES[found[2]]
+    ):
         raise UsageError(
             f"a code is nearest, or spread-K or dense-K with K from 2 to {_MOST_PLACES[SPREAD]} or "
             f"{_MOST_PLACES[DENSE]}, got {text[:60]!r}"
         )
     if found[1]:
         return Code(NEAREST)
-    return Code(SPREAD if found[2] == SPREAD else DENSE, int(found[3]))
+    return Code(cast("Literal['spread', 'dense', 'each']", found[2]), int(found[3]))
 
 
 def require_places(code: Code, number: int) -> None:
-    """Check that records can vote by a code at a number of representatives.
+    """Check that records, or teachers, can vote by a code at a number of representatives or queries.
 
     Raises:
-        UsageError: if there are too few, or for dense votes another number.
+        UsageError: if there are too few, or for dense votes and those of teachers another number.
     """
-    if code.places > number or (code.name == DENSE and code.places != number):
-        raise UsageError(f"code = {code} needs that many representatives, not {number}")
+    if code.places > number or (code.name in (DENSE, EACH) and code.places != number):
+        what = "queries" if code.of_teachers else "representatives"
+        raise UsageError(f"code = {code} needs that many {what}, not {number}")

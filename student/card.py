@@ -103,6 +103,13 @@ teachers on their own records, the teachers voted on unlabelled public inputs, n
 the sum of the votes, and the winners became labels. This student saw the public inputs and those
 labels, and nothing else: no record, no teacher and no vote of any single data holder.
 """
+_OF_SEVERAL: Final = """
+It was taught by PATE (private aggregation of teacher ensembles), for several labels: several data
+holders trained teachers on their own records, each teacher cast for each of some public inputs the
+labels that it saw there, and noise was added to the sum of the votes for each label. This student saw
+the public inputs and those noisy sums, and nothing else: no record, no teacher and no vote of any
+single data holder.
+"""
 _BY_RECORDS: Final = """
 It was taught by neighbour votes: several data holders let each of their records vote once, for {what},
 {where}; noise was added to the sum of all votes, {released}. This student saw the public inputs, {seen},
@@ -162,7 +169,7 @@ def _what(student: Student, provenance: Provenance, statement: Mapping[str, obje
 # Student of {title}
 
 {kind[0].upper()}{kind[1:]}. {_predicts(student)}
-{_by_records(_code_in(statement)) if records_vote else _BY_TEACHERS}
+{_taught_by(student, statement, records_vote)}
 | | |
 | --- | --- |
 | inputs | {plain(student.schema)} |
@@ -188,6 +195,12 @@ def _predicts(student: Student) -> str:
 
 def _has_no_classes(student: Student) -> bool:
     return isinstance(student, TableStudent) and not student.has_classes
+
+
+def _taught_by(student: Student, statement: Mapping[str, object], records_vote: bool) -> str:
+    if records_vote:
+        return _by_records(_code_in(statement))
+    return _OF_SEVERAL if _has_no_classes(student) else _BY_TEACHERS
 
 
 def _labels(provenance: Provenance, voters: str) -> str:

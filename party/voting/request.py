@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from party.offer import Offer
 from pate.errors import ProtocolError, SchemaError
@@ -45,6 +45,18 @@ class Ensemble(Protocol):
 
     def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
         """Return (n, m) int64 votes, columns in the order of ``classes``."""
+
+
+@runtime_checkable
+class LabelEnsemble(Protocol):
+    """Additional interface of teachers of several labels."""
+
+    @property
+    def answer(self) -> str:
+        """What they say: ``class`` or ``labels``."""
+
+    def vote_labels(self, inputs: Inputs, classes: Sequence[str], most: int) -> Counts:
+        """Return (n, m) int64 votes, of each teacher for at most ``most`` labels."""
 
 
 def offer_of(key: bytes, campaign: vote_pb2.Campaign, queries: int) -> Offer:

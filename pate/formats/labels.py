@@ -129,7 +129,10 @@ class LabelSet:
         if self.noisy is None or self.answer.one_hot:
             return f"{len(self.rows)} labels"
         number = len(self.noisy.queries)
-        return f"noisy counts of {number} representative{'s' * (number != 1)}"
+        one, more = "representative", "representatives"
+        if code_of(self.noisy.code).of_teachers:
+            one, more = "query", "queries"
+        return f"noisy counts of {number} {one if number == 1 else more}"
 
     def to_json(self) -> str:
         """Return the text of a label file, one label a line."""

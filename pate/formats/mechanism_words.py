@@ -25,6 +25,10 @@ _RELEASED: Final = (
     "neighbour votes: all counts leave once ({}); a query whose largest noisy count leads by "
     "{{threshold}} or more gets a label; " + _CAST
 )
+_LABELS: Final = (
+    "teachers' votes for several labels: all counts leave once ({}); teachers that one unit changes: "
+    "{{votes_per_unit}}"
+)
 _OR_PREDICTION: Final = (
     ", else the student's own prediction if it is more than {confidence} sure, else no label"
 )
@@ -63,6 +67,8 @@ _WORDS: Final[Mapping[str, str | tuple[str, ...]]] = {
     "distributed-neighbour": tuple(
         words.format(noise) for words in (_RELEASED, _COUNTS) for noise in (_SHARES, _GEOMETRIC)
     ),
+    "teacher-labels": _LABELS.format("noise of sigma {sigma} on each"),
+    "distributed-teacher-labels": _LABELS.format(_SHARES),
     "gate": (
         "a gate: all labels leave together if a private test of these votes passes (order {order}, "
         "target {target}, test {test}, failure {failure})"

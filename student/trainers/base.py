@@ -53,6 +53,7 @@ class Lesson:
         classes: class names, at least two.
         noisy: the released noisy votes behind the labels, if any, including queries without a
             label.
+        teachers: how many voted for several labels; 0 for any other votes.
     """
 
     public: Inputs
@@ -60,6 +61,7 @@ class Lesson:
     labels: NDArray[np.int64]
     classes: tuple[str, ...]
     noisy: NoisyVotes | None = None
+    teachers: int = 0
 
     def __post_init__(self) -> None:
         if len(self.classes) < 2:
@@ -67,7 +69,7 @@ class Lesson:
         if self.queries.shape != self.labels.shape or self.queries.ndim != 1:
             raise DataError(f"{self.queries.shape} queries but {self.labels.shape} labels")
         if not len(self.queries):
-            if self.noisy is None or code_of(self.noisy.code).answer.one_hot:
+            if not learns_from_counts(self.noisy):
                 raise DataError("there are no labels to learn from; wait for a release")
         elif not 0 <= self.queries.min() <= self.queries.max() < len(self.public):
             raise DataError(f"a labelled query is outside the {len(self.public)} public inputs")
@@ -82,6 +84,11 @@ class Lesson:
                 raise DataError(f"a noisy vote is outside the {len(self.public)} public inputs")
         self.queries.setflags(write=False)
         self.labels.setflags(write=False)
+
+
+def learns_from_counts(noisy: NoisyVotes | None) -> bool:
+    """Return whether a student learns from noisy counts, without a label: several labels, or a number."""
+    return noisy is not None and not code_of(noisy.code).answer.one_hot
 
 
 def answer_in(student: Student) -> str:

@@ -1,0 +1,148 @@
+"""Teachers that vote for several labels: what one unit can change, in every tiny world."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+
+import numpy as np
+import pytest
+
+from pate.answers import NONE, answer_of
+from pate.codes import Change, code_of, require_places
+from pate.errors import UsageError
+
+#: Queries, labels, and most labels that count.
+SIZES = [
+    (queries, labels, most)
+    for queries, labels in ((1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (2, 2), (2, 3))
+    for most in range(1, labels + 1)
+]
+
+
+def arrays(queries: int, labels: int, most: int) -> np.ndarray:
+    """All arrays that a teacher may cast."""
+    rows = [row for row in itertools.product((0, 1), repeat=labels) if sum(row) <= most]
+    return np.array(list(itertools.product(rows, repeat=queries)), dtype=np.int64)
+
+
+def largest(changes: np.ndarray) -> Change:
+    size = np.abs(changes.reshape(len(changes), -1))
+    return Change(
+        int(size.sum(axis=1).max()),
+        int((size**2).sum(axis=1).max()),
+        int((size > 0).sum(axis=1).max()),
+    )
+
+
+def joined(found: list[Change]) -> Change:
+    return Change(
+        max(each.total for each in found),
+        max(each.squared for each in found),
+        max(each.counts for each in found),
+    )
+
+
+@pytest.mark.parametrize(("queries", "labels", "most"), SIZES)
+@pytest.mark.parametrize("teachers", [1, 2])
+def test_teachers_change_what_is_claimed_and_no_more(
+    queries: int, labels: int, most: int, teachers: int
+) -> None:
+    every = arrays(queries, labels, most)
+    claimed = code_of(f"each-{queries} labels-{most}-of-{labels}").change(teachers)
+    one = np.unique((every[:, None] - every[None]).reshape(-1, queries, labels), axis=0)
+    if teachers == 1:
+        assert largest(one) == claimed
+    else:
+        assert joined([largest(each + one) for each in one]) == claimed
+        # A party that leaves with all its teachers changes no more.
+        gone = largest((every[:, None] + every[None]).reshape(-1, queries, labels))
+        assert gone.squared <= claimed.squared
+        assert gone.total <= claimed.total
+
+
+def cast(shard: tuple[int, ...], seed: int, queries: int, labels: int, most: int) -> np.ndarray:
+    """An arbitrary function of a shard's records, in no order, with at most ``most`` ones a row."""
+    drawn = hashlib.sha256(repr((sorted(shard), seed)).encode()).digest()
+    rng = np.random.default_rng(int.from_bytes(drawn, "big"))
+    votes = np.zeros((queries, labels), dtype=np.int64)
+    for row in votes:
+        row[rng.permutation(labels)[: rng.integers(0, most + 1)]] = 1
+    return votes
+
+
+def summed(
+    world: tuple[int, ...], shards: int, size: tuple[int, int, int], seed: int
+) -> np.ndarray:
+    members: list[list[int]] = [[] for _ in range(shards)]
+    for record in world:
+        members[hashlib.sha256(bytes([record, seed])).digest()[0] % shards].append(record)
+    each = [cast(tuple(shard), seed + at, *size) for at, shard in enumerate(members)]
+    return np.sum(each, axis=0)
+
+
+@pytest.mark.parametrize("size", [(2, 3, 1), (2, 3, 2), (3, 4, 4), (1, 5, 2)])
+def test_a_record_changes_one_teacher_and_an_altered_one_two(size: tuple[int, int, int]) -> None:
+    queries, labels, most = size
+    code = code_of(f"each-{queries} labels-{most}-of-{labels}")
+    one, two = code.change(1), code.change(2)
+    assert two.squared == 4 * one.squared
+    for shards, seed in itertools.product((1, 2, 3), range(4)):
+        for number in range(5):
+            for world in itertools.combinations(range(6), number):
+                before = summed(world, shards, size, seed)
+                for record in set(range(6)) - set(world):
+                    added = summed((*world, record), shards, size, seed)
+                    assert largest((added - before)[None]).squared <= one.squared
+                    for gone in world:
+                        kept = tuple(each for each in world if each != gone)
+                        altered = summed((*kept, record), shards, size, seed)
+                        found = largest((altered - before)[None])
+                        assert found.squared <= two.squared
+                        assert found.counts <= two.counts
+
+
+def test_a_clip_of_few_labels_costs_less_than_a_vote_for_each() -> None:
+    binary = code_of("each-100 labels-14-of-14").change(1)
+    for most in range(1, 15):
+        clipped = code_of(f"each-100 labels-{most}-of-14").change(1)
+        assert clipped.squared == 100 * min(2 * most, 14)
+        assert clipped.squared <= binary.squared
+
+
+def test_a_code_of_teachers_is_one_text_with_its_own_answer() -> None:
+    for text in ("each-1 labels-1-of-1", "each-65536 labels-64-of-9999"):
+        assert str(code_of(text)) == text
+        assert code_of(text).of_teachers
+    code = code_of("each-5 labels-2-of-3")
+    assert code.bounds(7) == (0, 7)
+    assert (code.grid, code.signed) == (1, False)
+    assert code.in_words == "5 queries in one release, for up to 2 of 3 labels"
+    for bad in (
+        "each-5",
+        "each-5 labels-2",
+        "each-0 labels-2-of-3",
+        "each-65537 labels-2-of-3",
+        "each-5 class",
+        "each-5 number",
+        "nearest labels-2-of-3",
+        "spread-5 labels-2-of-3",
+        "each-5 labels-65-of-99",
+        "each-5 labels-2-of-03",
+    ):
+        with pytest.raises(UsageError):
+            code_of(bad)
+    require_places(code, 5)
+    for number in (4, 6):
+        with pytest.raises(UsageError, match="that many queries"):
+            require_places(code, number)
+
+
+def test_a_class_list_of_teachers_is_the_labels_and_nothing_else() -> None:
+    answer = answer_of("labels-2-of-3")
+    answer.check_columns(("a", "b", "c"))
+    for names in (None, ("a", "b"), ("a", "b", NONE), ("a", "b", "c", NONE)):
+        with pytest.raises(UsageError):
+            answer.check_columns(names)
+    with pytest.raises(UsageError):
+        answer_of("labels-3-of-2").check_columns(("a", "b"))
