@@ -130,8 +130,11 @@ def test_teachers_label_and_a_student_learns(tmp_path: Path, changes: dict[str, 
     )
     assert agrees(checks), checks
 
+    if changes.get("noise") == "central" or changes["aggregation"] == "plain":
+        return  # one student is enough
+
     def trainer(lesson: Lesson, _: int) -> Student:
-        return train(lesson, model="auto", seed=0, effort=Effort(steps=20))
+        return train(lesson, model="auto", seed=0, effort=Effort(steps=10))
 
     out = tmp_path / "student"
     test = LabelledData(records(1000, 99), "test", None)

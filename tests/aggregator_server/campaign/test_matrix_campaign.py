@@ -673,10 +673,26 @@ def test_options_of_an_answer_make_its_columns() -> None:
         ({"answer": "labels-3", "classes": "a,b", **GNMAX}, "needs 2 labels, 3 or more"),
         ({"answer": "labels-1", "classes": "a,none", **GNMAX}, "none of them 'none'"),
         ({"answer": "labels-1", "classes": "a,b", **GNMAX, "rounds": 2}, "in one round"),
-        ({"answer": "labels-1", "classes": "a,b", **GNMAX, "publish": "gated"}, "in one round"),
+        ({"answer": "labels-1", "classes": "a,b", **GNMAX, "publish": "gated"}, "a gate needs"),
+        (
+            {
+                "answer": "labels-1",
+                "classes": "a,b",
+                **GNMAX,
+                "publish": "gated",
+                "noise": "central",
+            },
+            "leave rounds, the gate",
+        ),
         ({"answer": "labels-1", "classes": "a,b", **GNMAX, "vote_proofs": True}, "proofs"),
         (
-            {"answer": "labels-1", "classes": "a,b", **GNMAX, "aggregator": "lnmax"},
+            {
+                "answer": "labels-1",
+                "classes": "a,b",
+                **GNMAX,
+                "aggregator": "lnmax",
+                "noise": "central",
+            },
             "teachers vote for a class, or with",
         ),
         ({"answer": "labels-2", "threshold": "9"}, "threshold is for classes"),

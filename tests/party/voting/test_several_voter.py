@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from party.policy.policy import Policy
+from party.voting.own_data import OwnFile, OwnVoters
 from pate.codes import Code, code_of
 from pate.data.values import Table
 from pate.errors import ProtocolError
@@ -20,7 +22,7 @@ from protos import wire
 from tests.party.voting.test_neighbour_voter import Site, batch_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from pate.data.values import Inputs
@@ -153,6 +155,44 @@ def test_more_labels_than_count_never_leave_nor_do_damaged_votes(tmp_path: Path)
     with sqlite3.connect(tmp_path / "b" / "votes.db") as db:
         db.execute("UPDATE votes SET counts = ?", (np.full(3, 3, "<i8").tobytes(),))
     b.refuses(b.ask(), "ProtocolError", "3 teachers cast at most 2 labels")
+
+
+def test_a_file_of_several_labels_has_teachers_once_a_campaign_asks(tmp_path: Path) -> None:
+    """A label of the file is found by its name, and there is no column for records without one."""
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=60)
+    lines = [f"{x:.3f},{int(x > 0)},{int(x < 1)},{int(x > -1)}" for x in values.tolist()]
+    (tmp_path / "h.csv").write_text("\n".join(("x,c,a,b", *lines)) + "\n")
+    trainings = []
+
+    @contextlib.contextmanager
+    def training() -> Iterator[Callable[[int, int], None]]:
+        trainings.append(1)
+        yield lambda *_: None
+
+    a = LabelSite(tmp_path / "a")
+    own = OwnVoters(
+        OwnFile(data=tmp_path / "h.csv", labels=("c", "a", "b")),
+        teachers=TEACHERS, later=True, records=True, model="linear", device="cpu",
+        home=tmp_path / "a", key=b"k" * 32, say=print, warn=print, training=training,
+    )  # fmt: skip
+    a.voter._own, a.voter._ensemble = own, None
+    assert own.ahead(None, None) is not None
+    assert not trainings
+    assert a.describe(a.campaign(joined=False)).description.teachers == TEACHERS
+    assert trainings == [1]
+    votes = wire.read_votes(
+        a.ask().votes,
+        teachers=TEACHERS,
+        classes=3,
+        queries=4,
+        batch=batch_of(ROWS, PUBLIC).digest,
+        code=code_of(TEXT),
+    )
+    # The query 0 lies at all borders, the others far beyond them.
+    assert votes[1:].tolist() == [[0, 3, 3]] * 3
+    poll = a.campaign((GNMax(Fraction(60), 1),), code="", id=b"t" * 16)
+    a.refuses(a.describe(poll), "SchemaError", "asks teachers for a class")
 
 
 def test_the_server_checks_what_teachers_can_cast() -> None:
