@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.codes import GRID, code_of
-from pate.features.dense import Directions
+from pate.features.dense import Directions, looked_at
 from pate.features.space import space_over
 from student.trainers.counts import LEAST_SHARE
 
@@ -111,7 +111,8 @@ class _Basis:
     @classmethod
     def of(cls, public: Inputs, noisy: NoisyVotes) -> _Basis:
         points = space_over(public).embed(public)
-        rows = Directions.fit(points[noisy.queries]).codes(points) / GRID
+        directions = Directions.fit(points[noisy.queries], points[looked_at(len(points))])
+        rows = directions.codes(points) / GRID
         moments, axes = np.linalg.eigh(rows.T @ rows / len(rows))
         kept = moments > _LEAST * moments[-1]
         return cls(moments[kept], axes[:, kept], rows @ axes[:, kept])

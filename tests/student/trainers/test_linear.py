@@ -8,7 +8,7 @@ import pytest
 from pate.codes import GRID
 from pate.data.values import Table
 from pate.errors import DataError
-from pate.features.dense import Directions, dense_votes
+from pate.features.dense import Directions, dense_votes, looked_at
 from pate.features.neighbours import representatives
 from pate.features.space import space_over
 from pate.formats.noisy_counts import NoisyVotes
@@ -27,7 +27,12 @@ def summed(sigma: float, classes: int = 2) -> tuple[Table, NoisyVotes]:
     space = space_over(public)
     points = space.embed(public)
     chosen = representatives(points, 24)
-    votes = dense_votes(Directions.fit(points[chosen]), space.embed(private), labels, classes)
+    votes = dense_votes(
+        Directions.fit(points[chosen], points[looked_at(1000)]),
+        space.embed(private),
+        labels,
+        classes,
+    )
     noise = np.rint(sigma * GRID * np.random.default_rng(4).normal(size=votes.shape))
     return public, NoisyVotes(chosen, votes + noise.astype(np.int64), sigma * GRID, "dense-24")
 
@@ -43,7 +48,7 @@ def test_chances_are_those_of_a_linear_model() -> None:
     space = space_over(public)
     private, of_private = people(6000, 2)
     points = space.embed(public)
-    directions = Directions.fit(points[noisy.queries])
+    directions = Directions.fit(points[noisy.queries], points[looked_at(1000)])
     rows = directions.codes(space.embed(private)) / GRID
     labels = np.minimum(draw(of_private, 3), 1)
     told = np.eye(2)[labels]
@@ -81,7 +86,10 @@ def test_a_public_set_with_another_mean_does_not_drown_a_rare_class() -> None:
     points = space.embed(public)
     chosen = representatives(points, 8)
     votes = dense_votes(
-        Directions.fit(points[chosen]), space.embed(Table(("x", "y"), (x, y))), labels, 2
+        Directions.fit(points[chosen], points[looked_at(1000)]),
+        space.embed(Table(("x", "y"), (x, y))),
+        labels,
+        2,
     )
     noise = np.rint(5 * GRID * rng.normal(size=votes.shape)).astype(np.int64)
     found = linear_chances(public, NoisyVotes(chosen, votes + noise, 5.0 * GRID, "dense-8"))
