@@ -181,7 +181,8 @@ def _spec(
         options,
         campaign="row",
         parties=str(len(sources)),
-        classes=",".join(sources[0].classes),
+        # A number has the ends of its range instead.
+        classes=",".join(sources[0].classes) if options.range is None else None,
         aggregation="masked",
     )
     return spec_of(asked, public, say=screen.say)

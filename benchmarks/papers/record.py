@@ -36,13 +36,14 @@ class Run:
         seed: of the student; noise is always fresh, and so is the order of the queries.
         asked: queries put to the mechanism; one asked in two rounds counts twice.
         kept: labels released.
-        right: number of correct labels.
+        right: number of correct labels; None where queries have other answers than one class.
         guarantee: of the campaign's cap, data-independent: epsilon, delta, unit, adjacency,
             observer; and epsilon towards the server, None where it sees exact sums.
         charged: epsilon of the charges of this run; no guarantee.
         bounds: epsilon by bound of the exact votes, with the improved or exact conversion.
         classical: the same with the conversion that the papers used.
-        student: measures on the test set by name: accuracy, balanced_accuracy, auc (two classes).
+        student: measures on the test set by name: accuracy, balanced_accuracy, auc (two classes);
+            macro_auc of several labels; mae (mean absolute error) and r2 of a number.
         seconds: wall clock by stage.
         reused: whether teachers and votes of an earlier run over the same records were reused.
     """
@@ -50,7 +51,7 @@ class Run:
     seed: int
     asked: int
     kept: int
-    right: int
+    right: int | None
     guarantee: Mapping[str, float | str | None]
     charged: float
     bounds: Mapping[str, float]
@@ -64,10 +65,11 @@ class Run:
         found: dict[str, float] = {
             "asked": self.asked,
             "kept": self.kept,
-            "label_accuracy": self.right / self.kept if self.kept else 0.0,
             "epsilon": cast("float", self.guarantee["epsilon"]),
             "charged": self.charged,
         }
+        if self.right is not None:
+            found["label_accuracy"] = self.right / self.kept if self.kept else 0.0
         for prefix in ("bounds", "classical", "student", "seconds"):
             for name, value in getattr(self, prefix).items():
                 found[f"{prefix}.{name}"] = value
@@ -86,7 +88,7 @@ class Result:
         machine: cores, ram_gib and gpu (its name, or None).
         settings: of the row at the time.
         split: sizes and one line on the data.
-        majority: accuracy of always answering the most frequent class of the test set.
+        majority: accuracy of always answering the most frequent class of the test set; 0 without classes.
         reference: measures of the non-private model, with its name under ``model``.
         runs: one per seed.
         note: parts that could not be run, empty if none.
@@ -114,7 +116,7 @@ class Result:
         if len({run.seed for run in self.runs}) != len(self.runs):
             raise DataError(f"a result of row {self.row} with a seed twice")
         for run in self.runs:
-            if not 0 <= run.right <= run.kept <= run.asked:
+            if not 0 <= (run.right or 0) <= run.kept <= run.asked:
                 raise DataError(
                     f"row {self.row}: {run.right} right of {run.kept} kept of {run.asked} asked"
                 )

@@ -10,8 +10,10 @@ from benchmarks.papers import network_reference
 from pate.data.values import Table
 from pate.errors import UsageError
 from pate.features.space import space_over
-from student.evaluation.evaluate import Evaluation
+from student.evaluation.answers import LabelsEvaluation, NumberEvaluation, evaluate_answers
+from student.evaluation.evaluate import Evaluation, LabelledData
 from student.trainers.encoding import learn_encoding
+from student.trainers.selftraining import TableStudent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 #: One record in this many is held out to choose the regularisation of the ridge.
 _HELD: Final = 10
 _STRENGTHS: Final = tuple(10.0**power for power in range(-7, 0))
+#: Of boosted trees.
+_TREES: Final = {
+    "learning_rate": 0.05, "max_iter": 1_000, "early_stopping": True, "n_iter_no_change": 20,
+}  # fmt: skip
 #: Records whose features are computed at a time, which bounds memory.
 _AT_ONCE: Final = 2048
 
@@ -51,8 +57,23 @@ def measures(probabilities: NDArray[np.floating], test: Dataset) -> dict[str, fl
     return found
 
 
+def of_answers(found: LabelsEvaluation | NumberEvaluation) -> dict[str, float]:
+    """Return the measures of several labels, or of a number."""
+    if isinstance(found, NumberEvaluation):
+        told = {"mae": found.error, "r2": found.explained}
+    else:
+        told = {"macro_auc": found.area}
+    return {name: figure.value for name, figure in told.items() if figure is not None}
+
+
 def judge(student: Student, test: Dataset) -> dict[str, float]:
-    """Return the measures of a student on the test set."""
+    """Return the measures of a student on the test set.
+
+    Of several labels macro_auc, of a number mae and r2.
+    """
+    if test.kind != "class":
+        assert isinstance(student, TableStudent)  # no other student has such answers
+        return of_answers(evaluate_answers(student, LabelledData(test)))
     known = test.with_classes(student.classes)
     return measures(student.predict_probabilities(known.inputs), known)
 
@@ -62,7 +83,8 @@ def pooled(row: Row, split: Split, *, seed: int, progress: Progress) -> dict[str
     if row.reference == "ridge":
         return {"model": "ridge regression on scattering features", **_ridge(split)}
     if row.reference == "boosting":
-        return {"model": "boosted trees", **_boosting(split, seed)}
+        made = _boosting if split.private.kind == "class" else _boosting_answers
+        return {"model": "boosted trees", **made(split, seed)}
     trained = network_reference.train(split.private, seed=seed, progress=progress)
     return {"model": "the student's network, with every label", **judge(trained, split.test)}
 
@@ -116,18 +138,48 @@ def _with_one(space: FeatureSpace, inputs: Inputs) -> NDArray[np.float32]:
 def _boosting(split: Split, seed: int) -> dict[str, float]:
     """Return the scores of boosted trees; early stopping uses a tenth of the people."""
     from sklearn.ensemble import HistGradientBoostingClassifier
+
+    rows, of_test, fitted, stop = _encoded(split, seed)
+    labels = split.private.labels
+    model = HistGradientBoostingClassifier(**_TREES, random_state=seed)
+    model.fit(rows[fitted], labels[fitted], X_val=rows[stop], y_val=labels[stop])
+    return measures(model.predict_proba(of_test), split.test)
+
+
+def _boosting_answers(split: Split, seed: int) -> dict[str, float]:
+    """Return the same for several labels, with trees for each, or for a number, by absolute error."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+    from sklearn.metrics import r2_score, roc_auc_score
+
+    rows, of_test, fitted, stop = _encoded(split, seed)
+    known, truth = split.private.answers, split.test.answers
+    assert known is not None  # the caller asked
+    assert truth is not None
+    if split.private.kind == "number":
+        model = HistGradientBoostingRegressor(loss="absolute_error", **_TREES, random_state=seed)
+        model.fit(rows[fitted], known[fitted], X_val=rows[stop], y_val=known[stop])
+        said = model.predict(of_test)
+        return {"mae": float(np.abs(said - truth).mean()), "r2": float(r2_score(truth, said))}
+    areas = []
+    for label, wanted in zip(known.T, truth.T, strict=True):
+        trees = HistGradientBoostingClassifier(**_TREES, random_state=seed)
+        trees.fit(rows[fitted], label[fitted], X_val=rows[stop], y_val=label[stop])
+        areas.append(roc_auc_score(wanted, trees.predict_proba(of_test)[:, 1]))
+    return {"macro_auc": float(np.mean(areas))}
+
+
+def _encoded(
+    split: Split, seed: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the private and the test rows, and which private ones are fitted and stop the fit."""
     from sklearn.model_selection import GroupShuffleSplit
 
-    if not isinstance(split.private.inputs, Table):
+    private = split.private
+    if not isinstance(private.inputs, Table):
         raise UsageError("boosted trees are for tables; choose ridge or student")
-    encoding = learn_encoding(split.private.inputs)
-    rows, labels = encoding.encode(split.private.inputs), split.private.labels
-    units = np.arange(len(labels)) if split.private.groups is None else split.private.groups
+    encoding = learn_encoding(private.inputs)
+    rows = encoding.encode(private.inputs)
+    units = np.arange(len(rows)) if private.groups is None else private.groups
     held = GroupShuffleSplit(1, test_size=0.1, random_state=seed)
-    fitted, stop = next(held.split(rows, labels, units))
-    model = HistGradientBoostingClassifier(
-        learning_rate=0.05, max_iter=1_000, early_stopping=True, n_iter_no_change=20,
-        random_state=seed,
-    )  # fmt: skip
-    model.fit(rows[fitted], labels[fitted], X_val=rows[stop], y_val=labels[stop])
-    return measures(model.predict_proba(encoding.encode(split.test.inputs)), split.test)
+    fitted, stop = next(held.split(rows, private.labels, units))
+    return rows, encoding.encode(split.test.inputs), fitted, stop

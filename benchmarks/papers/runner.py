@@ -107,9 +107,11 @@ def _run(
     seconds = {"student": ended - taught, "total": ended - began}
     run = _told(outcome, split.public, seed, reused=reused)
     measured = reference.judge(student, split.test)
+    told = ", ".join(f"{name} {value:.4f}" for name, value in measured.items())
+    right = "" if run.right is None else f"{run.right} of {run.kept} labels right, "
     screen.say(
-        f"seed {seed}: {run.right} of {run.kept} labels right, {run.asked} asked; student "
-        f"{measured['accuracy']:.2%}; epsilon {run.guarantee['epsilon']:.4g}"
+        f"seed {seed}: {right}{run.asked} asked; student: {told}; "
+        f"epsilon {run.guarantee['epsilon']:.4g}"
     )
     return replace(run, student=measured, seconds={**run.seconds, **seconds})
 
@@ -128,12 +130,15 @@ def _told(outcome: Outcome, public: Dataset, seed: int, *, reused: bool) -> Run:
     """Return the figures of a campaign, without its student."""
     bounds = cost.costs(outcome)
     statement, labels = outcome.statement, outcome.labels
-    truth = public.with_classes(labels.classes).labels
+    right = None
+    if public.kind == "class":
+        truth = public.with_classes(labels.classes).labels
+        right = sum(int(truth[held.query]) == held.label for held in labels.rows)
     return Run(
         seed=seed,
         asked=statement.queries_asked,
         kept=len(labels.rows),
-        right=sum(int(truth[held.query]) == held.label for held in labels.rows),
+        right=right,
         guarantee={
             "epsilon": statement.epsilon,
             "delta": statement.delta,
@@ -170,7 +175,11 @@ def _result(
         machine=machine,
         settings=settings,
         split=_sizes(split),
-        majority=0.0 if split is None else majority_accuracy(split.test),
+        majority=(
+            majority_accuracy(split.test)
+            if split is not None and split.test.kind == "class"
+            else 0.0
+        ),
         reference=told,
         runs=runs,
         note=note,

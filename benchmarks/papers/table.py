@@ -25,6 +25,11 @@ _HAIR: Final = 1e-9
 DOCUMENT: Final = FOLDER.parents[2] / "docs" / "results.md"
 
 _MEANING: Final[Mapping[str, str]] = {str(name): text for name, text in MEANING.items()}
+#: Figures that are no percentages, and what figures are called.
+_PLAIN: Final = ("auc", "mae", "r2")
+_NAMES: Final = {"auc": "AUC", "macro auc": "macro AUC", "mae": "mean absolute error", "r2": "R2"}
+#: Those of which less is better.
+_ERRORS: Final = ("student.mae",)
 _HEAD: Final = """\
 # Results: the papers' rows, run again
 
@@ -124,7 +129,10 @@ def shortfalls(result: Result, wanted: Wanted) -> list[str] | None:
     least = _least(result, wanted)
     if least is None:
         return None
-    if reached < least - _HAIR:
+    if wanted.figure in _ERRORS and reached > least + _HAIR:
+        over = _points(wanted.figure, reached - least)
+        missing.append(f"{_name(wanted.figure)} {over} too high")
+    elif wanted.figure not in _ERRORS and reached < least - _HAIR:
         missing.append(f"{_name(wanted.figure)} {_points(wanted.figure, least - reached)} too low")
     for basis, most in wanted.epsilon.items():
         epsilon = epsilon_of(result, basis)
@@ -148,7 +156,11 @@ def _least(result: Result, wanted: Wanted) -> float | None:
         return wanted.least
     assert wanted.within is not None  # a goal is one or the other
     known = result.reference.get(wanted.figure.partition(".")[2])
-    return float(known) - wanted.within if isinstance(known, float | int) else None
+    if not isinstance(known, float | int):
+        return None
+    if wanted.figure in _ERRORS:
+        return float(known) * (1 + wanted.within)
+    return float(known) - wanted.within
 
 
 def _summary(row: Row, result: Result) -> tuple[str, ...]:
@@ -166,8 +178,9 @@ def _summary(row: Row, result: Result) -> tuple[str, ...]:
 
 
 def _here(row: Row, result: Result) -> str:
-    accuracy = result.mean("student.accuracy")
-    told = "no student" if accuracy is None else f"**{_share(result, 'student.accuracy')}**"
+    names = [name for name in result.runs[0].figures() if name.startswith("student.")]
+    first = "student.accuracy" if "student.accuracy" in names else next(iter(names), None)
+    told = "no student" if first is None else f"**{_share(result, first)}**{_unit(first)}"
     bases: tuple[Basis, ...] = ("cap",)
     if result.runs[0].bounds and row.paper is not None and row.paper.basis != "cap":
         bases = (row.paper.basis, "sharp", "cap")
@@ -185,7 +198,12 @@ def _here(row: Row, result: Result) -> str:
 def _reference(result: Result) -> str:
     accuracy, auc = (result.reference.get(name) for name in ("accuracy", "auc"))
     if not isinstance(accuracy, float | int):
-        return "-"
+        told = [
+            f"{_single(name, value)}{_unit(name)}"
+            for name in ("macro_auc", "mae")
+            if isinstance(value := result.reference.get(name), float | int)
+        ]
+        return ", ".join(told) or "-"
     area = f", AUC {auc:.3f}" if isinstance(auc, float | int) else ""
     return _single("accuracy", accuracy) + area
 
@@ -195,6 +213,8 @@ def _goal(wanted: Wanted) -> str:
     size = (
         f"{_points(wanted.figure, wanted.least)}{name}"
         if wanted.least is not None
+        else f"{name.strip()} within {wanted.within:.0%} of no privacy"
+        if wanted.figure in _ERRORS and wanted.within is not None
         else f"within {_points(wanted.figure, wanted.within or 0.0)}{name} of no privacy"
     )
     most = ", ".join(f"{limit:g} ({basis})" for basis, limit in wanted.epsilon.items())
@@ -282,7 +302,9 @@ def _data(result: Result) -> str:
     if split["private_units"] != split["private"]:
         sizes += f" (patients: {split['private_units']:,}, {split['public_units']:,}, "
         sizes += f"{split['test_units']:,})"
-    return f"{sizes}; {split['note']}; always the commonest class: {_single('', result.majority)}"
+    commonest = _single("", result.majority)
+    most = f"; always the commonest class: {commonest}" if result.majority else ""
+    return f"{sizes}; {split['note']}{most}"
 
 
 def _settings(result: Result) -> str:
@@ -297,6 +319,8 @@ def _settings(result: Result) -> str:
 
 def _labels(result: Result) -> str:
     asked, kept = result.mean("asked"), result.mean("kept")
+    if result.mean("label_accuracy") is None:
+        return f"{asked:,.0f} sums asked, all released at once"
     right = _share(result, "label_accuracy")
     return f"{asked:,.0f} asked, {kept:,.0f} released, {right} of these right"
 
@@ -389,22 +413,28 @@ def _share(result: Result, figure: str) -> str:
     mean, spread = result.mean(figure), result.spread(figure)
     if mean is None or spread is None:
         return "-"
-    if figure.endswith("auc"):
+    if figure.endswith(_PLAIN):
         return f"{mean:.3f} ({spread:.3f})"
     return f"{100 * mean:.2f} % ({100 * spread:.2f})"
 
 
 def _single(figure: str, value: float) -> str:
-    return f"{value:.3f}" if figure.endswith("auc") else f"{100 * value:.2f} %"
+    return f"{value:.3f}" if figure.endswith(_PLAIN) else f"{100 * value:.2f} %"
 
 
 def _points(figure: str, size: float) -> str:
-    return f"{size:.3f}" if figure.endswith("auc") else f"{100 * size:.2f} %"
+    return f"{size:.3f}" if figure.endswith(_PLAIN) else f"{100 * size:.2f} %"
 
 
 def _name(figure: str) -> str:
     name = figure.removeprefix("student.").replace("_", " ")
-    return name.upper() if name == "auc" else name
+    return _NAMES.get(name, name)
+
+
+def _unit(figure: str) -> str:
+    """Return what a figure that is no accuracy is called, to follow it."""
+    name = figure.removeprefix("student.")
+    return "" if name == "accuracy" else f" {_name(name)}"
 
 
 def _sheet(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -19,7 +19,7 @@ from pate.codes import DENSE, NEAREST, Code, require_places
 from pate.data.checks import require_records
 from pate.data.values import Table, is_numeric
 from pate.errors import ProtocolError, SchemaError, UsageError
-from pate.features.dense import Directions, dense_sums, dense_votes
+from pate.features.dense import Directions, dense_sums, dense_votes, looked_at
 from pate.features.neighbours import cast_answers, cast_votes, voters_of
 from pate.features.progress import telling, told
 from pate.features.space import space_over
@@ -169,7 +169,9 @@ class NeighbourVotes:
         places = space.embed(queries)
         answers = self._answers(voting, classes, code)
         votes = np.zeros((len(queries), len(classes)), dtype=np.int64)
-        directions = Directions.fit(places) if code.name == DENSE else None
+        directions = None
+        if code.name == DENSE:
+            directions = Directions.fit(places, space.embed(seen.take(looked_at(len(seen)))))
         # Each record's vote is its own, so any cut of them gives the same sum.
         for start in told(range(0, len(voting), _AT_ONCE)):
             some = range(start, min(start + _AT_ONCE, len(voting)))

@@ -1,6 +1,6 @@
 """Dense votes: a record counts at every representative, by how far it lies in that direction.
 
-A record's features, less the middle of the representatives' and with one constant coordinate, are
+A record's features, less the mean of the public set's and with one constant coordinate, are
 scaled to length 1 and projected onto an orthonormal basis of the representatives' span. Of all such
 bases it is the one nearest to the representatives themselves (Loewdin's), so each direction belongs to
 one of them. The projection has length 1 at most; it is cut towards zero to multiples of 1/grid.
@@ -34,8 +34,10 @@ _FINE: Final = 2**20
 _WIDEST: Final = 2**13 - 1
 #: Coordinates further from the middle than this many times the farthest representative's are cut.
 _FAR: Final = 8.0
-#: The constant coordinate, relative to the usual distance of representatives from their middle.
+#: The constant coordinate, relative to the usual distance of public rows from their mean.
 _CONSTANT: Final = 0.35
+#: Public rows, evenly spaced, whose mean is the middle.
+_LOOKED_AT: Final = 1024
 #: Directions with less than this part of the variance are no directions.
 _LEAST: Final = 1e-6
 
@@ -45,7 +47,7 @@ class Directions:
     """The directions of a code, fitted on representatives.
 
     Attributes:
-        middle: (w,) of the representatives.
+        middle: (w,) mean of the public rows.
         reach: size at which coordinates less the middle are cut.
         constant: the constant coordinate.
         basis: (d, w + 1) whole numbers, a direction for each representative.
@@ -57,21 +59,27 @@ class Directions:
     basis: Wide
 
     @classmethod
-    def fit(cls, points: Floats) -> Directions:
+    def fit(cls, points: Floats, public: Floats | None = None) -> Directions:
         """Return the directions of representatives.
+
+        Representatives cover the public set evenly, outliers too; so their mean is not that of most
+        rows. A middle far from it would make all records' arrays alike.
 
         Args:
             points: (d, w) float32, the representatives in a feature space.
+            public: (n, w) float32, the public rows at :func:`looked_at`; None: the representatives.
 
         Raises:
             DataError: for points of another kind, too many coordinates, or all in one place.
         """
+        around = points if public is None else public
         _check(points)
-        wide = points.astype(np.float64)
+        _check(around)
+        wide = around.astype(np.float64)
         middle = wide.mean(axis=0)
-        apart = wide - middle
-        reach, usual = float(np.abs(apart).max()), float(np.sqrt(np.square(apart).sum(1).mean()))
-        if not 0 < reach < 1e300:
+        reach = float(np.abs(points - middle).max())
+        usual = float(np.sqrt(np.square(wide - middle).sum(1).mean()))
+        if not 0 < reach < 1e300 or (points == points[0]).all():
             raise DataError("representatives that are all in one place have no directions")
         bare = cls(middle, _FAR * reach, _CONSTANT * usual, np.zeros((0, wide.shape[1] + 1)))
         lifted = bare._lifted(points) / _FINE
@@ -109,6 +117,12 @@ class Directions:
         whole = np.concatenate([whole, last], axis=1)
         made: Wide = np.trunc(whole / np.sqrt(np.square(whole).sum(axis=1, keepdims=True)) * _FINE)
         return made
+
+
+def looked_at(public: int) -> list[int]:
+    """Return the public rows, of so many, whose mean is the middle of the directions."""
+    number = min(public, _LOOKED_AT)
+    return [at * public // number for at in range(number)]
 
 
 def dense_votes(directions: Directions, points: Floats, labels: Counts, classes: int) -> Counts:

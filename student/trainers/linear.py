@@ -3,9 +3,14 @@
 Each private record gave its directions x to its class, so the released sums are B = X'Y + noise, Y the
 records' classes. Least squares on them needs X'X, which is not released; the public rows stand for it:
 X'X is about N times their second moments G, N being the number of records. N is estimated from B
-itself, with the combination of directions that is closest to 1 on the public rows.
+itself, with the combination of directions that is closest to 1 on the public rows; so is the mean p of each
+column of Y.
 
-In the principal directions of G the sums are N g w + noise, w being the weights. With weights of variance
+What is regressed is the difference from the mean. X'(Y - p) is released as well, as B less p times the sum
+of all records' x. Of B itself most would be p X'1, and by how much the public rows' mean is not that of the
+private records would drown the rest.
+
+In the principal directions of G these sums are N g w + noise, w being the weights. With weights of variance
 t^2 and noise of a known variance v, the best estimate shrinks by (N g t)^2 / ((N g t)^2 + v). The t with
 which the released sums are most likely (the evidence, in closed form) is taken: no label is held out, and no
 record is asked again. All of it is post-processing.
@@ -16,16 +21,19 @@ Source: Rasmussen and Williams, "Gaussian processes for machine learning", 2006,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.codes import GRID
-from pate.features.dense import Directions
+from pate.codes import GRID, code_of
+from pate.features.dense import Directions, looked_at
 from pate.features.space import space_over
-from student.trainers.counts import LEAST_SHARE, records_of
+from student.trainers.counts import LEAST_SHARE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
@@ -37,8 +45,11 @@ if TYPE_CHECKING:
 _WEIGHTS: Final = tuple(2.0 ** (power / 2) for power in range(-16, 17))
 #: Second moments below this part of the largest are of no direction.
 _LEAST: Final = 1e-6
-#: Least share of a label, as far as the draw of records goes.
+#: Least mean of a column, as far as the draw of records goes.
 _RAREST: Final = 0.01
+#: Variances of a record's answer that are tried, relative to p (1 - p), which it is at most, and for a
+#: class or label just about.
+_DRAWN: Final = (1 / 16, 1 / 4, 1.0)
 #: The number of records must exceed this many standard deviations of its noise.
 _CLEAR: Final = 2.0
 
@@ -46,17 +57,16 @@ _CLEAR: Final = 2.0
 def linear_chances(public: Inputs, noisy: NoisyVotes) -> Floats | None:
     """Return (n, m) class probabilities of the public rows; None if the sums are only noise.
 
+    Of a number they are the shares of the two ends of its range.
+
     Args:
         public: the public set, n inputs.
         noisy: the released sums of dense votes.
     """
-    sums, sigma = noisy.counts / GRID, noisy.sigma / GRID
-    basis, classes = _Basis.of(public, noisy), sums.shape[1]
-    records = basis.records(sums.sum(axis=1), sigma * np.sqrt(classes))
-    if records is None:
+    classes = noisy.counts.shape[1]
+    values = _Basis.of(public, noisy).values(noisy, np.ones(classes), range(classes), together=True)
+    if values is None:
         return None
-    # The draw of the records is noise as well: each has one class of m.
-    values = basis.values(sums, sigma, records, (1 - 1 / classes) / classes)
     chances = np.clip(values, LEAST_SHARE, 1.0)
     made: Floats = chances / chances.sum(axis=1, keepdims=True)
     return made
@@ -72,19 +82,16 @@ def linear_labels(public: Inputs, noisy: NoisyVotes, none: int) -> list[Floats] 
         noisy: the released sums of dense votes for several labels.
         none: the column that is no label.
     """
-    labels, totals, over = records_of(noisy, none)
-    sigma = noisy.sigma / GRID
-    basis = _Basis.of(public, noisy)
-    records = basis.records(totals, sigma * np.sqrt(over))
-    if records is None:
+    columns = noisy.counts.shape[1]
+    # As in records_of: a record counts once in none and a T-th of each label.
+    total = np.full(columns, 1 / code_of(noisy.code).answer.most)
+    total[none] = 1.0
+    labels = [column for column in range(columns) if column != none]
+    values = _Basis.of(public, noisy).values(noisy, total, labels, together=False)
+    if values is None:
         return None
-    made = []
-    for each in labels.T:
-        share = min(max(basis.number(each) / records, _RAREST), 1 / 2)
-        values = basis.values(each[:, None], sigma, records, share * (1 - share))[:, 0]
-        has = np.clip(values, LEAST_SHARE, 1 - LEAST_SHARE)
-        made.append(np.stack([1 - has, has], axis=1))
-    return made
+    has = np.clip(values, LEAST_SHARE, 1 - LEAST_SHARE).T
+    return [np.stack([1 - each, each], axis=1) for each in has]
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +111,8 @@ class _Basis:
     @classmethod
     def of(cls, public: Inputs, noisy: NoisyVotes) -> _Basis:
         points = space_over(public).embed(public)
-        rows = Directions.fit(points[noisy.queries]).codes(points) / GRID
+        directions = Directions.fit(points[noisy.queries], points[looked_at(len(points))])
+        rows = directions.codes(points) / GRID
         moments, axes = np.linalg.eigh(rows.T @ rows / len(rows))
         kept = moments > _LEAST * moments[-1]
         return cls(moments[kept], axes[:, kept], rows @ axes[:, kept])
@@ -119,31 +127,52 @@ class _Basis:
         """Return how many records (d,) summed codes are of."""
         return float(self.one @ (self.axes.T @ sums))
 
-    def records(self, sums: Floats, sigma: float) -> float | None:
-        """Return the same of the codes of all records; None if it is only noise."""
-        found = self.number(sums)
-        return found if found > _CLEAR * sigma * float(np.linalg.norm(self.one)) else None
-
-    def values(self, sums: Floats, sigma: float, records: float, drawn: float) -> Floats:
-        """Return (n, m) the mean answers of records at the public rows.
+    def values(
+        self, noisy: NoisyVotes, total: Floats, columns: Sequence[int], *, together: bool
+    ) -> Floats | None:
+        """Return (n, c) the mean answers of records at the public rows; None if all is only noise.
 
         Args:
-            sums: (d, m) codes times answers.
-            sigma: standard deviation of the noise on each.
-            records: their number.
-            drawn: variance of one record's answer.
+            noisy: the released sums, with m columns.
+            total: (m,) with which the columns add up to the codes of all records.
+            columns: c of them.
+            together: whether one size of weights is for all columns, else each has its own.
         """
-        moments, seen = self.moments, self.axes.T @ sums
-        energy = np.square(seen).sum(axis=1)
-        noise = sigma**2 + records * moments * drawn
-
-        def evidence(weight: float) -> float:
-            spread = np.square(records * moments * weight) + noise
-            return float(-(sums.shape[1] * np.log(spread) + energy / spread).sum())
-
-        weight = max(_WEIGHTS, key=evidence)
-        power = np.square(records * moments * weight)
-        values: Floats = self.turned @ (
-            (power / (power + noise) / (records * moments))[:, None] * seen
+        sums, sigma = noisy.counts / GRID, noisy.sigma / GRID
+        every = sums @ total
+        records = self.number(every)
+        if records <= _CLEAR * sigma * float(np.linalg.norm(self.one) * np.linalg.norm(total)):
+            return None
+        means = np.array([self.number(sums[:, column]) / records for column in columns])
+        means = np.clip(means, _RAREST, 1 - _RAREST)
+        mixed = np.eye(len(total))[:, list(columns)] - np.outer(total, means)
+        seen = self.axes.T @ (sums @ mixed)
+        noise = sigma**2 * np.square(mixed).sum(axis=0)
+        drawn = records * self.moments[:, None] * (means * (1 - means))
+        groups = [slice(None)] if together else [slice(at, at + 1) for at in range(len(means))]
+        weights = np.concatenate(
+            [self._weights(seen[:, g], noise[g], drawn[:, g], records) for g in groups], axis=1
         )
+        values: Floats = means + self.turned @ weights
         return values
+
+    def _weights(self, seen: Floats, noise: Floats, drawn: Floats, records: float) -> Floats:
+        """Return (k, c) the weights that are most likely, of one size for all columns.
+
+        Args:
+            seen: (k, c) sums in the principal directions.
+            noise: (c,) its variance.
+            drawn: (k, c) most variance that the draw of records may add.
+            records: their number.
+        """
+        size = (records * self.moments)[:, None]
+        energy = np.square(seen)
+
+        def evidence(choice: tuple[float, float]) -> float:
+            spread = np.square(size * choice[0]) + noise + choice[1] * drawn
+            return float(-(np.log(spread) + energy / spread).sum())
+
+        weight, share = max(product(_WEIGHTS, _DRAWN), key=evidence)
+        power = np.square(size * weight)
+        made: Floats = power / (power + noise + share * drawn) / size * seen
+        return made

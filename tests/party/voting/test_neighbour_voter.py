@@ -25,7 +25,7 @@ from pate.campaign.roster import RosterParty
 from pate.codes import GRID, Code, code_of
 from pate.data.values import Dataset, Images, Inputs, Table, batch_hash, content_hash
 from pate.errors import ProtocolError, QuorumError, UsageError
-from pate.features.dense import Directions, dense_votes
+from pate.features.dense import Directions, dense_votes, looked_at
 from pate.features.neighbours import near
 from pate.features.space import space_over
 from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
@@ -225,7 +225,9 @@ def test_a_dense_vote_is_the_records_array_at_all_queries(a: Site) -> None:
     campaign = a.campaign([DENSE], code="dense-4")
     votes = a.votes(campaign)
     space = space_over(PUBLIC)
-    directions = Directions.fit(space.embed(PUBLIC.take(list(ROWS))))
+    directions = Directions.fit(
+        space.embed(PUBLIC.take(list(ROWS))), space.embed(PUBLIC.take(looked_at(len(PUBLIC))))
+    )
     arrays = directions.codes(space.embed(HELD.inputs))
     for label in range(len(CLASSES)):
         np.testing.assert_array_equal(votes[:, label], arrays[HELD.labels == label].sum(axis=0))
@@ -759,7 +761,9 @@ def test_the_server_learns_the_sum_of_all_dense_votes(hospitals: Hospitals) -> N
     campaign = hospitals.campaign(DENSE, code="dense-4")
     found = hospitals.run(hospitals.aggregation(campaign), [NAMES] * 5)
     space = space_over(PUBLIC)
-    directions = Directions.fit(space.embed(PUBLIC.take(list(ROWS))))
+    directions = Directions.fit(
+        space.embed(PUBLIC.take(list(ROWS))), space.embed(PUBLIC.take(looked_at(len(PUBLIC))))
+    )
     wanted = dense_votes(directions, space.embed(HELD.inputs), HELD.labels, len(CLASSES))
     np.testing.assert_array_equal(found, wanted)
 

@@ -11,7 +11,7 @@ import pytest
 
 from pate.codes import GRID, Change, Code, code_of
 from pate.errors import DataError, UsageError
-from pate.features.dense import Directions, dense_votes
+from pate.features.dense import Directions, dense_votes, looked_at
 from pate.features.neighbours import cast_votes, near
 
 if TYPE_CHECKING:
@@ -240,6 +240,23 @@ def test_more_representatives_than_coordinates_are_a_frame() -> None:
     codes = Directions.fit(points).codes(points)
     length = np.sqrt((codes.astype(float) ** 2).sum(axis=1)) / GRID
     assert 0.97 < length.min() <= length.max() <= 1
+
+
+def test_outliers_among_representatives_do_not_make_all_records_alike() -> None:
+    """Most rows lie in two groups; half of the representatives lie far off on one side."""
+    drawn = np.random.default_rng(4)
+    rows = drawn.normal(0, 0.1, (1000, 3)).astype(np.float32)
+    rows[:500, 0] += 1
+    rows[::100] += np.float32([0, 0, 30])
+    assert looked_at(5) == [0, 1, 2, 3, 4]
+    assert looked_at(4096) == list(range(0, 4096, 4))
+    chosen = np.concatenate([rows[::100][:5], rows[1:500:100], rows[501::100]])
+    codes = Directions.fit(chosen, rows[looked_at(1000)]).codes(rows) / GRID
+    usual = np.arange(1000) % 100 != 0
+    first, second = codes[:500][usual[:500]].mean(axis=0), codes[500:][usual[500:]].mean(axis=0)
+    near = Directions.fit(chosen).codes(rows) / GRID
+    alike = near[:500][usual[:500]].mean(axis=0) - near[500:][usual[500:]].mean(axis=0)
+    assert np.linalg.norm(first - second) > 3 * np.linalg.norm(alike)
 
 
 def test_points_that_have_no_directions_are_refused() -> None:

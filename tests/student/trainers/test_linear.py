@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
 from pate.codes import GRID
+from pate.data.values import Table
 from pate.errors import DataError
-from pate.features.dense import Directions, dense_votes
+from pate.features.dense import Directions, dense_votes, looked_at
 from pate.features.neighbours import representatives
 from pate.features.space import space_over
 from pate.formats.noisy_counts import NoisyVotes
@@ -18,9 +17,6 @@ from student.trainers.base import Effort
 from student.trainers.counts import cells_of
 from student.trainers.linear import linear_chances
 from tests.student.trainers.test_counts import draw, lesson_of, people
-
-if TYPE_CHECKING:
-    from pate.data.values import Table
 
 
 def summed(sigma: float, classes: int = 2) -> tuple[Table, NoisyVotes]:
@@ -31,7 +27,12 @@ def summed(sigma: float, classes: int = 2) -> tuple[Table, NoisyVotes]:
     space = space_over(public)
     points = space.embed(public)
     chosen = representatives(points, 24)
-    votes = dense_votes(Directions.fit(points[chosen]), space.embed(private), labels, classes)
+    votes = dense_votes(
+        Directions.fit(points[chosen], points[looked_at(1000)]),
+        space.embed(private),
+        labels,
+        classes,
+    )
     noise = np.rint(sigma * GRID * np.random.default_rng(4).normal(size=votes.shape))
     return public, NoisyVotes(chosen, votes + noise.astype(np.int64), sigma * GRID, "dense-24")
 
@@ -43,15 +44,17 @@ def test_chances_are_those_of_a_linear_model() -> None:
     assert np.allclose(found.sum(axis=1), 1)
     _, chances = people(1000, 1)
     truth = np.stack([chances[:, 0], chances[:, 1:].sum(axis=1)], axis=1)
-    # Least squares on the same records themselves.
+    # Least squares on the same records themselves, of what differs from the mean.
     space = space_over(public)
     private, of_private = people(6000, 2)
     points = space.embed(public)
-    directions = Directions.fit(points[noisy.queries])
+    directions = Directions.fit(points[noisy.queries], points[looked_at(1000)])
     rows = directions.codes(space.embed(private)) / GRID
     labels = np.minimum(draw(of_private, 3), 1)
-    weights = np.linalg.lstsq(rows, np.eye(2)[labels], rcond=None)[0]
-    plain = np.clip(directions.codes(points) / GRID @ weights, 1e-3, 1)
+    told = np.eye(2)[labels]
+    weights = np.linalg.lstsq(rows, told - told.mean(axis=0), rcond=None)[0]
+    plain = told.mean(axis=0) + directions.codes(points) / GRID @ weights
+    plain = np.clip(plain, 1e-3, 1)
     plain /= plain.sum(axis=1, keepdims=True)
     assert np.corrcoef(found[:, 0], plain[:, 0])[0, 1] > 0.97
     assert np.abs(found - truth).mean() < np.abs(plain - truth).mean() + 0.03
@@ -71,6 +74,29 @@ def test_more_noise_is_shrunk_more_and_noise_alone_says_nothing() -> None:
     nothing = np.rint(3e5 * np.random.default_rng(5).normal(size=noisy.counts.shape))
     empty = NoisyVotes(noisy.queries, nothing.astype(np.int64), 3e5, noisy.code)
     assert linear_chances(public, empty) is None
+
+
+def test_a_public_set_with_another_mean_does_not_drown_a_rare_class() -> None:
+    """One class in a hundred, and private records that lie elsewhere than the public rows."""
+    rng = np.random.default_rng(1)
+    public = Table(("x", "y"), (rng.normal(size=1000), rng.normal(size=1000)))
+    x, y = rng.normal(size=20_000), rng.normal(0.3, 1, 20_000)
+    labels = (rng.random(20_000) < np.clip(0.02 + 0.01 * x, 0, 1)).astype(np.int64)
+    space = space_over(public)
+    points = space.embed(public)
+    chosen = representatives(points, 8)
+    votes = dense_votes(
+        Directions.fit(points[chosen], points[looked_at(1000)]),
+        space.embed(Table(("x", "y"), (x, y))),
+        labels,
+        2,
+    )
+    noise = np.rint(5 * GRID * rng.normal(size=votes.shape)).astype(np.int64)
+    found = linear_chances(public, NoisyVotes(chosen, votes + noise, 5.0 * GRID, "dense-8"))
+    assert found is not None
+    known = np.asarray(public.columns[0]), np.asarray(public.columns[1])
+    assert np.corrcoef(found[:, 1], known[0])[0, 1] > 0.9
+    assert abs(np.corrcoef(found[:, 1], known[1])[0, 1]) < 0.3
 
 
 def test_dense_sums_have_no_cells() -> None:

@@ -12,7 +12,7 @@ from pate.answers import NONE, of_labels, of_numbers
 from pate.codes import code_of
 from pate.data.values import Dataset, Images, Table
 from pate.errors import DataError, SchemaError
-from pate.features.dense import Directions, dense_sums
+from pate.features.dense import Directions, dense_sums, looked_at
 from pate.features.neighbours import cast_answers, representatives
 from pate.features.space import space_over
 from pate.formats.noisy_counts import NoisyVotes
@@ -77,7 +77,12 @@ def released(data: Dataset, code: str, sigma: float) -> tuple[Table, NoisyVotes,
     points, places = space.embed(public), space.embed(data.inputs)
     chosen = representatives(points, made.places if made.name == "dense" else 60)
     if made.name == "dense":
-        votes = dense_sums(Directions.fit(points[chosen]), places, said, made.answer.grid)
+        votes = dense_sums(
+            Directions.fit(points[chosen], points[looked_at(len(points))]),
+            places,
+            said,
+            made.answer.grid,
+        )
     else:
         votes = cast_answers(points[chosen], places, said, spread=made.places)
     spread = sigma * made.grid
