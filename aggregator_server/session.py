@@ -152,7 +152,7 @@ def _say_guess(spec: CampaignSpec, screen: Screen) -> None:
 
     The number of teachers is a guess, so there is no message if it pays for enough.
     """
-    if spec.records_vote:
+    if spec.one_release:
         return
     outlook = Outlook.of(spec, TEACHERS_EACH * spec.wanted_parties)
     if outlook.few:

@@ -67,7 +67,8 @@ class Offer:
         composition: how costs add up.
         cap: largest total cost of all answers, in that composition.
         gate: of a gated campaign, if its server states it; None for any other.
-        code: at which representatives records vote, the text of a :class:`~pate.codes.Code`.
+        code: how votes are cast, the text of a :class:`~pate.codes.Code`; its default for teachers that
+            vote for a class.
         series: name of the series of campaigns in which a unit votes once; None for none.
 
     Raises:
@@ -170,8 +171,18 @@ class Offer:
             not (self.records_vote and self.composition == Gate.name),
             "neighbour votes cannot be gated: their cost does not depend on the votes",
         )
-        code_of(self.code)
-        _require(self.records_vote or self.code == NEAREST, "a code where no records vote")
+        code = code_of(self.code)
+        if self.records_vote:
+            _require(not code.of_teachers, "records do not vote by a code of teachers")
+        else:
+            _require(
+                code == code_of(NEAREST) or (code.of_teachers and self.aggregator == "gnmax"),
+                "a code where no records vote",
+            )
+            _require(
+                not code.of_teachers or self.composition != Gate.name,
+                "votes for several labels cannot be gated: their cost does not depend on the votes",
+            )
         _require(
             self.gate is None or self.composition == Gate.name,
             "a gate in a campaign that is not gated",
@@ -197,7 +208,7 @@ class Offer:
             all(made.supports(event) for each in self.mechanisms for event in each.worst),
             f"not every step of the mechanism has a cost in {self.composition!r}",
         )
-        if self.records_vote and self.cap is not None:
+        if self.one_release and self.cap is not None:
             # Otherwise the cap, on which the party's accountant relies, would not bound this cost.
             _require(
                 worst_cost(made, self.mechanisms, 1) <= self.cap,
@@ -208,6 +219,11 @@ class Offer:
     def records_vote(self) -> bool:
         """Whether records vote instead of teachers."""
         return self.aggregator == "neighbour"
+
+    @property
+    def one_release(self) -> bool:
+        """Whether all votes are one matrix, released once: of records, or for several labels."""
+        return self.records_vote or self.code != NEAREST
 
     @property
     def votes_per_unit(self) -> int | None:

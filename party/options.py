@@ -143,17 +143,24 @@ class Options(CommandOptions):
 
     @property
     def only_records(self) -> bool:
-        """Whether only records vote: if so wanted, or as teachers learn one class a record.
+        """Whether only records vote: if so wanted, or as teachers learn no number.
 
         Raises:
             UsageError: if only teachers were to vote, who cannot.
         """
-        several = bool(self.labels) or self.number is not None
-        if several and self.votes == "teachers":
+        if self.number is not None and self.votes == "teachers":
             raise UsageError(
-                "teachers learn one class a record: --labels and --number leave --votes out"
+                "teachers learn a class or several labels, no number: --number leaves --votes out"
             )
-        return several or self.votes == "neighbour"
+        return self.number is not None or self.votes == "neighbour"
+
+    @property
+    def trained_later(self) -> bool:
+        """Whether teachers are trained only once a campaign asks for them.
+
+        Several labels mostly vote themselves, and take a model a label.
+        """
+        return bool(self.labels) and self.votes == "any"
 
     @property
     def reading(self) -> Reading:

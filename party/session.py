@@ -85,6 +85,11 @@ def take_part(
         screen.say(f"{name}: records {_of_what(found)}")
     if options.only_records:
         screen.say(f"our records vote; connecting to {server}")
+    elif options.trained_later:
+        screen.say(
+            f"our records vote, or {options.teachers} teachers, trained once a campaign asks for them; "
+            f"connecting to {server}"
+        )
     elif found is not None:
         screen.say(f"{options.teachers} teachers are ready; connecting to {server}")
     status.bound_by(
@@ -164,6 +169,7 @@ def _own_voters(options: StartOptions, home: Path, screen: Screen, status: Statu
     return OwnVoters(
         OwnFile.of(options),
         teachers=None if options.only_records else options.teachers,
+        later=options.trained_later,
         records=options.votes in ("any", "neighbour"),
         model=options.model,
         device=options.device,

@@ -97,9 +97,34 @@ def check_entries(counts: Counts, *, least: int, most: int) -> None:
         )
 
 
+def check_cast(counts: Counts, code: Code, votes: int, *, reach: int = 0) -> None:
+    """Check votes that a code allows: each count, and of teachers how many labels a query has in all.
+
+    Args:
+        counts: (queries, classes) integers.
+        code: of the votes.
+        votes: most votes on a count; of teachers, their number.
+        reach: most that noise may add to, or take from, each count.
+
+    Raises:
+        ProtocolError: naming what is outside.
+    """
+    least, most = code.bounds(votes)
+    check_entries(counts, least=least - reach, most=most + reach)
+    if not code.of_teachers:
+        return
+    wide, total = code.answer.most * votes, counts.sum(axis=1)
+    if len(total) and int(total.max()) > wide + reach * counts.shape[1]:
+        row = int(total.argmax())
+        raise ProtocolError(
+            f"{votes} teachers cast at most {code.answer.most} labels each a query, {wide} in all, but row "
+            f"{row} has {int(total[row])}"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class LooseSum:
-    """Summed votes with unknown row sums: of records.
+    """Summed votes with unknown row sums: of records, or of teachers for several labels.
 
     Attributes:
         counts: (queries, classes) int64, in units of the code.
@@ -116,8 +141,7 @@ class LooseSum:
             raise ProtocolError(
                 f"a sum of votes has two axes of int64, got {self.counts.dtype} {self.counts.shape}"
             )
-        least, most = self.code.bounds(self.teachers)
-        check_entries(self.counts, least=least, most=most)
+        check_cast(self.counts, self.code, self.teachers)
         self.counts.setflags(write=False)
 
 
@@ -126,7 +150,7 @@ class NoisySum:
     """Summed votes of a batch with the parties' noise in them.
 
     Its row sums are unknown; they are checked by :func:`pate.noise.shares.check_row_totals`, those
-    of neighbour votes by :func:`check_entries`.
+    of a matrix that is released once by :func:`check_cast`.
 
     Attributes:
         counts: (queries, classes) int64, votes and noise; may be negative.

@@ -23,7 +23,7 @@ from protos.bounds import (
     length,
 )
 from protos.pate.v1 import vote_pb2
-from protos.terms import bits_of, digest_of
+from protos.terms import bits_of, code_in, digest_of, is_one_release
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -39,15 +39,21 @@ def check_batch(batch: vote_pb2.Batch, campaign: vote_pb2.Campaign) -> None:
     """Check the queries that votes are requested for.
 
     Raises: ProtocolError: for none, for a repeated one, for one that is not in the public set, or
-            for too many of neighbour votes.
+            for too many of neighbour votes, or others than the number that is charged.
     """
     length(batch.digest, HASH_BYTES, "batch hash")
     check(campaign.HasField("terms"), "votes are asked for before the roster is complete")
     count = len(batch.rows)
     check(0 < count <= campaign.queries, f"a batch of {count} queries")
     classes = len(campaign.classes)
+    code = code_in(campaign)
     check(
-        not campaign.most_votes or (count <= MAX_MATRIX_QUERIES and count * classes <= MAX_MATRIX),
+        not code.of_teachers or count == code.places,
+        f"{count} queries, but {code.places} are charged for",
+    )
+    check(
+        not is_one_release(campaign)
+        or (count <= MAX_MATRIX_QUERIES and count * classes <= MAX_MATRIX),
         f"a matrix of {count} queries and {classes} classes is larger than any may be",
     )
     rows = np.fromiter(batch.rows, dtype=np.uint64, count=count)

@@ -75,9 +75,7 @@ def public_campaign(spec: CampaignSpec) -> vote_pb2.Campaign:
         proofs=spec.vote_proofs,
         most_votes=None if spec.neighbour is None else spec.neighbour.most_votes,
         # Left out at its default, so that older parties read what they know.
-        code=None
-        if spec.neighbour is None or spec.neighbour.code == NEAREST
-        else spec.neighbour.code,
+        code=None if spec.code == NEAREST else spec.code,
         series=spec.series or "",
     )
 
@@ -146,9 +144,17 @@ def check_campaign(campaign: vote_pb2.Campaign) -> None:
         not matrix or (campaign.rounds == 1 and campaign.unit != "party" and not campaign.proofs),
         "neighbour votes are cast once, by records or patients, and prove nothing of their sums",
     )
-    check(matrix or not campaign.code, f"a campaign of {campaign.mechanism} with a code")
     check(campaign.code != NEAREST, "a code that is to be left out")
     code = code_in(campaign)
+    check(
+        matrix != code.of_teachers if campaign.code else True,
+        f"a campaign of {campaign.mechanism} with the code {code}",
+    )
+    check(
+        not code.of_teachers
+        or (campaign.mechanism == "gnmax" and campaign.rounds == 1 and not campaign.proofs),
+        "votes for several labels are one release of gnmax in one round, and prove nothing of their sums",
+    )
     try:
         code.answer.check_columns(tuple(campaign.classes) or None)
     except UsageError as error:
@@ -159,7 +165,7 @@ def check_campaign(campaign: vote_pb2.Campaign) -> None:
 
 
 def code_in(campaign: vote_pb2.Campaign) -> Code:
-    """Return where the records of a campaign vote, and what they say.
+    """Return how votes of a campaign are cast: nearest, for a class, where it has no code.
 
     Raises:
         ProtocolError: if it is no known code.
@@ -168,6 +174,11 @@ def code_in(campaign: vote_pb2.Campaign) -> Code:
         return code_of(campaign.code or NEAREST)
     except UsageError as error:
         raise ProtocolError(f"the code of a campaign: {error}") from error
+
+
+def is_one_release(campaign: vote_pb2.Campaign) -> bool:
+    """Return whether all votes are one matrix, whose rows have no known sum."""
+    return campaign.most_votes > 0 or bool(campaign.code)
 
 
 def sums_of(campaign: vote_pb2.Campaign) -> SumTerms:

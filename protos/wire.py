@@ -15,7 +15,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from pate.errors import ProtocolError
-from pate.votes import Counts, check_entries, check_votes
+from pate.votes import Counts, check_cast, check_votes
 from protos.bounds import (
     HASH_BYTES,
     ID_BYTES,
@@ -172,14 +172,13 @@ def pack_votes(
         votes: (queries, classes) int64; every row sums to ``teachers``.
         teachers: k; of records' votes, the most on a count.
         batch: hash of the queries.
-        code: of records' votes, whose rows have any sum; None for teachers.
+        code: of votes whose rows have any sum; None for teachers that vote for a class.
     """
     rows, classes = votes.shape
     if code is None:
         check_votes(votes, teachers=teachers, classes=classes, queries=rows)
     else:
-        least, most = code.bounds(teachers)
-        check_entries(votes, least=least, most=most)
+        check_cast(votes, code, teachers)
     width = _width(teachers, code)
     return vote_pb2.VoteMatrix(
         batch=batch,
@@ -221,9 +220,8 @@ def read_votes(
     counts = np.frombuffer(matrix.counts, dtype=kind).reshape(queries, classes)
     if code is None:
         return check_votes(counts, teachers=teachers, classes=classes, queries=queries)
-    least, most = code.bounds(teachers)
-    check_entries(counts.astype(np.int64), least=least, most=most)
-    return counts.astype(np.int64)
+    check_cast(votes := counts.astype(np.int64), code, teachers)
+    return votes
 
 
 def _width(teachers: int, code: Code | None) -> int:

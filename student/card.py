@@ -99,6 +99,13 @@ teachers on their own records, the teachers voted on unlabelled public inputs, n
 the sum of the votes, and the winners became labels. This student saw the public inputs and those
 labels, and nothing else: no record, no teacher and no vote of any single data holder.
 """
+_OF_SEVERAL: Final = """
+It was taught by PATE (private aggregation of teacher ensembles), for several labels: several data
+holders trained teachers on their own records, each teacher cast for each of some public inputs the
+labels that it saw there, and noise was added to the sum of the votes for each label. This student saw
+the public inputs and those noisy sums, and nothing else: no record, no teacher and no vote of any
+single data holder.
+"""
 _BY_RECORDS: Final = """
 It was taught by neighbour votes: several data holders let each of their records vote once, for its
 label, at the public input that is most like it; noise was added to the sum of all votes, and inputs
@@ -128,7 +135,7 @@ def _what(student: Student, provenance: Provenance, statement: Mapping[str, obje
 # Student of {title}
 
 {kind[0].upper()}{kind[1:]}. {said}
-{_BY_RECORDS if records_vote else _BY_TEACHERS}
+{_taught_by(student, records_vote)}
 | | |
 | --- | --- |
 | inputs | {_plain(student.schema)} |
@@ -136,6 +143,13 @@ def _what(student: Student, provenance: Provenance, statement: Mapping[str, obje
 | public set | {provenance.queries} inputs, SHA-256 `{provenance.public_set}` |
 | campaign | `{provenance.campaign}` |
 """
+
+
+def _taught_by(student: Student, records_vote: bool) -> str:
+    if records_vote:
+        return _BY_RECORDS
+    several = isinstance(student, TableStudent) and not student.has_classes
+    return _OF_SEVERAL if several else _BY_TEACHERS
 
 
 def _labels(provenance: Provenance, voters: str) -> str:

@@ -189,7 +189,8 @@ def tell_published(
     words = in_words(epsilon, delta, unit, observer, neighbours=among)
     learnt = f"{len(labels.rows)} labels"
     if labels.noisy is not None and not code_of(labels.noisy.code).answer.one_hot:
-        learnt = f"noisy counts of {len(labels.noisy.queries)} representatives"
+        where = "queries" if code_of(labels.noisy.code).of_teachers else "representatives"
+        learnt = f"noisy counts of {len(labels.noisy.queries)} {where}"
     screen.say(f"published in {out}: {learnt}, {words}")
 
 

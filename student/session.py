@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from pate.codes import code_of
 from pate.data.values import Inputs, content_hash
 from pate.errors import DataError, RefusedError, SchemaError
-from pate.formats.labels import LabelRow, LabelSet
+from pate.formats.labels import LabelRow, LabelSet, checked_statement
 from student.arrivals import CampaignEnd, PublicSet, RoundEnd
 from student.card import Provenance
 from student.evaluation.answers import evaluate_answers
 from student.evaluation.evaluate import LabelledData, evaluate
 from student.evaluation.fairness import coverage
 from student.export import publish
-from student.trainers.base import Lesson, Student
+from student.trainers.base import Lesson, Student, learns_from_counts
 from student.trainers.selftraining import TableStudent
 
 if TYPE_CHECKING:
@@ -92,13 +93,13 @@ def follow(
         elif isinstance(event, CampaignEnd):
             say(f"the campaign has ended with {event.labels_released} labels")
     campaign = client.campaign()
-    if not rows:
+    # Before the statement: once labels and statement are delivered, the server may stop.
+    noisy = client.noisy_votes()
+    if not rows and not learns_from_counts(noisy):
         raise DataError(
             "the campaign ended without a single label: the vote was never clear enough, or "
             "the budget too small"
         )
-    # Before the statement: once labels and statement are delivered, the server may stop.
-    noisy = client.noisy_votes()
     return LabelSet(
         campaign=campaign.id,
         classes=campaign.classes,
@@ -145,8 +146,9 @@ def lesson(
     rows: Sequence[LabelRow],
     classes: tuple[str, ...],
     noisy: NoisyVotes | None = None,
+    teachers: int = 0,
 ) -> Lesson:
-    """Return labels for a trainer, in the order of their queries."""
+    """Return labels for a trainer, in the order of their queries; see :class:`Lesson`."""
     ordered = sorted(rows)
     return Lesson(
         public,
@@ -154,6 +156,7 @@ def lesson(
         np.array([row.label for row in ordered], dtype=np.int64),
         classes,
         noisy,
+        teachers,
     )
 
 
@@ -171,8 +174,22 @@ def check_labels(labels: LabelSet, public: Inputs) -> None:
             f"{labels.public_set.hex()[:12]}, this one has {own.queries} and "
             f"{own.content_hash.hex()[:12]}; give --public the same files as the server has"
         )
-    if not labels.rows:
+    if not labels.rows and not learns_from_counts(labels.noisy):
         raise DataError("the label file has no labels; export it after a release")
+
+
+def _teachers_of(labels: LabelSet) -> int:
+    """Return how many teachers voted for several labels; 0 for any other votes.
+
+    Raises:
+        DataError: if the statement does not say.
+    """
+    if labels.noisy is None or not code_of(labels.noisy.code).of_teachers:
+        return 0
+    teachers = checked_statement(labels.privacy).get("teachers")
+    if type(teachers) is not int or teachers < 1:
+        raise DataError("the privacy statement does not say how many teachers voted")
+    return teachers
 
 
 def graduate(
@@ -201,7 +218,9 @@ def graduate(
     """
     check_labels(labels, public)
     started = time.monotonic()
-    student = train(lesson(public, labels.rows, labels.classes, labels.noisy), 0)
+    student = train(
+        lesson(public, labels.rows, labels.classes, labels.noisy, _teachers_of(labels)), 0
+    )
     seconds = time.monotonic() - started
     several = isinstance(student, TableStudent) and not student.has_classes
     covered = None if several else coverage(student, public, labels.rows)

@@ -26,15 +26,15 @@ BATCH_COUNTS: Final = 2**17
 def next_places(state: CampaignState, most: int = BATCH_COUNTS) -> range | None:
     """Return the places of the next queries to vote on; None if all have votes.
 
-    A batch whose unmasking has begun is asked for again unchanged. Neighbour votes are one matrix,
-    released once.
+    A batch whose unmasking has begun is asked for again unchanged. Neighbour votes, and votes for
+    several labels, are one matrix, released once.
 
     Args:
         state: of the campaign, with its roster.
         most: counts of one batch.
     """
     gap = next(iter(state.missing_votes), None)
-    if gap is None or state.spec.records_vote:
+    if gap is None or state.spec.one_release:
         return gap
     if any((each.first, each.count) == (gap.start, len(gap)) for each in state.openings):
         return gap
@@ -60,7 +60,7 @@ def check_apart(state: CampaignState, inputs: Inputs, most: int = BATCH_COUNTS) 
     Raises:
         UsageError: if one is.
     """
-    if not state.spec.sums.distributed or state.spec.records_vote or state.openings:
+    if not state.spec.sums.distributed or state.spec.one_release or state.openings:
         return
     size = max(1, most // len(state.classes))
     if len(state.voted) <= size:

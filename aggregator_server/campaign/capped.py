@@ -59,8 +59,8 @@ class CappedRelease:
             raise StateError(
                 "this campaign is gated: its labels are released together or not at all"
             )
-        if state.spec.records_vote:
-            raise StateError("neighbour votes are one matrix, which is released as a whole")
+        if state.spec.one_release:
+            raise StateError("this campaign's votes are one matrix, which is released as a whole")
         predictions = _predictions(ledger, state)
         order = _order(state, predictions)
         with self._bar(f"round {state.round}: queries") as progress:

@@ -1,8 +1,11 @@
-"""Release of neighbour votes: one charge, one draw of noise, one release of the whole matrix."""
+"""Release of a whole matrix: one charge, one draw of noise, one release.
+
+Neighbour votes, and teachers' votes for several labels.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from aggregator_server.campaign.labelling import begin_round, outcomes_of, summary_of
 from pate.errors import StateError
@@ -41,7 +44,10 @@ class NeighbourRelease:
         failpoints.reach("charge-recorded")
         noisy = mechanism.released(ledger.counts_of(queries), noise)
         failpoints.reach("noise-drawn")
-        outcomes = outcomes_of(mechanism.labels(noisy), "records", charge.events)
+        source: Literal["teachers", "records"] = (
+            "records" if state.spec.records_vote else "teachers"
+        )
+        outcomes = outcomes_of(mechanism.labels(noisy), source, charge.events)
         state = ledger.release(charge, outcomes, noisy=noisy)
         failpoints.reach("release-recorded")
         return summary_of(state, 1, exhausted=False)

@@ -16,6 +16,7 @@ from pate.mechanisms.confident import ConfidentGNMax
 from pate.mechanisms.distributed import DistributedConfidentGNMax, DistributedInteractiveGNMax
 from pate.mechanisms.interactive import InteractiveGNMax
 from pate.mechanisms.neighbour import MatrixMechanism
+from pate.mechanisms.teacher_labels import do_teachers_vote
 from pate.noise.shares import total_sigma
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def require_reachable(state: CampaignState) -> str | None:
         sigma, draws = float(mechanism.sigma1), 1
     elif isinstance(mechanism, DistributedConfidentGNMax | DistributedInteractiveGNMax):
         sigma, draws = _carried(mechanism.share, parties), classes
-    elif isinstance(mechanism, MatrixMechanism):
+    elif isinstance(mechanism, MatrixMechanism) and not do_teachers_vote(mechanism):
         each = state.roster[0].teachers  # for neighbour votes, the same for all
         least, largest = code_of(mechanism.code).bounds(parties * each)
         most = largest - least
@@ -58,7 +59,7 @@ def require_reachable(state: CampaignState) -> str | None:
         # A label needs a lead: the difference of two noisy counts, of any two classes.
         draws = classes * (classes - 1)
     else:
-        return None  # it answers every query
+        return None  # it answers every query, or half of the votes are enough
     short = mechanism.threshold - most
     if short <= 0:
         return None

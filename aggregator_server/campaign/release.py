@@ -21,6 +21,6 @@ def release_of(spec: CampaignSpec, bar: Bar) -> Release:
         spec: of the campaign.
         bar: shows the progress of a long round.
     """
-    if spec.neighbour is not None:
+    if spec.one_release:
         return NeighbourRelease()
     return CappedRelease(bar) if spec.gate is None else GatedRelease()

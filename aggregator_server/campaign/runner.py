@@ -188,7 +188,7 @@ class Campaign:
     def _say_outlook(self, state: CampaignState) -> None:
         """Report, before the first vote, how the noise was chosen and how many labels the budget pays for."""
         spec, classes = state.spec, len(state.classes)
-        if spec.records_vote:
+        if spec.one_release:
             return
         votes = votes_per_unit(spec, state.roster)
         outlook = Outlook.of(spec, state.teachers, classes, votes)
@@ -290,7 +290,7 @@ class Campaign:
         words = classes_in_words(
             [counts[label] for label in range(len(state.classes))],
             state.classes,
-            noisy_counts=state.spec.records_vote,
+            noisy_counts=state.spec.one_release,
             more=state.round < state.spec.rounds,
         )
         if words:

@@ -19,10 +19,10 @@ from pate.masking.ring import centred
 from pate.masking.server import ServerMasking
 from pate.noise.share_laws import GaussianShares
 from pate.noise.shares import check_row_totals
-from pate.votes import Counts, Histogram, LooseSum, NoisySum, check_entries
+from pate.votes import Counts, Histogram, LooseSum, NoisySum, check_cast
 from protos import masked, wire
 from protos.pate.v1 import vote_pb2
-from protos.terms import code_in, shares_of
+from protos.terms import code_in, is_one_release, shares_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -136,7 +136,7 @@ class PlainAggregation:
         self._roster = tuple(party.name for party in roster)
         self._batch = batch
         self._least = least
-        self._code = code_in(campaign) if campaign.most_votes else None
+        self._code = code_in(campaign) if is_one_release(campaign) else None
         # Only the sum is stored, not a thousand matrices.
         self._total: Counts = np.zeros((len(batch.rows), self._classes), dtype=np.int64)
         self._teachers: dict[str, int] = {}
@@ -329,7 +329,7 @@ class MaskedAggregation:
         responders = self._survivors
         teachers = sum(self._teachers[name] for name in responders)
         shares = shares_of(self._campaign)
-        loose, code = self._campaign.most_votes > 0, code_in(self._campaign)
+        loose, code = is_one_release(self._campaign), code_in(self._campaign)
         try:
             if shares is None and not loose:
                 return Sum(Histogram(residues, teachers), responders)
@@ -340,8 +340,7 @@ class MaskedAggregation:
                 return Sum(LooseSum(counts, teachers, code), responders)
             if loose:
                 reach = shares.reach(len(responders), counts.size)
-                least, most = code.bounds(teachers)
-                check_entries(counts, least=least - reach, most=most + reach)
+                check_cast(counts, code, teachers, reach=reach)
             elif isinstance(shares, GaussianShares):
                 check_row_totals(counts, teachers, shares.share, len(responders))
         except ProtocolError as error:

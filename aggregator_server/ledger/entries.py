@@ -70,7 +70,7 @@ def votes(
     if classes != (wanted := len(state.classes)):
         raise LedgerError(f"votes for {classes} classes, the campaign has {wanted}")
     spec = state.spec
-    kind = NoisySum if spec.sums.distributed else LooseSum if spec.records_vote else Histogram
+    kind = NoisySum if spec.sums.distributed else LooseSum if spec.one_release else Histogram
     if not isinstance(total, kind):
         raise LedgerError(
             f"a {type(total).__name__} of votes in a campaign of {kind.__name__}: with noise shares "

@@ -36,7 +36,7 @@ def release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
         LedgerError: if there is no such charge, they do not match it, or their cost is not the
             accountant's.
     """
-    gated, matrix = state.spec.gate is not None, state.spec.records_vote
+    gated, matrix = state.spec.gate is not None, state.spec.one_release
     # With noise shares a query costs the same with and without a label: its sum was seen.
     whole = gated or matrix or state.spec.sums.distributed
     together = gated or matrix
@@ -55,7 +55,7 @@ def release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
         query, label, source, events = _answer(answer, charge, len(state.classes), whole=whole)
         if source == "reinforced" and not state.mechanism(charge.round).interactive:
             raise LedgerError(f"query {query} has a student's label, but no student was asked")
-        if (source == "records") != (matrix and label is not None):
+        if (source == "records") != (state.spec.records_vote and label is not None):
             raise LedgerError(f"query {query} has a label from {source}")
         answered.append(query)
         if not together:

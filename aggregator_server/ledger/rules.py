@@ -141,7 +141,8 @@ def _roster(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
         raise SchemaError(f"the parties' classes {classes} are not the campaign's {spec.classes}")
     if spec.neighbour is not None:
         require_size(len(spec.neighbour.representatives), len(classes))
-        code_of(spec.neighbour.code).answer.check_columns(classes)
+    if spec.one_release:
+        code_of(spec.code).answer.check_columns(classes)
     mechanisms = tuple(mechanism_from_dict(_plain(each)) for each in fields.many("mechanisms"))
     cap = fields.fraction("cap")
     composition = recorded_terms(spec, parties, mechanisms, fields.text("composition"), cap)
@@ -200,12 +201,12 @@ def _charge(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
 
 def _check_free(state: CampaignState, round_: int, queries: tuple[int, ...]) -> None:
     # A gated batch, or a matrix, is charged once, whatever its number of queries.
-    most = state.spec.queries if state.spec.gate or state.spec.records_vote else MOST_QUERIES
+    most = state.spec.queries if state.spec.gate or state.spec.one_release else MOST_QUERIES
     if not 0 < len(queries) <= most or len(set(queries)) != len(queries):
         raise LedgerError(f"a charge is for 1 to {most} queries, and each once")
     answered = state.answered.get(round_, frozenset())
-    if state.spec.records_vote and queries != tuple(state.voted.rows):
-        raise LedgerError("neighbour votes are charged for all their queries together")
+    if state.spec.one_release and queries != tuple(state.voted.rows):
+        raise LedgerError("votes of one release are charged for all their queries together")
     for query in queries:
         if query in state.labels:
             raise LedgerError(f"query {query} already has its label: it is never asked again")

@@ -248,7 +248,7 @@ class CampaignState:
         if self.spec.gate is not None:
             return (self.spec.gate,), self.composition.cost(self.spec.gate)
         events = self.mechanism(self.round).worst
-        if self.spec.records_vote:
+        if self.spec.one_release:
             return events, total_cost(self.composition, events)
         return events, total_cost(self.composition, events) * queries
 

@@ -11,7 +11,7 @@ import numpy as np
 from aggregator_server.ledger import encoding
 from aggregator_server.ledger.rules import replay
 from aggregator_server.ledger.store.stores import examine
-from pate.codes import NEAREST, Code, code_of
+from pate.codes import code_of
 from pate.errors import LedgerError, ProtocolError
 from pate.mechanisms import (
     DistributedInteractiveGNMax,
@@ -23,7 +23,7 @@ from pate.mechanisms.neighbour import DistributedNeighbour
 from pate.noise.shares import check_row_totals
 from pate.storage.entries import each_entry, each_row, require_entry
 from pate.storage.hash_chain import canonical
-from pate.votes import check_entries, check_votes
+from pate.votes import check_cast, check_votes
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -190,9 +190,8 @@ def _check_batches(db: Transaction, state: CampaignState) -> None:
             if state.spec.sums.distributed:
                 _check_noisy(state, counts, batch)
                 continue
-            if state.spec.records_vote:
-                least, most = _code(state).bounds(batch.teachers)
-                check_entries(counts, least=least, most=most)
+            if state.spec.one_release:
+                check_cast(counts, code_of(state.spec.code), batch.teachers)
                 continue
             check_votes(counts, teachers=batch.teachers, classes=classes, queries=batch.count)
         except ProtocolError as error:
@@ -206,18 +205,12 @@ def _check_noisy(state: CampaignState, counts: Counts, batch: VoteBatch) -> None
         raise LedgerError("noise shares with a mechanism that does not use them")
     if isinstance(mechanism, DistributedNeighbour):
         reach = mechanism.shares.reach(len(batch.responders), counts.size)
-        least, most = _code(state).bounds(batch.teachers)
-        check_entries(counts, least=least - reach, most=most + reach)
+        check_cast(counts, code_of(state.spec.code), batch.teachers, reach=reach)
         # One batch has them all, and its release is what the parties sent.
         if state.noisy is not None and not np.array_equal(counts, state.noisy.counts):
             raise LedgerError("the noisy counts released are not those of the votes")
         return
     check_row_totals(counts, batch.teachers, mechanism.share, len(batch.responders))
-
-
-def _code(state: CampaignState) -> Code:
-    """Return the code of a campaign of records' votes."""
-    return code_of(NEAREST if state.spec.neighbour is None else state.spec.neighbour.code)
 
 
 def _check_predictions(db: Transaction, state: CampaignState) -> None:

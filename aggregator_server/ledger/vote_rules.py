@@ -50,8 +50,8 @@ def votes(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campaign
     """
     fields = Fields(body, "first count teachers responders digest")
     first, count = _place(state, fields, "votes for", state.batches)
-    if state.spec.records_vote and count != len(state.voted):
-        raise LedgerError("neighbour votes are cast on all their queries together, in one batch")
+    if state.spec.one_release and count != len(state.voted):
+        raise LedgerError("votes of one release are cast on all its queries together, in one batch")
     responders = _parties(state, fields, "responders")
     opened = {(each.first, each.count): each.survivors for each in state.openings}
     if state.spec.sums.masked and opened.get((first, count)) != responders:

@@ -101,7 +101,7 @@ def _bytes(inputs: Inputs) -> int:
 def check_settings(spec: CampaignSpec) -> Finding:
     """Describe the settings, which were found consistent."""
     batches = ""
-    if spec.classes is not None and not spec.records_vote:
+    if spec.classes is not None and not spec.one_release:
         number = math.ceil(spec.queries / max(1, BATCH_COUNTS // len(spec.classes)))
         batches = f", {_many(number, 'batch', 'batches')}"
     sums = spec.sums
@@ -155,6 +155,10 @@ def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
         if options.expected_teachers
         else f" ({TEACHERS_EACH} a party, a guess: --expected-teachers)"
     )
+    if spec.one_release:
+        return Finding.ok(
+            f"{promise} pays for the one release, {code_of(spec.code).in_words}, {guess}"
+        )
     if spec.gate is not None:
         most = min(spec.queries, spec.max_queries or spec.queries)
         text = f"{promise} pays for one batch of {most} queries, if its gate opens, {guess}"

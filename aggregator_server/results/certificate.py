@@ -147,13 +147,15 @@ def certificate_of(
 
     Raises:
         LedgerError: if counts or predictions are of another shape, or a label has no votes.
-        UsageError: for neighbour votes.
+        UsageError: for neighbour votes, and votes for several labels.
     """
     if state.spec.records_vote:
         raise UsageError(
             "a certificate says what one party's teachers could change; of neighbour votes nobody "
             "knows how many a party has cast"
         )
+    if state.spec.one_release:
+        raise UsageError("a certificate is for votes for one class, not for several labels")
     shape = (state.spec.queries, len(state.classes))
     if state.labels and counts.shape != shape:
         raise LedgerError(f"votes of shape {counts.shape}, the campaign has {shape}")

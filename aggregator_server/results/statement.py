@@ -109,7 +109,7 @@ def _public(state: CampaignState, epsilon: float) -> ObserverStatement:
         (
             "whoever sees the released noisy counts, the labels made of them, and anything made of "
             "either: (epsilon, delta)-differential privacy for the whole release, "
-            if state.spec.records_vote
+            if state.spec.one_release
             else "whoever sees the released labels, which queries got none, and anything made of "
             "them: (epsilon, delta)-differential privacy for all rounds together, "
         )

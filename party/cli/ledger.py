@@ -261,7 +261,8 @@ def _series_in_words(campaigns: Sequence[CampaignRecord], delta: Delta) -> Itera
 
 def _who_votes(offer: Offer) -> str:
     if not offer.records_vote:
-        return _number(offer.teachers or 0, "teacher")
+        how = code_of(offer.code).in_words
+        return _number(offer.teachers or 0, "teacher") + (how and f", {how}")
     each, where = offer.teachers_each, code_of(offer.code).in_words
     return f"records vote{where and f', {where}'}" + (
         f", at most {max(each)} of a party on a count" if each else ""

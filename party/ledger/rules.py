@@ -265,10 +265,12 @@ class LedgerState:
                 f"our data or settings have changed since we first voted in campaign {name}: "
                 "other votes on the same queries would reveal the change"
             )
-        if given.offer.records_vote and current.batches and not again:
+        if given.offer.one_release and current.batches and not again:
+            who, why = ("records", "each record votes once")
+            if not given.offer.records_vote:
+                who, why = ("teachers", "its votes are released once")
             raise RefusedError(
-                f"campaign {name} had the votes of our records on other queries "
-                "before: each record votes once"
+                f"campaign {name} had the votes of our {who} on other queries before: {why}"
             )
         if again and current.digests[batch] != digest:
             raise RefusedError(f"batch {batch[:8]} has other queries than when it was first asked")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from party.ledger.unmaskings import exact_records
-from pate.codes import NEAREST
+from pate.codes import NEAREST, code_of
 from pate.errors import ProtocolError, RefusedError
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class Given:
     Attributes:
         offer: terms of their campaign.
         source: digest of the data and settings behind them, hex.
-        matrix: for records' votes, digest of what determines them besides the records; empty for
-            teachers.
+        matrix: for records' votes, digest of what determines them besides the records; for teachers'
+            votes for several labels, of how many count; else empty.
         view: of our data, see :func:`view_of`; empty if unknown.
         units: that vote; None outside a series.
     """
@@ -104,15 +104,19 @@ def matrix_of(offer: Offer, batch: str) -> str:
     """Return the digest of what determines records' votes besides the records, hex.
 
     Where a record votes depends on all queries, on the public set that the space is fitted on and
-    on the code; the number of votes per patient and the clipping depend on the terms. For teachers it
-    is empty: their votes on a query depend on nothing else.
+    on the code; the number of votes per patient and the clipping depend on the terms. For teachers that
+    vote for a class it is empty: their votes on a query depend on nothing else. For several labels
+    they depend on how many of them count.
 
     Args:
         offer: terms of the campaign.
         batch: digest of its queries, hex.
     """
-    if not offer.records_vote:
+    if not offer.one_release:
         return ""
+    if not offer.records_vote:
+        of_labels = json.dumps([code_of(offer.code).answer.most])
+        return hashlib.sha256(b"pate teacher labels v1\0" + of_labels.encode()).hexdigest()
     of_patient = min((each.votes_per_unit for each in offer.mechanisms or ()), default=None)
     # Left out at its default, so that the digests of older entries stay the same.
     code = () if offer.code == NEAREST else (offer.code,)

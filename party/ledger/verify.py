@@ -229,7 +229,7 @@ def _least_cost(said: PrivacyStatement, offer: Offer) -> Fraction:
     if offer.composition == Gate.name:
         return Fraction(min(max(asked, labels), 1))  # one complete batch
     composition = composition_named(offer.composition)
-    if offer.records_vote:
+    if offer.one_release:
         return worst_cost(composition, offer.mechanisms, max(asked, labels))
     answers = [composition.cost(each.worst[0]) for each in offer.mechanisms]
     labelled = [

@@ -20,9 +20,9 @@ from party.policy.hours import Hours
 from pate.accounting.composition import Gate, composition_named
 from pate.accounting.events import GeometricHistogram, LaplaceMax, NoisyCounts
 from pate.accounting.filters import FAILING, SITE_DELTA, Delta
-from pate.answers import ANSWERS
+from pate.answers import ANSWERS, LABELS
 from pate.campaign.choices import AGGREGATIONS, NOISES, UNITS
-from pate.codes import CODES, code_of
+from pate.codes import CODES, EACH, code_of
 from pate.errors import AccountingError, RefusedError, UsageError
 from pate.formats.privacy_statement import rounded_up
 from pate.masking.context import threshold_for
@@ -93,7 +93,7 @@ class Policy:
             ones, and synthetic rows with a delta.
         units: allowed units of privacy.
         codes: allowed codes of neighbour votes.
-        answers: allowed answers of neighbour votes.
+        answers: allowed answers of neighbour votes, and of teachers in one release.
         hours: when votes may be computed, local time.
         repeat_queries: ``never`` or ``allow``: whether queries of one campaign may get other votes
             in another, and may be unmasked with other survivors.
@@ -238,11 +238,16 @@ class Policy:
             ("noise", offer.sums.noise, self.noise),
             ("units", offer.unit, self.units),
             # Teachers' votes have no code.
-            ("codes", code_of(offer.code).name, self.codes if offer.records_vote else CODES),
+            (
+                "codes",
+                code_of(offer.code).name,
+                self.codes if offer.records_vote else (*CODES, EACH),
+            ),
+            # Of teachers that vote for several labels it is the answer that is new.
             (
                 "answers",
                 code_of(offer.code).answer.name,
-                self.answers if offer.records_vote else ANSWERS,
+                self.answers if offer.one_release else ANSWERS,
             ),
         ):
             if value not in allowed:
@@ -373,7 +378,12 @@ class Policy:
         if self.codes != CODES:
             lines.append(f"accepts neighbour votes by the code {' or '.join(self.codes)} only")
         if self.answers != ANSWERS:
-            lines.append(f"accepts neighbour votes that say a {' or '.join(self.answers)} only")
+            teachers = (
+                "" if LABELS in self.answers else ", and no teachers' votes for several labels"
+            )
+            lines.append(
+                f"accepts neighbour votes that say a {' or '.join(self.answers)} only{teachers}"
+            )
         for value, text in (
             (self.max_queries, "answers at most {} queries per campaign"),
             (self.max_queries_in_all, "answers at most {} queries in all"),

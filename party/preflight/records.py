@@ -138,7 +138,7 @@ def check_teachers(options: CheckOptions, data: Dataset) -> Finding:
     """Report whether there are enough records for the teachers, and whether the model fits the data."""
     if options.only_records:
         return Finding.skipped("none: the records vote themselves")
-    if len(np.unique(data.labels)) < 2:
+    if data.kind == "class" and len(np.unique(data.labels)) < 2:
         return Finding.skipped("the data has no two classes to learn")
     require_trainable(data, options.teachers)
     from party.teachers.registry import kind_for
@@ -147,17 +147,22 @@ def check_teachers(options: CheckOptions, data: Dataset) -> Finding:
     what, units = "records", len(data)
     if data.groups is not None:
         what, units = "patients", len(np.unique(data.groups))
-    of_class = np.unique_counts(data.labels).counts
-    each = units / options.teachers
-    of_a_class, rarest = each / len(of_class), int(of_class.min())
+    each, kind = units / options.teachers, "class"
+    if data.kind == "labels" and data.answers is not None:
+        kind, rarest = "label", int(data.answers.sum(axis=0).min())
+        of_a_class = rarest / options.teachers
+    else:
+        of_class = np.unique_counts(data.labels).counts
+        of_a_class, rarest = each / len(of_class), int(of_class.min())
     text = f"{options.teachers} of the kind {options.model}"
     if options.counts:
-        text += f"; private: about {each:.0f} {what} each, {of_a_class:.0f} of a class"
+        of_one = "a class" if kind == "class" else "the rarest label"
+        text += f"; private: about {each:.0f} {what} each, {of_a_class:.0f} of {of_one}"
     fewer = "ask for fewer --teachers: each should have a hundred records or more"
     if each < _FEW or of_a_class < _FEW_OF_A_CLASS:
         return Finding.warning(f"{text}; so many have very few {what} each", fewer)
     if rarest < options.teachers:
-        return Finding.warning(f"{text}; some of them will never see the rarest class", fewer)
+        return Finding.warning(f"{text}; some of them will never see the rarest {kind}", fewer)
     return Finding.ok(f"{text}, with {what} enough for each")
 
 

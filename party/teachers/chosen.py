@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from party.teachers.linear import LinearTeacher
 from party.teachers.logistic import Logistic
 from party.teachers.protocol import DamagedTeacherError, Labels, Stored
-from party.teachers.trees import Boosting, Forest
+from party.teachers.trees import Boosting, Forest, TreeTeacher
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from party.teachers.protocol import Kind, Teacher
     from pate.data.values import Dataset, Inputs
 
@@ -49,6 +52,11 @@ class ChosenTeacher:
             SchemaError: if the inputs are not of the kind that the teacher was fitted on.
         """
         return self.teacher.predict(inputs)
+
+    def chances(self, inputs: Inputs) -> NDArray[np.float64]:
+        """Return (n,) the probability of class 1 of two; see :class:`party.teachers.several.Sure`."""
+        assert isinstance(self.teacher, TreeTeacher | LinearTeacher)  # noqa: S101 - of the candidate kinds
+        return self.teacher.chances(inputs)
 
     def store(self) -> Stored:
         """Return the teacher as its kind does, with the kind's name."""

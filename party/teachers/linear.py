@@ -77,6 +77,16 @@ class LinearTeacher:
         best: Labels = scores.argmax(axis=1)
         return self.seen[best]
 
+    def chances(self, inputs: Inputs) -> NDArray[np.float64]:
+        """Return (n,) how sure it is of class 1 of two; see :class:`party.teachers.several.Sure`.
+
+        The logistic function of the lead of its score: exact for a logistic teacher, and for ridge
+        regression in the same order.
+        """
+        scores = (self._rows(inputs) @ self.weights + self.bias).astype(np.float64)
+        lead = np.clip(scores[:, -1] - scores[:, 0], -50.0, 50.0)
+        return 1.0 / (1.0 + np.exp(-lead))
+
     def _rows(self, inputs: Inputs) -> Floats:
         if isinstance(self.takes, LookAt):
             return image_features(self.takes.images.conform(inputs), self.takes.view)

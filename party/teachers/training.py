@@ -15,8 +15,10 @@ from party.teachers.constant import Constant
 from party.teachers.protocol import NO_OPINION, AnswersTogether, FitsTogether
 from party.teachers.registry import kind_for
 from party.teachers.schema import schema_of
+from party.teachers.several import Several, votes_of
 from party.teachers.shards import assign_shards
 from party.teachers.store import load_teacher, save_teacher
+from pate.answers import CLASS, LABELS
 from pate.data.checks import require_trainable
 from pate.data.values import Table
 from pate.errors import SchemaError
@@ -50,6 +52,7 @@ class Ensemble:
         unit: ``record``, or ``patient`` if groups share a shard.
         schema: one line that describes the inputs that the teachers take.
         fingerprint: 32 bytes that change when the data or the settings do.
+        answer: what they say, ``class`` or ``labels``.
     """
 
     members: tuple[Teacher, ...]
@@ -60,6 +63,7 @@ class Ensemble:
     _takes: ImageSchema | TableSchema
     _key: bytes
     _kind: Kind
+    answer: str = CLASS
 
     @property
     def teachers(self) -> int:
@@ -90,6 +94,38 @@ class Ensemble:
             SchemaError: if a class of the party is not in ``classes``, or the queries are not of
                 the kind that the teachers take.
         """
+        columns = self._columns(classes)
+        queries = self.conform(inputs)
+        votes = np.zeros((len(queries), len(classes)), dtype=np.int64)
+        for rows, chunk in self._chunks(queries):
+            for number, answers in enumerate(self._answers(chunk)):
+                idle = self._idle_column(number, len(classes))
+                votes[rows, np.where(answers == NO_OPINION, idle, columns[answers])] += 1
+        return votes
+
+    def vote_labels(self, inputs: Inputs, classes: Sequence[str], most: int) -> Counts:
+        """Return how many teachers cast each label.
+
+        Args:
+            inputs: n queries.
+            classes: the campaign's m labels; those that the party lacks get no votes.
+            most: T, the most labels that each teacher casts for a query.
+
+        Returns:
+            (n, m) int64; each row sums to at most T k.
+
+        Raises:
+            SchemaError: as :meth:`vote`.
+        """
+        columns = self._columns(classes)
+        queries = self.conform(inputs)
+        votes = np.zeros((len(queries), len(classes)), dtype=np.int64)
+        for rows, chunk in self._chunks(queries):
+            votes[rows[:, None], columns] = votes_of(self.members, chunk, len(columns), most)
+        return votes
+
+    def _columns(self, classes: Sequence[str]) -> NDArray[np.int64]:
+        """Return the campaign's column of each of the party's classes."""
         place = {name: at for at, name in enumerate(classes)}
         unknown = [name for name in self.classes if name not in place]
         if unknown:
@@ -97,17 +133,14 @@ class Ensemble:
                 f"our data has classes that the campaign lacks: {', '.join(unknown)}; "
                 f"the campaign's are {', '.join(classes)}"
             )
-        columns = np.array([place[name] for name in self.classes], dtype=np.int64)
-        queries = self.conform(inputs)
-        votes = np.zeros((len(queries), len(classes)), dtype=np.int64)
+        return np.array([place[name] for name in self.classes], dtype=np.int64)
+
+    def _chunks(self, queries: Inputs) -> Iterator[tuple[NDArray[np.int64], Inputs]]:
+        """Yield rows and queries in portions of bounded memory."""
         step = _rows_at_once(self._takes)
         for start in range(0, len(queries), step):
             chunk = queries.take(range(start, min(start + step, len(queries))))
-            rows = np.arange(start, start + len(chunk))
-            for number, answers in enumerate(self._answers(chunk)):
-                idle = self._idle_column(number, len(classes))
-                votes[rows, np.where(answers == NO_OPINION, idle, columns[answers])] += 1
-        return votes
+            yield np.arange(start, start + len(chunk)), chunk
 
     def _answers(self, queries: Inputs) -> NDArray[np.int64]:
         """Return (k, n) int64: each teacher's class for each query, or :data:`NO_OPINION`."""
@@ -153,6 +186,8 @@ def train_ensemble(
     """
     require_trainable(dataset, teachers)
     kind = kind_for(model, dataset.inputs, device)
+    if dataset.kind == LABELS:
+        kind = Several(kind)
     hashes = dataset.row_hashes()
     fingerprint = _fingerprint(dataset, hashes, teachers, kind, key)
     folder = _current_folder(home / "teachers", fingerprint)
@@ -184,6 +219,7 @@ def train_ensemble(
         _takes=schema_of(dataset.inputs),
         _key=key,
         _kind=kind,
+        answer=dataset.kind,
     )
 
 
@@ -195,6 +231,9 @@ def _fit(kind: Kind, dataset: Dataset, shards: dict[int, Shard]) -> Iterator[tup
             yield number, Constant.of(dataset.labels[rows]) or teacher
         return
     for number, (rows, seed) in shards.items():
+        if dataset.kind == LABELS:
+            yield number, kind.fit(dataset.take(rows), seed)
+            continue
         yield number, Constant.of(dataset.labels[rows]) or kind.fit(dataset.take(rows), seed)
 
 

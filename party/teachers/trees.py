@@ -30,6 +30,7 @@ class _Classifier(Protocol):
     classes_: NDArray[np.int64]
 
     def predict(self, rows: NDArray[np.float32], /) -> NDArray[np.int64]: ...
+    def predict_proba(self, rows: NDArray[np.float32], /) -> NDArray[np.float64]: ...
 
 
 #: Types that skops does not trust by default: the trees inside the two ensembles.
@@ -67,6 +68,13 @@ class TreeTeacher:
         if not len(rows):
             return np.empty(0, dtype=np.int64)
         return self.model.predict(rows).astype(np.int64)
+
+    def chances(self, inputs: Inputs) -> NDArray[np.float64]:
+        """Return (n,) the probability of class 1 of two; see :class:`party.teachers.several.Sure`."""
+        rows = self.encoding.encode(inputs)
+        if not len(rows):
+            return np.empty(0)
+        return self.model.predict_proba(rows)[:, -1].astype(np.float64)
 
     def store(self) -> Stored:
         """Return the model as skops bytes, the encoding as JSON."""

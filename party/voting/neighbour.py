@@ -222,8 +222,8 @@ class NeighbourVotes:
         return self.records.row_hashes()
 
 
-def require_answer(code: Code, answer: str) -> None:
-    """Check that records can say what a campaign asks.
+def require_answer(code: Code, answer: str, *, of_teachers: bool = False) -> None:
+    """Check that records, or teachers, can say what a campaign asks.
 
     Raises:
         SchemaError: if not, with what to do.
@@ -231,7 +231,8 @@ def require_answer(code: Code, answer: str) -> None:
     wanted = CLASS if code.answer.one_hot else code.answer.name
     if wanted != answer:
         raise SchemaError(
-            f"the campaign asks records for {_ASKED[wanted]}, ours have {_ASKED[answer]}: start again "
+            f"the campaign asks {'teachers' if of_teachers else 'records'} for {_ASKED[wanted]}, ours "
+            f"have {_ASKED[answer]}: start again "
             f"with {_OPTION[wanted]}"
         )
 

@@ -189,6 +189,7 @@ class OwnVoters:
     Args:
         file: the party's records.
         teachers: k; None: it has no teachers.
+        later: whether they are trained only once a campaign asks for them.
         records: whether its records vote in a campaign of neighbour votes.
         model: kind of teacher.
         device: for networks.
@@ -205,6 +206,7 @@ class OwnVoters:
         file: OwnFile,
         *,
         teachers: int | None,
+        later: bool = False,
         records: bool,
         model: str,
         device: str,
@@ -216,6 +218,7 @@ class OwnVoters:
     ) -> None:
         self._file = file
         self._teachers = teachers
+        self._later = later
         self._votes = records
         self._model = model
         self._device = device
@@ -252,7 +255,7 @@ class OwnVoters:
         except DeepImagesError as error:
             self._warn(f"the data are read once a campaign is known: {error}")
             return None
-        if self._teachers is not None:
+        if self._teachers is not None and not self._later:
             self._trained(dataset)
         return dataset
 
@@ -275,8 +278,7 @@ class OwnVoters:
         """
         if not (self._votes if campaign.most_votes else self._teachers is not None):
             return None
-        if campaign.most_votes:
-            require_answer(code_in(campaign), self._file.answer)
+        require_answer(code_in(campaign), self._file.answer, of_teachers=not campaign.most_votes)
         dataset = self._read(Schema.parse(campaign.schema), tuple(campaign.classes) or None)
         if self._records is None or self._records.records is not dataset:
             self._records = NeighbourVotes(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from party.offer import Offer
+from pate.answers import NONE
 from pate.errors import ProtocolError, SchemaError
 from protos.terms import cap_of, code_in, gate_of, mechanisms_of, sums_of
 
@@ -45,6 +46,18 @@ class Ensemble(Protocol):
 
     def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
         """Return (n, m) int64 votes, columns in the order of ``classes``."""
+
+
+@runtime_checkable
+class LabelEnsemble(Protocol):
+    """Additional interface of teachers of several labels."""
+
+    @property
+    def answer(self) -> str:
+        """What they say: ``class`` or ``labels``."""
+
+    def vote_labels(self, inputs: Inputs, classes: Sequence[str], most: int) -> Counts:
+        """Return (n, m) int64 votes, of each teacher for at most ``most`` labels."""
 
 
 def offer_of(key: bytes, campaign: vote_pb2.Campaign, queries: int) -> Offer:
@@ -114,7 +127,9 @@ def check_fits(campaign: vote_pb2.Campaign, ensemble: Voting) -> None:
             "the campaign protects patients, but our data has only records; "
             "start again with --group COLUMN, the column that names the patient"
         )
-    unknown = sorted(set(ensemble.classes) - set(campaign.classes))
+    # Where teachers vote there is no column for records that have no label.
+    apart = {NONE} if code_in(campaign).of_teachers else set()
+    unknown = sorted(set(ensemble.classes) - set(campaign.classes) - apart)
     if campaign.classes and unknown:
         raise SchemaError(
             f"our data has classes that the campaign has not: {', '.join(unknown)}; "

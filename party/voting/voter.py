@@ -17,8 +17,15 @@ from party.voting.masked import MaskedVotes
 from party.voting.neighbour import NeighbourVotes, require_answer, require_different
 from party.voting.noise_shares import NoiseShares
 from party.voting.public_sets import PublicSets
-from party.voting.request import check_ending, check_fits, check_on_roster, offer_of
+from party.voting.request import (
+    LabelEnsemble,
+    check_ending,
+    check_fits,
+    check_on_roster,
+    offer_of,
+)
 from party.voting.series import SeriesVoters, series_voters
+from pate.answers import CLASS
 from pate.data.values import Inputs, Table, batch_hash
 from pate.errors import (
     DataError,
@@ -33,10 +40,11 @@ from pate.errors import (
 )
 from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.runtime.failpoints import reach
+from pate.votes import check_cast
 from protos import wire
 from protos.bounds import check_name
 from protos.pate.v1 import vote_pb2
-from protos.terms import code_in, votes_per_unit
+from protos.terms import code_in, is_one_release, votes_per_unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -200,7 +208,7 @@ class Voter:
                         votes,
                         teachers=self._weight(campaign),
                         batch=asked.answer.batch,
-                        code=code_in(campaign) if campaign.most_votes else None,
+                        code=code_in(campaign) if is_one_release(campaign) else None,
                     )
                 )
             case "ask_keys":
@@ -279,8 +287,8 @@ class Voter:
             )
         if self._own is None:
             who = self._who(campaign)
-            if isinstance(who, NeighbourVotes):
-                require_answer(code_in(campaign), who.answer)
+            said = who.answer if isinstance(who, NeighbourVotes | LabelEnsemble) else CLASS
+            require_answer(code_in(campaign), said, of_teachers=not campaign.most_votes)
             check_fits(campaign, who)
         else:
             check_fits(campaign, _known(self._own.read(campaign), campaign))
@@ -358,7 +366,8 @@ class Voter:
             which = None if voters is None else voters.rows
             votes = partial(_cast, who, public, rows, campaign, which)
         else:
-            about = b""
+            # For several labels it depends on how many of them count.
+            about = campaign.code.encode()
             votes = partial(_poll, who, queries, campaign)
         source = hashlib.sha256(who.fingerprint + about).digest() if about else who.fingerprint
         return _Request(offer, answer, lambda: self._vote(campaign, hashes, source, votes))
@@ -392,11 +401,15 @@ class Voter:
     ) -> Counts:
         cache = VoteCache(self._home / "votes.db", ensemble=source, classes=tuple(campaign.classes))
         self._say(f"voting on {len(hashes)} queries")
-        return cache.votes(
+        votes = cache.votes(
             hashes,
             compute,
             before_store=lambda: reach("voting"),
         )
+        code = code_in(campaign)
+        if code.of_teachers:  # what is charged rests on it, and a mask would hide it
+            check_cast(votes, code, self._weight(campaign))
+        return votes
 
     def _finish(self, key: bytes, campaign: bytes, finish: vote_pb2.Finish) -> None:
         offer = self._site.known(key, campaign)
@@ -441,7 +454,11 @@ def _poll(
     teachers: Ensemble, queries: Inputs, campaign: vote_pb2.Campaign, rows: NDArray[np.int64]
 ) -> Counts:
     """Return the teachers' votes on some of the queries."""
-    return teachers.vote(queries.take(rows), tuple(campaign.classes))
+    code = code_in(campaign)
+    if not code.of_teachers:
+        return teachers.vote(queries.take(rows), tuple(campaign.classes))
+    assert isinstance(teachers, LabelEnsemble)  # noqa: S101 - checked with its answer
+    return teachers.vote_labels(queries.take(rows), tuple(campaign.classes), code.answer.most)
 
 
 def _cast(

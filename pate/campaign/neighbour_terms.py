@@ -64,6 +64,8 @@ class NeighbourTerms:
             raise UsageError(f"representatives are ascending rows of the {queries} public inputs")
         require_size(len(rows), len(classes or ("", "")))
         code = code_of(self.code)
+        if code.of_teachers:
+            raise UsageError(f"records do not vote by the code {code}")
         require_places(code, len(rows))
         code.answer.check_columns(classes)
         check_count("most_votes", self.most_votes, 1, _LARGEST_COUNT)
@@ -72,7 +74,7 @@ class NeighbourTerms:
             raise UsageError("votes_per_patient is for unit = patient: a record has one vote")
 
 
-def require_size(queries: int, classes: int) -> None:
+def require_size(queries: int, classes: int, what: str = "representatives") -> None:
     """Check that a matrix is not too large for one message, and for one entry of the ledger.
 
     Raises:
@@ -80,6 +82,6 @@ def require_size(queries: int, classes: int) -> None:
     """
     if queries > MAX_MATRIX_QUERIES or queries * classes > MAX_MATRIX:
         raise UsageError(
-            f"{queries} representatives with {classes} classes are too many for one matrix: at most "
+            f"{queries} {what} with {classes} classes are too many for one matrix: at most "
             f"{MAX_MATRIX_QUERIES}, and {MAX_MATRIX} counts"
         )

@@ -148,7 +148,7 @@ class MechanismOptions(SumOptions, ParameterOptions):
     ] = None
     answer: Annotated[
         str | None,
-        _neighbour(
+        of_campaign(
             help="class, labels-T (at most T count), ordered or number. Default: class",
             metavar="ANSWER",
         ),

@@ -67,7 +67,9 @@ def spec_of(
             min_parties, colluders = threshold_for(count, colluders)
         elif colluders is None:
             colluders = most_colluders(count, min_parties)
-    central = options.aggregator != "neighbour" or aggregation != "masked"
+    # One release of all counts: its noise may be the parties' at the same cost.
+    whole = options.aggregator == "neighbour" or _answer_of_teachers(options) != CLASS
+    central = not whole or aggregation != "masked"
     sums = SumTerms(
         aggregation=aggregation,
         noise=options.noise or ("central" if central else "distributed"),
@@ -93,6 +95,7 @@ def spec_of(
         queries=len(inputs),
         schema=inputs.schema(),
         classes=_columns(options),
+        answer=_answer_of_teachers(options),
         epsilon=float(options.epsilon),
         delta=float(delta),
         unit=options.unit,
@@ -126,7 +129,6 @@ def _neighbour_terms(
         "--representatives": options.representatives,
         "--expected-records": options.expected_records,
         "--code": options.code,
-        "--answer": options.answer,
         "--range": options.range,
         "--most-votes": options.most_votes,
         "--votes-per-patient": options.votes_per_patient,
@@ -172,8 +174,19 @@ def _columns(options: MechanismOptions) -> tuple[str, ...] | None:
     if not options.classes:
         return None
     names = tuple(each.strip() for each in options.classes.split(","))
-    several = answer_of(options.answer or CLASS).name == LABELS and NONE not in names
+    several = (
+        options.aggregator == "neighbour"
+        and answer_of(options.answer or CLASS).name == LABELS
+        and NONE not in names
+    )
     return (*names, NONE) if several else names
+
+
+def _answer_of_teachers(options: MechanismOptions) -> str:
+    """Return what teachers say: a class where records vote, whose answer is among their terms."""
+    if options.aggregator == "neighbour":
+        return CLASS
+    return str(answer_of(options.answer or CLASS))
 
 
 def _delta_of_matrix(

@@ -13,12 +13,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 from pate.accounting.events import GatedBatch
+from pate.answers import CLASS, LABELS, answer_of
 from pate.campaign import choices
 from pate.campaign.flat_text import nested, write_flat
-from pate.campaign.neighbour_terms import NeighbourTerms
+from pate.campaign.neighbour_terms import NeighbourTerms, require_size
 from pate.campaign.parameters import Parameters
 from pate.campaign.sum_terms import SumTerms  # noqa: TC001 — its reader looks it up
-from pate.codes import NEAREST, code_of
+from pate.codes import EACH, NEAREST, code_of
 from pate.errors import StateError, UsageError
 from pate.text_form import in_text, read
 
@@ -76,6 +77,8 @@ class CampaignSpec:
         vote_proofs: whether each party proves that its masked votes are well formed.
         class_quota: whether later rounds ask first for classes that have few labels so far, by the
             student's predictions.
+        answer: what teachers say, ``class`` or ``labels-T``: up to T of the class list, all in one
+            release. That of records is in ``neighbour``.
         gate: the one batch of a gated campaign, None for a capped one.
         neighbour: terms of neighbour votes, None for teachers.
         series: name of the series of campaigns in which a unit votes once; None for none.
@@ -102,6 +105,8 @@ class CampaignSpec:
     max_queries: int | None = None
     vote_proofs: bool = False
     class_quota: bool = False
+    #: Omitted from the text at its default, as in older ledgers.
+    answer: str = field(default=CLASS, metadata=in_text(omitted=True))
     gate: GatedBatch | None = None
     neighbour: NeighbourTerms | None = None
     #: Omitted from the text if there is none, as in older ledgers.
@@ -115,6 +120,7 @@ class CampaignSpec:
         self._check_gate()
         self._check_sums()
         self._check_neighbour()
+        self._check_answer()
         self._check_series()
 
     @property
@@ -126,6 +132,31 @@ class CampaignSpec:
     def records_vote(self) -> bool:
         """Whether records vote instead of teachers, in one matrix that is charged once."""
         return self.neighbour is not None
+
+    @property
+    def one_release(self) -> bool:
+        """Whether all votes are one matrix, charged and released once: of records, or for several labels."""
+        return self.records_vote or self.answer != CLASS
+
+    @property
+    def code(self) -> str:
+        """How votes are cast: the text of a :class:`~pate.codes.Code`.
+
+        Raises:
+            UsageError: if teachers vote for several labels and there is no class list.
+        """
+        if self.neighbour is not None:
+            return self.neighbour.code
+        if self.answer == CLASS:
+            return NEAREST
+        if self.classes is None:
+            raise UsageError(f"answer = {self.answer} of teachers needs its labels: --classes")
+        return f"{EACH}-{self.most_asked} {self.answer}-of-{len(self.classes)}"
+
+    @property
+    def most_asked(self) -> int:
+        """Most queries that may be asked in one round."""
+        return min(self.queries, self.max_queries or self.queries)
 
     @property
     def wanted_parties(self) -> int:
@@ -163,7 +194,9 @@ class CampaignSpec:
         Raises:
             StateError: naming the first field that differs, with both values.
         """
-        mine, asked = ({"code": NEAREST, **each.to_dict()} for each in (self, other))
+        mine, asked = (
+            {"code": NEAREST, "answer": CLASS, **each.to_dict()} for each in (self, other)
+        )
         for name in mine | asked:
             if name != "id" and mine.get(name) != asked.get(name):
                 raise StateError(
@@ -266,6 +299,23 @@ class CampaignSpec:
             raise UsageError(
                 "vote proofs show that a row sums to a party's teachers; what neighbour votes sum to is "
                 "private: leave them out"
+            )
+
+    def _check_answer(self) -> None:
+        if self.answer == CLASS:
+            return
+        if self.aggregator != "gnmax" or answer_of(self.answer).name != LABELS:
+            raise UsageError(
+                f"answer = {self.answer:.40} is not for {self.aggregator}: teachers vote for a class, or "
+                "with --aggregator gnmax for labels-T; --aggregator neighbour has more answers"
+            )
+        code = code_of(self.code)
+        code.answer.check_columns(self.classes)
+        require_size(code.places, len(self.classes or ()), "queries")
+        if self.rounds != 1 or self.gate is not None or self.vote_proofs:
+            raise UsageError(
+                "votes for several labels are one release in one round: leave rounds, the gate and vote "
+                "proofs out"
             )
 
     def _check_series(self) -> None:

@@ -36,11 +36,13 @@ from pate.mechanisms import (
     InteractiveGNMax,
     LNMax,
     MatrixMechanism,
+    do_teachers_vote,
     over_noisy_sums,
     worst_cost,
 )
 from pate.mechanisms.least_noise import clear_margin, least_noise
 from pate.mechanisms.neighbour import DistributedNeighbour, Neighbour
+from pate.mechanisms.teacher_labels import DistributedTeacherLabels, TeacherLabels
 from pate.noise.share_laws import GaussianShares, GeometricShares
 from pate.noise.shares import share_sigma
 
@@ -113,7 +115,7 @@ def noise_of(
     """
     check_count("number of teachers", teachers, 1)
     stated = spec.parameters.stated()
-    if spec.records_vote or spec.gate is not None or stated.keys() & {"sigma1", "sigma2", "scale"}:
+    if spec.one_release or spec.gate is not None or stated.keys() & {"sigma1", "sigma2", "scale"}:
         return None
     wanted = min(spec.queries, spec.max_queries or spec.queries)
     least = share_of(teachers, LEAST)
@@ -147,8 +149,8 @@ def _with_noise(
     spec: CampaignSpec, teachers: int, votes_per_unit: int, factor: Fraction
 ) -> tuple[Mechanism, ...]:
     """Return the mechanisms; noise that is not stated is a multiple of the papers' shares."""
-    if spec.neighbour is not None:
-        return (matrix_mechanism(spec, votes_per_unit),)
+    if spec.one_release:
+        return (matrix_mechanism(spec, votes_per_unit, teachers),)
     made = _central(spec, teachers, votes_per_unit, factor)
     if not spec.sums.distributed:
         return made
@@ -186,18 +188,18 @@ def _central(
     )
 
 
-def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism:
-    """Return the mechanism of a campaign of neighbour votes.
+def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int, teachers: int = 0) -> MatrixMechanism:
+    """Return the mechanism of a campaign of neighbour votes, or of teachers' for several labels.
 
     The noise is ``sigma2`` or ``scale`` if one is stated, else the least that epsilon allows, since there
     is only one release: geometric at delta 0, else Gaussian. A label needs a margin of
-    :func:`clear_margin` unless it is stated.
+    :func:`clear_margin` unless it is stated; one of teachers half of their votes.
 
     Raises:
         UsageError: for parameters that make no sense.
         BudgetError: if no noise gives so small an epsilon.
     """
-    code = NEAREST if spec.neighbour is None else spec.neighbour.code
+    code = spec.code
     # What is stated is in votes, what a mechanism has in units of the counts.
     grid = code_of(code).grid
     honest = spec.sums.honest if spec.sums.distributed else 1
@@ -209,6 +211,7 @@ def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism
         shares = GaussianShares(share_sigma(sigma, honest) if spec.sums.distributed else sigma)
     else:
         shares = least_noise(spec.epsilon, spec.delta, honest, votes_per_unit, code)
+    half = (teachers + 1) // 2
     threshold = (
         clear_margin(shares, spec.wanted_parties if spec.sums.distributed else 1)
         if spec.parameters.threshold is None
@@ -216,6 +219,10 @@ def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism
     )
     share = shares.share if isinstance(shares, GaussianShares) else None
     scale = shares.scale if isinstance(shares, GeometricShares) else None
+    if not spec.records_vote:
+        if spec.sums.distributed:
+            return DistributedTeacherLabels(half, share, honest, votes_per_unit, scale, code)
+        return TeacherLabels(half, share, votes_per_unit, scale, code)
     if spec.sums.distributed:
         return DistributedNeighbour(threshold, share, honest, votes_per_unit, scale, code)
     return Neighbour(threshold, share, votes_per_unit, scale, code)
@@ -226,7 +233,8 @@ def voted_rows(
 ) -> VotedRows:
     """Return the queries that parties vote on, in the order in which batches have them.
 
-    That is the whole public set, or for neighbour votes its representatives. With noise shares each
+    That is the whole public set, or for neighbour votes its representatives; for several labels as many as
+    are asked. With noise shares each
     vote shows the server a noisy histogram, answered or not: then it is only as many queries as the
     budget pays for, the first in public order, so that the server learns no more than the public
     may.
@@ -239,6 +247,8 @@ def voted_rows(
     """
     if spec.neighbour is not None:
         return VotedRows(spec.neighbour.representatives)
+    if spec.one_release:
+        return VotedRows(sorted(public_order(spec.id, spec.queries)[: spec.most_asked]))
     if not spec.sums.distributed:
         return VotedRows(range(spec.queries))
     worst = worst_cost(composition, mechanisms, 1)
@@ -297,7 +307,7 @@ def budget(
     )
     if worst > cap:
         raise BudgetError(
-            f"one {'matrix' if spec.records_vote else 'answer'} may cost epsilon "
+            f"one {'matrix' if spec.one_release else 'answer'} may cost epsilon "
             f"{composition.epsilon(worst, spec.delta):.3g} at delta {spec.delta:g}, the budget is "
             f"{spec.epsilon:g}: use more teachers, more noise, or a larger budget"
         )
@@ -321,7 +331,7 @@ def check_mechanisms(
         unit: unit of privacy.
         records_vote: whether records vote instead of teachers.
         most_teachers: of one party.
-        code: at which representatives records vote.
+        code: how votes are cast.
 
     Raises:
         UsageError: if there are none, or they have other votes, other noise, or are charged for
@@ -329,14 +339,23 @@ def check_mechanisms(
     """
     if not mechanisms:
         raise UsageError("a campaign needs a mechanism")
+    several = not records_vote and code != NEAREST
     for each in mechanisms:
-        if isinstance(each, MatrixMechanism) != records_vote:
+        if isinstance(each, MatrixMechanism):
+            fits = several if do_teachers_vote(each) else records_vote
+        else:
+            fits = not (records_vote or several)
+        if not fits:
+            what = "records" if records_vote else "teachers"
             raise UsageError(
-                f"the mechanism {each.name} is not for votes of {'records' if records_vote else 'teachers'}"
+                f"the mechanism {each.name} is not for votes of {what}"
+                + (" for several labels" if several else "")
             )
         charged = each.code if isinstance(each, MatrixMechanism) else NEAREST
         if charged != code:
-            raise UsageError(f"records vote by the code {code}, but {charged} is charged")
+            raise UsageError(
+                f"{'teachers' if several else 'records'} vote by the code {code}, but {charged} is charged"
+            )
         if each.noise_inside != sums.distributed:
             raise UsageError(f"the mechanism {each.name} does not use {sums.noise} noise")
         if isinstance(each, DistributedMechanism) and each.honest != sums.honest:

@@ -27,19 +27,20 @@ def require_trainable(dataset: Dataset, teachers: int) -> None:
 
     Raises:
         UsageError: if ``teachers`` is less than one.
-        DataError: if records have no single class, there is one class only, or fewer records (or
-            groups) than teachers.
+        DataError: if records have a number, there is one class only, or fewer records (or groups) than
+            teachers.
     """
-    if dataset.kind != "class":
+    if dataset.kind == "number":
         raise DataError(
-            f"teachers learn one class a record, and the data has "
-            f"{'several labels' if dataset.kind == 'labels' else 'a number'} each: such records vote "
-            "themselves, --votes neighbour"
+            "teachers learn a class or several labels a record, and the data has a number each: such "
+            "records vote themselves, --votes neighbour"
         )
     if teachers < 1:
         raise UsageError(f"the number of teachers is {teachers}; it must be 1 or more")
     present = np.unique(dataset.labels)
-    if len(present) < 2:
+    if dataset.kind == "labels":
+        require_records(dataset)
+    elif len(present) < 2:
         only = (
             "no records" if not len(present) else f"one class only, {dataset.classes[present[0]]!r}"
         )

@@ -23,6 +23,10 @@ _RELEASED: Final = (
     "neighbour votes: all counts leave once ({}); a query whose largest noisy count leads by "
     "{{threshold}} or more gets a label; votes that one unit casts in all: at most {{votes_per_unit}}"
 )
+_LABELS: Final = (
+    "teachers' votes for several labels: all counts leave once ({}); a query gets the label with the most "
+    "noisy votes if they are {{threshold}} or more; teachers that one unit changes: {{votes_per_unit}}"
+)
 _OR_PREDICTION: Final = (
     ", else the student's own prediction if it is more than {confidence} sure, else no label"
 )
@@ -55,6 +59,8 @@ _WORDS: Final[Mapping[str, str | tuple[str, ...]]] = {
         _RELEASED.format("geometric noise of scale {scale} on each"),
     ),
     "distributed-neighbour": (_RELEASED.format(_SHARES), _RELEASED.format(_GEOMETRIC)),
+    "teacher-labels": _LABELS.format("noise of sigma {sigma} on each"),
+    "distributed-teacher-labels": _LABELS.format(_SHARES),
     "gate": (
         "a gate: all labels leave together if a private test of these votes passes (order {order}, "
         "target {target}, test {test}, failure {failure})"

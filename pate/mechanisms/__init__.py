@@ -25,6 +25,11 @@ from pate.mechanisms.gnmax import GNMax
 from pate.mechanisms.interactive import InteractiveGNMax, round_predictions
 from pate.mechanisms.lnmax import LNMax
 from pate.mechanisms.neighbour import DistributedNeighbour, MatrixMechanism, Neighbour
+from pate.mechanisms.teacher_labels import (
+    DistributedTeacherLabels,
+    TeacherLabels,
+    do_teachers_vote,
+)
 from pate.text_form import read
 
 if TYPE_CHECKING:
@@ -41,6 +46,7 @@ __all__ = [
     "DistributedInteractiveGNMax",
     "DistributedMechanism",
     "DistributedNeighbour",
+    "DistributedTeacherLabels",
     "DistributedTeachers",
     "GNMax",
     "InteractiveGNMax",
@@ -49,6 +55,8 @@ __all__ = [
     "Mechanism",
     "Neighbour",
     "Outcome",
+    "TeacherLabels",
+    "do_teachers_vote",
     "mechanism_from_dict",
     "over_noisy_sums",
     "round_predictions",
@@ -65,6 +73,8 @@ _KINDS: tuple[type[Mechanism], ...] = (
     DistributedInteractiveGNMax,
     Neighbour,
     DistributedNeighbour,
+    TeacherLabels,
+    DistributedTeacherLabels,
 )
 #: Every mechanism by the name that commands and ledgers use.
 MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType({kind.name: kind for kind in _KINDS})
@@ -87,7 +97,7 @@ def mechanism_from_dict(fields: Mapping[str, str | int]) -> Mechanism:
 def worst_cost(composition: Composition, mechanisms: Iterable[Mechanism], queries: int) -> Fraction:
     """Return the largest cost of answering ``queries`` queries by any of some mechanisms.
 
-    Costs add up over queries, except for neighbour votes, where a matrix is one release.
+    Costs add up over queries, except where a whole matrix is one release.
 
     Args:
         composition: in whose currency.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import numpy as np
 
 from pate.answers import CLASS, ORDERED
+from pate.codes import code_of
 from pate.errors import DataError
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Lesson:
         classes: class names, at least two.
         noisy: the released noisy votes behind the labels, if any, including queries without a
             label.
+        teachers: how many voted for several labels; 0 for any other votes.
     """
 
     public: Inputs
@@ -58,19 +60,22 @@ class Lesson:
     labels: NDArray[np.int64]
     classes: tuple[str, ...]
     noisy: NoisyVotes | None = None
+    teachers: int = 0
 
     def __post_init__(self) -> None:
         if len(self.classes) < 2:
             raise DataError(f"a student needs at least two classes, got {self.classes}")
         if self.queries.shape != self.labels.shape or self.queries.ndim != 1:
             raise DataError(f"{self.queries.shape} queries but {self.labels.shape} labels")
-        if not len(self.queries):
+        if not len(self.queries) and not learns_from_counts(self.noisy):
             raise DataError("there are no labels to learn from; wait for a release")
-        if not 0 <= self.queries.min() <= self.queries.max() < len(self.public):
+        if len(self.queries) and not 0 <= self.queries.min() <= self.queries.max() < len(
+            self.public
+        ):
             raise DataError(f"a labelled query is outside the {len(self.public)} public inputs")
         if len(np.unique(self.queries)) != len(self.queries):
             raise DataError("a query has two labels")
-        if not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
+        if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
             raise DataError(f"a label is outside the {len(self.classes)} classes")
         if self.noisy is not None:
             if self.noisy.counts.shape[1] != len(self.classes):
@@ -79,6 +84,11 @@ class Lesson:
                 raise DataError(f"a noisy vote is outside the {len(self.public)} public inputs")
         self.queries.setflags(write=False)
         self.labels.setflags(write=False)
+
+
+def learns_from_counts(noisy: NoisyVotes | None) -> bool:
+    """Return whether a student learns from noisy counts, without a label: several labels, or a number."""
+    return noisy is not None and not code_of(noisy.code).answer.one_hot
 
 
 def answer_in(student: Student) -> str:

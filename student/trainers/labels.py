@@ -1,4 +1,4 @@
-"""One model a label, from noisy counts or dense sums of several labels.
+"""One model a label, from noisy counts or dense sums of several labels, of records or of teachers.
 
 Each label is a question of two classes, those who have it and those who lack it: at a cell its share
 of the records that voted there, with dense votes a ridge regression. A label is predicted from the
@@ -7,6 +7,7 @@ probability on that makes the expected F1 of the public rows largest.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +16,7 @@ import numpy as np
 from pate.errors import DataError
 from student.trainers.base import Effort, Progress, silent
 from student.trainers.boosting import TREES, fit_chances, train_on_counts
-from student.trainers.counts import labels_of
+from student.trainers.counts import Cells, labels_of
 from student.trainers.linear import linear_labels
 
 if TYPE_CHECKING:
@@ -72,6 +73,47 @@ def train_on_labels(
             models.append(train_on_counts(rows, cells[at], seed=seed + at, effort=each))
         else:
             raise DataError(ONLY_NOISE)
+        progress(at + 1, number, float("nan"))
+    chances = chances_of_labels(models, rows)
+    return models, tuple(best_threshold(column) for column in chances.T.astype(np.float64))
+
+
+def train_on_teachers(
+    rows: NDArray[np.float32],
+    noisy: NoisyVotes,
+    teachers: int,
+    *,
+    seed: int,
+    effort: Effort | None = None,
+    progress: Progress = silent,
+) -> tuple[list[Model], tuple[float, ...]]:
+    """Return a model and a threshold for each label that teachers voted for.
+
+    A query is a cell of one row, in which all teachers voted: a label's share of them is known up to the
+    noise, whose size says how far a share is to be believed (:func:`student.trainers.counts.tilt`).
+
+    Args:
+        rows: (n, d) float32, the encoded public set.
+        noisy: the released counts.
+        teachers: how many voted.
+        seed: of the trees.
+        effort: as above.
+        progress: called after each label.
+    """
+    effort = effort or Effort()
+    queries, number = noisy.counts.shape
+    each = replace(effort, seconds=None if effort.seconds is None else effort.seconds / number)
+    models: list[Model] = []
+    for at in range(number):
+        share = noisy.counts[:, at] / teachers
+        cells = Cells(
+            np.arange(queries)[:, None],
+            np.ones(queries, dtype=np.int64),
+            np.full(queries, float(teachers)),
+            np.stack([1 - share, share], axis=1),
+            math.sqrt(2) * noisy.sigma,
+        )
+        models.append(train_on_counts(rows[noisy.queries], cells, seed=seed + at, effort=each))
         progress(at + 1, number, float("nan"))
     chances = chances_of_labels(models, rows)
     return models, tuple(best_threshold(column) for column in chances.T.astype(np.float64))

@@ -29,7 +29,12 @@ from student.trainers.base import Effort, Lesson, Progress, decided, silent
 from student.trainers.boosting import TREES, fit_chances, train_on_counts
 from student.trainers.counts import cells_of
 from student.trainers.encoding import Encoding, learn_encoding
-from student.trainers.labels import ONLY_NOISE, chances_of_labels, train_on_labels
+from student.trainers.labels import (
+    ONLY_NOISE,
+    chances_of_labels,
+    train_on_labels,
+    train_on_teachers,
+)
 from student.trainers.linear import linear_chances
 from student.trainers.smoothing import smooth
 
@@ -145,10 +150,16 @@ def train(
     encoding = learn_encoding(lesson.public)
     answer = CLASS if lesson.noisy is None else str(code_of(lesson.noisy.code).answer)
     if lesson.noisy is not None and answer.startswith(LABELS):
-        rows, none = encoding.encode(lesson.public), lesson.classes.index(NONE)
-        several, least = train_on_labels(
-            lesson.public, rows, lesson.noisy, none, seed=seed, effort=effort, progress=progress
-        )
+        rows = encoding.encode(lesson.public)
+        if lesson.teachers:
+            several, least = train_on_teachers(
+                rows, lesson.noisy, lesson.teachers, seed=seed, effort=effort, progress=progress
+            )
+        else:
+            none = lesson.classes.index(NONE)
+            several, least = train_on_labels(
+                lesson.public, rows, lesson.noisy, none, seed=seed, effort=effort, progress=progress
+            )
         names = tuple(name for name in lesson.classes if name != NONE)
         models = {f"label-{at}": model for at, model in enumerate(several)}
         return TableStudent(encoding, models, None, names, answer=answer, thresholds=least)

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,7 @@ from pate.campaign.representatives import choose, default_number, finer_number, 
 from pate.campaign.roster import RosterParty
 from pate.campaign.settings import spec_of
 from pate.campaign.spec import CampaignSpec
-from pate.campaign.terms import resolve
+from pate.campaign.terms import resolve, voted_rows
 from pate.codes import GRID, Code, code_of
 from pate.data.values import Images, Table, batch_hash
 from pate.errors import (
@@ -52,7 +52,12 @@ from pate.errors import (
 from pate.formats.labels import LabelSet
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import PrivacyStatement, adjacency_of
-from pate.mechanisms import DistributedNeighbour, MatrixMechanism, Neighbour
+from pate.mechanisms import (
+    DistributedNeighbour,
+    DistributedTeacherLabels,
+    MatrixMechanism,
+    Neighbour,
+)
 from pate.mechanisms.least_noise import least_share
 from pate.noise.exact import SystemNoise
 from pate.noise.simulated import SimulatedNoise
@@ -560,6 +565,7 @@ def test_a_dense_campaign_goes_through_to_its_end(path: Path, changes: dict[str,
     verify(path)
 
 
+GNMAX: dict[str, Any] = {"aggregator": "gnmax", "representatives": None}
 LABELS: dict[str, Any] = {"code": "nearest labels-2", "classes": ("a", "b", "c", "none")}
 
 
@@ -634,10 +640,98 @@ def test_options_of_an_answer_make_its_columns() -> None:
             {"answer": "number", "range": "0,1", "most_votes": 2**16, "parties": "500"},
             "lower most_votes",
         ),
-        ({"answer": "class", "aggregator": "gnmax", "representatives": None}, "--answer is for"),
+        ({"answer": "number", "range": "0,1", **GNMAX}, "--range is for"),
+        ({"answer": "ordered", "classes": "a,b", **GNMAX}, "teachers vote for a class, or with"),
+        ({"answer": "labels-2", **GNMAX}, "needs its labels: --classes"),
+        ({"answer": "labels-3", "classes": "a,b", **GNMAX}, "needs 2 labels, 3 or more"),
+        ({"answer": "labels-1", "classes": "a,none", **GNMAX}, "none of them 'none'"),
+        ({"answer": "labels-1", "classes": "a,b", **GNMAX, "rounds": 2}, "in one round"),
+        ({"answer": "labels-1", "classes": "a,b", **GNMAX, "publish": "gated"}, "a gate needs"),
+        (
+            {
+                "answer": "labels-1",
+                "classes": "a,b",
+                **GNMAX,
+                "publish": "gated",
+                "noise": "central",
+            },
+            "leave rounds, the gate",
+        ),
+        ({"answer": "labels-1", "classes": "a,b", **GNMAX, "vote_proofs": True}, "proofs"),
+        (
+            {
+                "answer": "labels-1",
+                "classes": "a,b",
+                **GNMAX,
+                "aggregator": "lnmax",
+                "noise": "central",
+            },
+            "teachers vote for a class, or with",
+        ),
     ):
         with pytest.raises(UsageError, match=why):
             options(**wrong)
+
+
+def test_teachers_of_several_labels_are_asked_as_many_queries_as_are_stated() -> None:
+    made = options(answer="labels-2", classes="b,a,c", max_queries=7, **GNMAX)
+    assert (made.classes, made.answer, made.code) == (
+        ("b", "a", "c"),
+        "labels-2",
+        "each-7 labels-2-of-3",
+    )
+    assert made.sums.noise == "distributed"
+    assert (made.one_release, made.records_vote, made.neighbour) == (True, False, None)
+    assert CampaignSpec.from_dict(made.to_dict()) == made
+    (mechanism,) = resolve(made, 41, 1)
+    assert isinstance(mechanism, DistributedTeacherLabels)
+    assert mechanism.threshold == 21
+    (event,) = mechanism.worst
+    assert isinstance(event, NoisyArray)
+    assert event.change == (7 * 3, 7 * 3)
+    assert 0.95 < Gdp().epsilon(Gdp().cost(event), made.delta) <= 1
+    rows = voted_rows(made, (mechanism,), Gdp(), Fraction(1)).rows
+    assert (len(rows), list(rows)) == (7, sorted(rows))
+    # Of a whole party all its teachers change, and a class is what it was, without a word of it.
+    party = resolve(options(answer="labels-1", classes="b,a,c", unit="party", **GNMAX), 41, 5)[0]
+    assert party.worst[0].change[0] == 5**2 * len(PICTURES) * 2  # type: ignore[union-attr]
+    plain = options(answer="class", **GNMAX)
+    assert "answer" not in plain.to_dict()
+    assert plain.sums.noise == "central"
+    other = options(answer="labels-1", classes="b,a,c", **GNMAX)
+    with pytest.raises(StateError, match="has answer = labels-2, but labels-1 was given"):
+        made.require_same(replace(other, max_queries=7))
+
+
+def test_a_matrix_of_teachers_labels_holds_what_they_can_cast(path: Path) -> None:
+    spec = make_spec(aggregator="gnmax", answer="labels-1", classes=CLASSES, max_queries=8)
+    counts = np.tile(np.array([9, 5, 6], dtype=np.int64), (8, 1))
+    with Ledger.create(path, spec) as ledger:
+        ledger.record_roster(make_parties(5), CLASSES)
+        code = code_of(spec.code)
+        with pytest.raises(LedgerError, match="a NoisySum of votes in a campaign of LooseSum"):
+            ledger.record_votes(0, NoisySum(counts, 20), NAMES)
+        with pytest.raises(LedgerError, match="together, in one batch"):
+            ledger.record_votes(0, LooseSum(counts[:5], 20, code), NAMES)
+        with pytest.raises(ProtocolError, match="20 in all, but row 0 has 21"):
+            LooseSum(counts + np.array([1, 0, 0]), 20, code)
+        ledger.record_votes(0, LooseSum(counts, 20, code), NAMES)
+        summary = release(ledger)
+        state = ledger.state()
+        assert state.noisy is not None
+        assert state.noisy.code == "each-8 labels-1-of-3"
+        assert summary.asked == 8
+        assert {each.source for each in state.labels.values()} <= {"teachers"}
+        reached = (state.noisy.counts.max(axis=1) >= 10).sum()
+        assert summary.labels == len(state.labels) == reached
+        ledger.end_round(wants_predictions=False)
+        ledger.finish()
+        statement = privacy_statement(state)
+        assert (statement.teachers, statement.adjacency) == (
+            20,
+            adjacency_of("record", records_vote=False),
+        )
+    verify(path)
 
 
 def test_noise_and_threshold_of_dense_votes_are_stated_in_votes(path: Path) -> None:

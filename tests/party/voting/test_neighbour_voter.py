@@ -298,7 +298,10 @@ def test_a_campaign_that_asks_records_for_something_else_is_refused(
 
 def test_a_policy_can_refuse_an_answer(tmp_path: Path) -> None:
     strict = replace(Policy.default(loopback=True), answers=("class",))
-    assert "accepts neighbour votes that say a class only" in strict.in_words()
+    assert (
+        "accepts neighbour votes that say a class only, and no teachers' votes for several labels"
+        in strict.in_words()
+    )
     one = Site(tmp_path, LABELLED, policy=strict)
     code = "nearest labels-2"
     charged = Neighbour(3, Fraction(200), 1, code=code)

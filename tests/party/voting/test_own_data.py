@@ -358,8 +358,12 @@ def test_columns_of_labels_and_a_number_are_read_by_the_campaigns_terms(tmp_path
 def test_teachers_are_not_asked_of_records_with_several_labels(tmp_path: Path) -> None:
     file = tmp_path / "h.csv"
     assert StartOptions(data=file, labels="a, b").label_list == ("a", "b")
-    assert StartOptions(data=file, labels="a,b").only_records
+    several = StartOptions(data=file, labels="a,b")
+    assert (several.only_records, several.trained_later) == (False, True)
+    at_once = StartOptions(data=file, labels="a,b", votes="teachers")
+    assert (at_once.only_records, at_once.trained_later) == (False, False)
+    assert StartOptions(data=file, labels="a,b", votes="neighbour").only_records
     assert StartOptions(data=file, number="a").only_records
     assert not StartOptions(data=file, label="a").only_records
-    with pytest.raises(UsageError, match="teachers learn one class a record"):
+    with pytest.raises(UsageError, match="teachers learn a class or several labels, no number"):
         assert StartOptions(data=file, number="a", votes="teachers").only_records

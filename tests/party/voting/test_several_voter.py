@@ -1,0 +1,210 @@
+"""Teachers' votes for several labels over the protocol, against a server that lies: bytes to bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from party.policy.policy import Policy
+from party.voting.own_data import OwnFile, OwnVoters
+from pate.codes import Code, code_of
+from pate.data.values import Table
+from pate.errors import ProtocolError
+from pate.mechanisms import GNMax, Neighbour, TeacherLabels
+from pate.votes import LooseSum, check_cast
+from protos import wire
+from tests.party.voting.test_neighbour_voter import Site, batch_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from pate.data.values import Inputs
+    from pate.votes import Counts
+    from protos.pate.v1 import vote_pb2
+
+PUBLIC = Table(("x",), (np.arange(14, dtype=np.float64),))
+LABELS = ("a", "b", "c")
+ROWS = (0, 3, 4, 9)
+TEXT = "each-4 labels-2-of-3"
+MECHANISM = TeacherLabels(2, Fraction(60), 1, code=TEXT)
+TEACHERS = 3
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Three teachers; ``extra`` of them cast a label more than count."""
+
+    extra: int = 0
+    classes: tuple[str, ...] = LABELS
+    answer: str = "labels"
+    teachers: int = TEACHERS
+    unit: str = "record"
+    schema: str = PUBLIC.schema()
+    fingerprint: bytes = b"f" * 32
+
+    def conform(self, inputs: Inputs) -> Inputs:
+        return inputs
+
+    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+        votes = np.zeros((len(inputs), len(classes)), dtype=np.int64)
+        votes[:, 0] = self.teachers
+        return votes
+
+    def vote_labels(self, inputs: Inputs, classes: Sequence[str], most: int) -> Counts:
+        votes = np.zeros((len(inputs), len(classes)), dtype=np.int64)
+        votes[:, :most] = self.teachers
+        votes[:, most:] = self.extra
+        return votes
+
+
+class LabelSite(Site):
+    """A party with teachers of several labels."""
+
+    def __init__(self, home: Path, own: Counted | None = None, **more: Any) -> None:
+        super().__init__(home, None, public=PUBLIC, teachers=True, **more)
+        self.voter._ensemble = own or Counted()
+
+    def campaign(self, mechanisms: Any = (MECHANISM,), **changes: Any) -> vote_pb2.Campaign:
+        fields = {"most": TEACHERS, "mechanism": "gnmax", "code": TEXT, "classes": LABELS}
+        return super().campaign(mechanisms, **(fields | {"most_votes": 0} | changes))
+
+
+def test_teachers_cast_labels_once_in_a_campaign(tmp_path: Path) -> None:
+    a = LabelSite(tmp_path / "a")
+    votes = wire.read_votes(
+        a.ask().votes,
+        teachers=TEACHERS,
+        classes=3,
+        queries=4,
+        batch=batch_of(ROWS, PUBLIC).digest,
+        code=code_of(TEXT),
+    )
+    assert votes.tolist() == [[3, 3, 0]] * 4
+    # The same again, and nothing else: one release was charged.
+    assert a.ask().WhichOneof("body") == "votes"
+    a.refuses(a.ask(rows=(0, 1, 2, 3)), "RefusedError", "released once")
+
+
+@pytest.mark.parametrize("rows", [(0,), (0, 1, 2), (0, 1, 2, 3, 4)])
+def test_no_other_number_of_queries_than_is_charged(tmp_path: Path, rows: tuple[int, ...]) -> None:
+    a = LabelSite(tmp_path / "a")
+    with pytest.raises(ProtocolError, match="but 4 are charged for"):
+        a.ask(rows=rows)
+    assert a.answered == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"code": "each-4 labels-2-of-4"}, "class list"),
+        ({"classes": ()}, "--classes"),
+        ({"classes": ("a", "none", "c")}, "class list"),
+        ({"mechanism": "confident-gnmax"}, "one release of gnmax"),
+        ({"mechanism": "neighbour", "most_votes": 3}, "a campaign of neighbour with the code"),
+        ({"code": "nearest labels-2"}, "a campaign of gnmax with the code"),
+        ({"code": "spread-4"}, "a campaign of gnmax with the code"),
+        ({"rounds": 2}, "one round"),
+        ({"code": ""}, "not for votes of teachers"),
+        ({"code": "each-4 labels-3-of-3"}, "teachers vote by the code"),
+        ({"code": "each-3 labels-2-of-3"}, "teachers vote by the code"),
+        ({"mechanisms": (GNMax(Fraction(60), 1),)}, "votes of teachers for several labels"),
+        (
+            {"mechanisms": (Neighbour(2, Fraction(60), 1, code=TEXT),)},
+            "votes of teachers for several labels",
+        ),
+    ],
+)
+def test_terms_that_do_not_fit_together_are_refused(
+    tmp_path: Path, changes: dict[str, Any], why: str
+) -> None:
+    a = LabelSite(tmp_path / "a")
+    with pytest.raises(ProtocolError, match=why):
+        a.ask(a.campaign(**changes))
+    assert a.answered == 0
+
+
+def test_who_votes_for_a_class_refuses_labels_and_the_other_way_round(tmp_path: Path) -> None:
+    a = LabelSite(tmp_path / "a", Counted(answer="class"))
+    a.refuses(a.ask(), "SchemaError", "asks teachers for several labels, ours have a class")
+    b = LabelSite(tmp_path / "b")
+    plain = b.campaign((GNMax(Fraction(60), 1),), code="")
+    b.refuses(b.ask(plain), "SchemaError", "asks teachers for a class, ours have several labels")
+
+
+def test_a_policy_without_labels_refuses(tmp_path: Path) -> None:
+    policy = replace(Policy.default(loopback=True), answers=("class",))
+    a = LabelSite(tmp_path / "a", policy=policy)
+    a.refuses(a.ask(), "RefusedError", "answers")
+    nearest = replace(Policy.default(loopback=True), codes=("nearest",))
+    assert LabelSite(tmp_path / "b", policy=nearest).ask().WhichOneof("body") == "votes"
+
+
+def test_more_labels_than_count_never_leave_nor_do_damaged_votes(tmp_path: Path) -> None:
+    a = LabelSite(tmp_path / "a", Counted(extra=1))
+    a.refuses(a.ask(), "ProtocolError", "3 teachers cast at most 2 labels each a query")
+    assert a.answered == 0
+    b = LabelSite(tmp_path / "b")
+    b.ask()
+    with sqlite3.connect(tmp_path / "b" / "votes.db") as db:
+        db.execute("UPDATE votes SET counts = ?", (np.full(3, 3, "<i8").tobytes(),))
+    b.refuses(b.ask(), "ProtocolError", "3 teachers cast at most 2 labels")
+
+
+def test_a_file_of_several_labels_has_teachers_once_a_campaign_asks(tmp_path: Path) -> None:
+    """A label of the file is found by its name, and there is no column for records without one."""
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=60)
+    lines = [f"{x:.3f},{int(x > 0)},{int(x < 1)},{int(x > -1)}" for x in values.tolist()]
+    (tmp_path / "h.csv").write_text("\n".join(("x,c,a,b", *lines)) + "\n")
+    trainings = []
+
+    @contextlib.contextmanager
+    def training() -> Iterator[Callable[[int, int], None]]:
+        trainings.append(1)
+        yield lambda *_: None
+
+    a = LabelSite(tmp_path / "a")
+    own = OwnVoters(
+        OwnFile(data=tmp_path / "h.csv", labels=("c", "a", "b")),
+        teachers=TEACHERS, later=True, records=True, model="linear", device="cpu",
+        home=tmp_path / "a", key=b"k" * 32, say=print, warn=print, training=training,
+    )  # fmt: skip
+    a.voter._own, a.voter._ensemble = own, None
+    assert own.ahead(None, None) is not None
+    assert not trainings
+    assert a.describe(a.campaign(joined=False)).description.teachers == TEACHERS
+    assert trainings == [1]
+    votes = wire.read_votes(
+        a.ask().votes,
+        teachers=TEACHERS,
+        classes=3,
+        queries=4,
+        batch=batch_of(ROWS, PUBLIC).digest,
+        code=code_of(TEXT),
+    )
+    # The query 0 lies at all borders, the others far beyond them.
+    assert votes[1:].tolist() == [[0, 3, 3]] * 3
+    poll = a.campaign((GNMax(Fraction(60), 1),), code="", id=b"t" * 16)
+    a.refuses(a.describe(poll), "SchemaError", "asks teachers for a class")
+
+
+def test_the_server_checks_what_teachers_can_cast() -> None:
+    code: Code = code_of(TEXT)
+    good = np.array([[3, 3, 0], [2, 2, 2]])
+    check_cast(good, code, 3)
+    LooseSum(good, 3, code)
+    for bad in ([3, 3, 1], [4, 0, 0], [-1, 0, 0]):
+        with pytest.raises(ProtocolError):
+            check_cast(np.array([bad]), code, 3)
+        with pytest.raises(ProtocolError):
+            LooseSum(np.array([bad]), 3, code)
+        check_cast(np.array([bad]), code, 3, reach=1)
+    with pytest.raises(ProtocolError):
+        check_cast(np.array([[4, 4, 2]]), code, 3, reach=1)
