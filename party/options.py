@@ -22,6 +22,9 @@ from pate.runtime.options import (
     DropOption,
     HomeOption,
     LabelOption,
+    LabelsOption,
+    NumberOption,
+    names_in,
     of_campaign,
     of_data,
     of_network,
@@ -84,14 +87,8 @@ class Options(CommandOptions):
         Literal["auto", "cpu", "cuda"], of_teachers(help="Where networks are trained.")
     ] = "auto"
     label: LabelOption = None
-    labels: Annotated[
-        str | None,
-        of_data(help="Table: columns of yes or no, each a label: a,b,c.", metavar="COLUMNS"),
-    ] = None
-    number: Annotated[
-        str | None,
-        of_data(help="Table: the column with the number to learn.", metavar="COLUMN"),
-    ] = None
+    labels: LabelsOption = None
+    number: NumberOption = None
     group: Annotated[
         str | None,
         of_data(help="Table: the column that names the patient.", metavar="COLUMN"),
@@ -139,7 +136,7 @@ class Options(CommandOptions):
     @property
     def label_list(self) -> tuple[str, ...]:
         """``--labels``, each."""
-        return tuple(each.strip() for each in self.labels.split(",")) if self.labels else ()
+        return names_in(self.labels)
 
     @property
     def only_records(self) -> bool:

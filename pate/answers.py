@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from pate.errors import UsageError
+from pate.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,6 +119,17 @@ class Answer:
         Of several labels, or a number, no one column is what an input is.
         """
         return f"{labels} labels" if self.one_hot or not asked else "noisy counts and no label"
+
+    def check(self, answers: NDArray[np.int64]) -> None:
+        """Check (n, columns) answers, in whole numbers, against what one may be at most.
+
+        Raises:
+            DataError: if one has a number below 0, or is larger than what noise is charged for.
+        """
+        total, squared = answers.sum(axis=1), np.square(answers).sum(axis=1)
+        most = self.most * self.grid
+        if (answers < 0).any() or (total > most).any() or (squared > most * self.grid).any():
+            raise DataError(f"a record says more than the answer {self} allows")
 
     def check_columns(self, names: Sequence[str] | None) -> None:
         """Check that a class list has the columns of the answer; None: not known yet.

@@ -41,7 +41,8 @@ GRID: Final = 2**10
 
 _TEXT: Final = re.compile(r"(nearest)|(spread|dense|each)-([1-9][0-9]{0,5})", re.ASCII)
 #: By name, so that no campaign asks a party for more memory or time than others.
-_MOST_PLACES: Final = {SPREAD: 2**12, DENSE: 2**10, EACH: 2**16}
+MOST_DIRECTIONS: Final = 2**10
+_MOST_PLACES: Final = {SPREAD: 2**12, DENSE: MOST_DIRECTIONS, EACH: 2**16}
 _FEWEST_PLACES: Final = {SPREAD: 2, DENSE: 2, EACH: 1}
 
 

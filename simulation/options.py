@@ -9,15 +9,28 @@ from typing import Annotated, Literal
 
 import typer
 
+from pate.answers import CLASS, LABELS, NUMBER, answer_of
 from pate.campaign.options import (
     AggregatorOption,
+    AnswerOption,
+    CodeOption,
     DeltaOption,
     EpsilonOption,
     NoiseLawOption,
+    RangeOption,
     SumOptions,
 )
 from pate.errors import UsageError
-from pate.runtime.options import CommandOptions, LabelOption, of_campaign, of_data, of_output
+from pate.runtime.options import (
+    CommandOptions,
+    LabelOption,
+    LabelsOption,
+    NumberOption,
+    names_in,
+    of_campaign,
+    of_data,
+    of_output,
+)
 
 _engine = partial(typer.Option, rich_help_panel="Simulation")
 OutOption = Annotated[
@@ -39,11 +52,16 @@ class SimulationOptions(SumOptions, CommandOptions):
     epsilon: EpsilonOption = 8.0
     delta: DeltaOption = 1e-4
     noise_law: NoiseLawOption = None
+    code: CodeOption = None
+    answer: AnswerOption = None
+    range: RangeOption = None
     data: Annotated[
         Path | None,
         of_data(help="Labelled records to deal out. Default: digits", metavar="PATH"),
     ] = None
     label: LabelOption = None
+    labels: LabelsOption = None
+    number: NumberOption = None
     queries: Annotated[
         int | None,
         of_data(help="Made-up digits for the public set. Default: 3/10 of all"),
@@ -60,6 +78,11 @@ class SimulationOptions(SumOptions, CommandOptions):
         bool, _engine("--student/--no-student", help="Train a student on the labels.")
     ] = True
     out: OutOption = Path("simulation-output")
+
+    @property
+    def label_list(self) -> tuple[str, ...]:
+        """``--labels``, each."""
+        return names_in(self.labels)
 
     @property
     def masked(self) -> bool:
@@ -86,6 +109,17 @@ class SimulationOptions(SumOptions, CommandOptions):
             raise UsageError(f"--queries must be at least 1, got {self.queries}")
         if self.queries is not None and self.data is not None:
             raise UsageError("--queries is for made-up digits: of --data three tenths are public")
+        for option, column, kind in (
+            ("--labels", self.labels, LABELS),
+            ("--number", self.number, NUMBER),
+        ):
+            if (column is not None) != (answer_of(self.answer or CLASS).name == kind):
+                raise UsageError(
+                    f"--answer {kind}{'-T' if kind == LABELS else ''} needs {option}, and nothing "
+                    "else has it"
+                )
+            if column is not None and self.data is None:
+                raise UsageError(f"{option} is of --data: the digits have a class each")
         if self.engine == "ray":
             from simulation.ray_engine import require_ray
 

@@ -10,10 +10,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table as Sheet
 
+from pate.answers import NONE, range_of
 from pate.data.values import Dataset, Images
 from pate.formats.privacy_statement import in_words, neighbours_of, rounded_up
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pate.formats.labels import LabelSet
@@ -34,7 +36,8 @@ class Report:
         student_accuracy: on held-back records, or None without a student.
         nonprivate_accuracy: of a non-private classifier trained on all parties' pooled records; or None
             if it was not trained.
-        majority_accuracy: of always predicting the most frequent class of the test records.
+        majority_accuracy: of always predicting the most frequent class of the test records; None if they
+            have other answers than a class.
         epsilon: the guarantee towards ``observer``, data-independent.
         delta: of that epsilon.
         unit: of privacy.
@@ -43,6 +46,7 @@ class Report:
         mechanism: its name.
         seconds: wall clock, without installation.
         files: written files, by kind.
+        student_scores: of a student of several labels or of a number, in one line.
     """
 
     parties: int
@@ -52,7 +56,7 @@ class Report:
     label_accuracy: float
     student_accuracy: float | None
     nonprivate_accuracy: float | None
-    majority_accuracy: float
+    majority_accuracy: float | None
     epsilon: float
     delta: float
     unit: str
@@ -61,6 +65,7 @@ class Report:
     mechanism: str
     seconds: float
     files: dict[str, str] = field(default_factory=dict)
+    student_scores: str | None = None
 
     @classmethod
     def of(
@@ -75,6 +80,7 @@ class Report:
         seconds: float,
         files: dict[str, str],
         nonprivate_accuracy: float | None = None,
+        student_scores: str | None = None,
     ) -> Self:
         """Return the numbers of a finished campaign; arguments are named as the attributes."""
         return cls(
@@ -85,7 +91,9 @@ class Report:
             label_accuracy=label_accuracy(labels, dealt.public),
             student_accuracy=student_accuracy,
             nonprivate_accuracy=nonprivate_accuracy,
-            majority_accuracy=majority_accuracy(dealt.test),
+            majority_accuracy=(
+                majority_accuracy(dealt.test) if dealt.test.kind == "class" else None
+            ),
             epsilon=statement.epsilon,
             delta=statement.delta,
             unit=statement.unit,
@@ -94,6 +102,7 @@ class Report:
             mechanism=mechanism,
             seconds=round(seconds, 1),
             files=files,
+            student_scores=student_scores,
         )
 
     def to_dict(self) -> dict[str, object]:
@@ -105,11 +114,19 @@ def label_accuracy(labels: LabelSet, public: Dataset) -> float:
     """Return the share of released labels that equal the true ones; 0 if there are none."""
     if not labels.rows:
         return 0.0
-    right = [
-        labels.classes[row.label] == public.classes[int(public.labels[row.query])]
-        for row in labels.rows
-    ]
+    right = [_is_right(labels.classes, row.label, public, row.query) for row in labels.rows]
     return sum(right) / len(right)
+
+
+def _is_right(classes: Sequence[str], label: int, public: Dataset, query: int) -> bool:
+    """Return whether a released label is the input's class, one of its labels, or its nearer end."""
+    name = classes[label]
+    if public.answers is None:
+        return name == public.classes[int(public.labels[query])]
+    if public.kind == "labels":
+        flags = public.answers[query]
+        return not flags.any() if name == NONE else bool(flags[public.classes.index(name)])
+    return bool((public.answers[query] > sum(range_of(classes)) / 2) == label)
 
 
 def majority_accuracy(test: Dataset) -> float:
@@ -151,10 +168,18 @@ def _rows(report: Report) -> list[tuple[str, str]]:
         ("  unit", report.unit),
         ("  adjacency", report.adjacency.partition(":")[0]),
         ("  observer", report.observer),
+        *_of_student(report),
+        ("seconds", f"{report.seconds:.0f}"),
+    ]
+
+
+def _of_student(report: Report) -> list[tuple[str, str]]:
+    if report.majority_accuracy is None:
+        return [("student", report.student_scores or "not trained")]
+    return [
         ("student accuracy", _percent(report.student_accuracy)),
         ("  all records pooled (not private)", _percent(report.nonprivate_accuracy)),
         ("  always the commonest class", _percent(report.majority_accuracy)),
-        ("seconds", f"{report.seconds:.0f}"),
     ]
 
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pate.runtime.screen import Screen
     from simulation.datasets import DatasetSplit
     from simulation.options import SimulationOptions
+    from student.evaluation.answers import AnyEvaluation
 
 #: Shares of the records for the public set and the test set.
 _PUBLIC_SHARE, _TEST_SHARE = 0.3, 0.15
@@ -84,6 +85,8 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
     Raises:
         PateError: if the data, the budget or the parties do not allow it.
     """
+    from student.evaluation.evaluate import Evaluation
+
     began = time.monotonic()
     dealt = _dealt(setting, screen)
     private_directory(setting.out)
@@ -97,12 +100,15 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
                 parties=str(setting.parties),
                 min_parties=min_parties,
                 colluders=colluders,
-                classes=",".join(dealt.public.classes),
+                classes=",".join(dealt.public.classes) or None,
                 epsilon=setting.epsilon,
                 delta=setting.delta,
                 aggregation="plain" if setting.engine == "ray" else setting.aggregation,
                 noise=setting.noise,
                 noise_law=setting.noise_law,
+                code=setting.code,
+                answer=setting.answer,
+                range=setting.range,
                 expected_records=(
                     sum(map(len, dealt.parties)) if setting.aggregator == "neighbour" else None
                 ),
@@ -115,7 +121,7 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
             Ledger.create(folder / LEDGER_FILE, spec) as ledger,
             _link(setting, dealt, place, screen) as link,
         ):
-            accuracy = _campaign(setting, ledger, link, dealt, screen)
+            evaluation = _campaign(setting, ledger, link, dealt, screen)
             statement = privacy_statement(ledger.state())
             teachers = ledger.state().teachers
         if setting.outside:
@@ -134,7 +140,12 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
         dealt,
         mechanism=setting.aggregator,
         teachers=teachers,
-        student_accuracy=accuracy,
+        student_accuracy=evaluation.accuracy if isinstance(evaluation, Evaluation) else None,
+        student_scores=(
+            None
+            if evaluation is None or isinstance(evaluation, Evaluation)
+            else evaluation.in_words
+        ),
         seconds=time.monotonic() - began,
         files={"picture": str(setting.out / "campaign.png"), "ledger": str(kept)},
     )
@@ -145,7 +156,9 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
 def _dealt(setting: SimulationOptions, screen: Screen) -> DatasetSplit:
     """Return the split of the named data, of the digits, or of synthetic digits if more are needed."""
     if setting.data is not None:
-        records = read_dataset(setting.data, label=setting.label)
+        records = read_dataset(
+            setting.data, label=setting.label, labels=setting.label_list, number=setting.number
+        )
     else:
         records = digits()
         private = len(records) * (1 - _PUBLIC_SHARE - _TEST_SHARE)
@@ -256,8 +269,8 @@ def _size(inputs: Inputs) -> int:
 
 def _campaign(
     setting: SimulationOptions, ledger: Ledger, link: Wire, dealt: DatasetSplit, screen: Screen
-) -> float | None:
-    """Run the campaign with a student; return the student's accuracy."""
+) -> AnyEvaluation | None:
+    """Run the campaign with a student; return its evaluation."""
     token = setting.out / STUDENT_TOKEN
     service = StudentService(ledger, token=kept_token(token))
     stop = threading.Event()
@@ -296,11 +309,16 @@ def _campaign(
             token.unlink(missing_ok=True)
             if failed:
                 raise failed[0]
-    return _accuracy(setting.out / "student", dealt.test) if setting.student else None
+    return _evaluated(setting.out / "student", dealt.test) if setting.student else None
 
 
-def _accuracy(folder: Path, test: Dataset) -> float:
-    from student.evaluation.evaluate import evaluate
+def _evaluated(folder: Path, test: Dataset) -> AnyEvaluation:
+    from student.evaluation.answers import evaluate_answers
+    from student.evaluation.evaluate import LabelledData, evaluate
+    from student.trainers.selftraining import TableStudent
     from student.weights import load
 
-    return evaluate(load(folder), test).accuracy
+    student = load(folder)
+    if test.answers is not None and isinstance(student, TableStudent):
+        return evaluate_answers(student, LabelledData(test))
+    return evaluate(student, test)

@@ -168,6 +168,8 @@ class NeighbourVotes:
         voting = self._voters(votes_per_patient) if voters is None else self.records.take(voters)
         places = space.embed(queries)
         answers = self._answers(voting, classes, code)
+        if answers.ndim == 2:
+            code.answer.check(answers)
         votes = np.zeros((len(queries), len(classes)), dtype=np.int64)
         directions = None
         if code.name == DENSE:

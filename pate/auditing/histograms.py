@@ -1,14 +1,15 @@
 """The audit of visible noisy counts: neighbour votes, noise shares.
 
-The attacker sees the counts instead of labels. For one Gaussian release the difference of the two
-changed counts is a sufficient statistic, so an audit comes close to the claim; a bug may show only
+The attacker sees the counts instead of labels. For one Gaussian release the sum of the counts, each
+times its change, is a sufficient statistic, so an audit comes close to the claim; a bug may show only
 in a single count. A run is several releases of the same small matrix; neighbours differ by votes
-that move from one cell to another.
+that move from one cell to another, or by what else a record's votes may change.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -25,6 +26,8 @@ from pate.mechanisms import DistributedNeighbour, Neighbour
 from pate.noise.share_laws import GeometricShares
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pate.accounting.arrays import Floats
     from pate.auditing.attack import Readings
     from pate.auditing.bugs import Bug
@@ -33,7 +36,6 @@ if TYPE_CHECKING:
     from pate.mechanisms import DistributedMechanism
     from pate.mechanisms.contract import Votes
     from pate.noise.exact import NoiseInShares
-    from pate.noise.lanes import Flags
 
 #: Rows and classes of the matrix: the smallest in which both can be equal, or differ.
 _SHAPE: Final = (2, 2)
@@ -89,10 +91,12 @@ def run_counts(
 ) -> Readings:
     """Return (runs, 3): the attacker's statistics, summed over the releases of a run.
 
-    They are the difference of the source and destination cells, and each cell by itself; with
-    geometric noise also its log likelihood ratio, see :func:`_score`: (runs, 4).
+    They are the sum of all cells, each times its change (of one move: the difference of two cells),
+    and the cells that lose and gain most, each by itself; with geometric noise also the log
+    likelihood ratio, see :func:`_score`: (runs, 4).
     """
-    (start,), (end,) = (np.flatnonzero(each) for each in _signs(pair))
+    weights, start, end = _weights(pair)
+    changed = np.flatnonzero(weights)
     geometric = isinstance(mechanism.shares, GeometricShares)
     given, other = pair.votes.ravel(), pair.neighbour.ravel()
     made = np.empty((runs, 4 if geometric else 3), np.int64)
@@ -104,10 +108,10 @@ def run_counts(
         if geometric:
             made[first : first + number, 3] = sum(
                 _score(each[:, :, cell], given[cell], other[cell]).sum(axis=1)
-                for cell in (start, end)
+                for cell in changed.tolist()
             )
         seen = each.sum(axis=1)
-        made[first : first + number, 0] = seen[:, start] - seen[:, end]
+        made[first : first + number, 0] = seen @ weights
         made[first : first + number, 1] = seen[:, start]
         made[first : first + number, 2] = seen[:, end]
     return made
@@ -122,9 +126,10 @@ def _score(seen: Votes, given: int, other: int) -> Votes:
     return made
 
 
-def _signs(pair: Pair) -> tuple[Flags, Flags]:
-    change = (pair.neighbour - pair.votes).ravel()
-    return change < 0, change > 0
+def _weights(pair: Pair) -> tuple[Votes, int, int]:
+    """Return what each cell loses, in the largest unit that all have; and who loses and gains most."""
+    lost = (pair.votes - pair.neighbour).ravel()
+    return lost // max(1, int(np.gcd.reduce(lost))), int(lost.argmax()), int(lost.argmin())
 
 
 def audit_counts(
@@ -136,6 +141,7 @@ def audit_counts(
     delta: float,
     confidence: float,
     votes: int | None = None,
+    pairs: Sequence[Pair] | None = None,
     progress: Progress = lambda *_: None,
 ) -> Audit:
     """Attack a mechanism with visible noisy counts, ``queries`` releases in each run.
@@ -148,6 +154,7 @@ def audit_counts(
         delta: of the claim and the bound.
         confidence: with which the lower bounds hold.
         votes: k, reached by one unit; default: the mechanism's own.
+        pairs: matrices of records' votes to choose from; default: :func:`cell_pairs`.
         progress: called with runs done and runs in all.
 
     Raises:
@@ -155,10 +162,11 @@ def audit_counts(
     """
     reach = reach_of(mechanism) if votes is None else votes
     claim = claimed(mechanism, queries, delta)
-    foretold = foresee_counts(mechanism, queries, runs, delta, confidence, reach)
+    pairs = cell_pairs(reach) if pairs is None else pairs
+    foretold = foresee_counts(mechanism, queries, runs, delta, confidence, pairs)
     found = attack(
         lambda pair, world, number: run_counts(mechanism, noise, queries, pair, world, number),
-        cell_pairs(reach),
+        pairs,
         claim,
         runs=runs,
         confidence=confidence,
@@ -167,9 +175,10 @@ def audit_counts(
         progress=progress,
     )
     matrix = isinstance(mechanism, Neighbour | DistributedNeighbour)
+    code = "" if not matrix or not pairs[0].of_records else f" {mechanism.code}"
     return found.audit(
         claim,
-        subject=mechanism.name,
+        subject=mechanism.name + code,
         kind="mechanism",
         bugs=foretold,
         confidence=confidence,
@@ -194,7 +203,7 @@ def foresee_counts(
     runs: int,
     delta: float,
     confidence: float,
-    votes: int,
+    pairs: Sequence[Pair],
 ) -> tuple[Seen, ...]:
     """Return which bugs an audit will find, by exact laws; see :func:`audit_counts`."""
     if too_wide(mechanism):
@@ -206,7 +215,7 @@ def foresee_counts(
                 pair.name: np.vstack(
                     [level_events(each) for each in count_laws(mechanism, pair, queries, bug)]
                 )
-                for pair in cell_pairs(votes)
+                for pair in pairs
             },
             claimed_with(bug, mechanism, queries, delta),
             runs=runs,
@@ -223,22 +232,29 @@ def count_laws(
 
     They are relative to the statistic's value in the world D without noise.
     """
-    (start,), (end,) = (np.flatnonzero(each) for each in _signs(pair))
-    votes = int(np.abs(pair.neighbour - pair.votes).max())
-    classes = pair.votes.shape[1]
-    each = [_noise(mechanism, bug, int(cell) % classes) for cell in (start, end)]
-    cells = [laws.total(one, queries) for one in each]
-    # One draw for a whole row or column cancels in the difference.
-    same = {"classes": start // classes == end // classes, "queries": (end - start) % classes == 0}
-    if bug.one_draw is not None and same[bug.one_draw]:
-        apart = laws.NOTHING
-    else:
-        apart = laws.joined(cells[0], cells[1])
-    moved = (-2 * votes * queries, -votes * queries, votes * queries)
+    weights, start, end = _weights(pair)
+    lost = (pair.votes - pair.neighbour).ravel()
+    shape, classes = pair.votes.shape, pair.votes.shape[1]
+    noises = [_noise(mechanism, bug, place) for place in range(min(2, classes))]
+    # One draw for a whole row or column counts once, times the sum of what it is multiplied by.
+    joint = weights.reshape(shape)
+    if bug.one_draw is not None:
+        joint = joint.sum(axis=1 if bug.one_draw == "classes" else 0, keepdims=True)
+    parts = [
+        laws.total(laws.stretched(noises[place % 2], abs(weight)), queries)
+        for (_, place), weight in np.ndenumerate(joint)
+        if weight
+    ]
+    apart = reduce(laws.joined, parts, laws.NOTHING)
+    cells = [laws.total(noises[cell % classes % 2], queries) for cell in (start, end)]
+    moved = (-int(weights @ lost) * queries, *(-int(lost[at]) * queries for at in (start, end)))
     made = [_moved(law, by) for law, by in zip((apart, *cells), moved, strict=True)]
     if isinstance(mechanism.shares, GeometricShares) and bug.one_draw is None:
-        scores = [laws.total(_score_law(one, votes), queries) for one in each]
-        there = laws.joined(*scores)
+        scores = [
+            laws.total(_score_law(noises[cell % classes % 2], abs(int(lost[cell]))), queries)
+            for cell in np.flatnonzero(lost).tolist()
+        ]
+        there = reduce(laws.joined, scores, laws.NOTHING)
         # The noise is symmetric, so the other world's law is the mirror image.
         made.append((there, there[::-1]))
     return made

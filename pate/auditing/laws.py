@@ -71,6 +71,13 @@ def joined(first: Floats, second: Floats) -> Floats:
     return made[cut : len(made) - cut]
 
 
+def stretched(law: Floats, times: int) -> Floats:
+    """Return the law of ``times`` one draw, ``times`` at least 1."""
+    made = np.zeros((len(law) - 1) * times + 1)
+    made[::times] = law
+    return made
+
+
 def at_least(law: Floats, level: int) -> float:
     """Return the probability that a draw is ``level`` or more."""
     start = level + len(law) // 2

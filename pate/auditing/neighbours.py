@@ -34,22 +34,25 @@ class Pair:
         neighbour: (rows, classes) int64, in the world D': some votes changed.
         prediction: (rows, classes) int64, the student's expected votes in both, or None.
         name: the decision that separates the two.
+        of_records: whether records vote: the two are whole matrices, whose sums may differ.
 
     Raises:
-        UsageError: if the numbers of votes differ.
+        UsageError: if the shapes differ, or of teachers the numbers of votes.
     """
 
     votes: Votes
     neighbour: Votes
     prediction: Votes | None = None
     name: str = ""
+    of_records: bool = False
 
     def __post_init__(self) -> None:
         for field in ("votes", "neighbour", "prediction"):
             if (given := getattr(self, field)) is not None:
                 object.__setattr__(self, field, np.atleast_2d(given))
         rows = [self.votes, self.neighbour, *([] if self.prediction is None else [self.prediction])]
-        if len({(row.shape, int(row.sum())) for row in rows}) != 1:
+        sums = {(row.shape, 0 if self.of_records else int(row.sum())) for row in rows}
+        if len(sums) != 1:
             raise UsageError("neighbours have the same classes and the same number of votes")
 
     @property

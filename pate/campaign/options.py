@@ -39,6 +39,23 @@ FirstRoundShareOption = Annotated[
 NoiseLawOption = Annotated[
     NoiseLawName | None, _neighbour(help="Geometric needs no delta. Default: the smaller noise")
 ]
+CodeOption = Annotated[
+    str | None,
+    _neighbour(
+        help="nearest, spread, spread-K, dense or dense-K. Default: nearest", metavar="CODE"
+    ),
+]
+AnswerOption = Annotated[
+    str | None,
+    of_campaign(
+        help="class, labels-T (at most T count), ordered or number. Default: class",
+        metavar="ANSWER",
+    ),
+]
+RangeOption = Annotated[
+    str | None,
+    _neighbour(help="With --answer number: its public ends, as 0,14", metavar="LOW,HIGH"),
+]
 NoiseOption = Annotated[
     NoiseSource | None, _masked(help="By the server, or in shares by the parties.")
 ]
@@ -140,23 +157,9 @@ class MechanismOptions(SumOptions, ParameterOptions):
     expected_records: Annotated[
         int | None, _neighbour(min=1, help="Your guess at all parties' records. Default: 10000")
     ] = None
-    code: Annotated[
-        str | None,
-        _neighbour(
-            help="nearest, spread, spread-K, dense or dense-K. Default: nearest", metavar="CODE"
-        ),
-    ] = None
-    answer: Annotated[
-        str | None,
-        of_campaign(
-            help="class, labels-T (at most T count), ordered or number. Default: class",
-            metavar="ANSWER",
-        ),
-    ] = None
-    range: Annotated[
-        str | None,
-        _neighbour(help="With --answer number: its public ends, as 0,14", metavar="LOW,HIGH"),
-    ] = None
+    code: CodeOption = None
+    answer: AnswerOption = None
+    range: RangeOption = None
     most_votes: Annotated[
         int | None, _neighbour(min=1, help="Most votes of a party on one count. Default: 4095")
     ] = None

@@ -1,26 +1,33 @@
-"""``pate plan-neighbour``: choose the number of representatives, before any votes."""
+"""``pate plan-neighbour``: choose code, representatives and noise, before any votes."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from rich.console import Console
 from rich.table import Table as Sheet
 
-from pate.campaign.options import DeltaOption, NoiseLawOption
-from pate.codes import DENSE, NEAREST, SPREAD, code_of
+from pate.answers import CLASS, LABELS, NONE, NUMBER, Answer, answer_of
+from pate.campaign.options import AnswerOption, CodeOption, DeltaOption, NoiseLawOption
+from pate.codes import DENSE, MOST_DIRECTIONS, NEAREST, SPREAD, Code, require_places
 from pate.errors import UsageError
 from pate.formats.privacy_statement import in_words, neighbours_of
-from pate.noise.share_laws import IN_WORDS, GeometricShares
+from pate.noise.share_laws import GeometricShares
 from pate.runtime.command import print_json
-from pate.runtime.options import CommandOptions, of_campaign, of_privacy, takes
+from pate.runtime.options import CommandOptions, of_campaign, of_data, of_privacy, takes
 
 if TYPE_CHECKING:
-    from pate.planning.neighbour import NeighbourNoise, NeighbourPlan
+    from pate.noise.share_laws import NoiseLawName
+    from pate.planning.neighbour import NeighbourNoise, NeighbourPlan, SumsPlan
 
 #: Numbers of representatives shown in addition to the default.
 _STEPS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
+#: A size of a public set that bounds no number.
+_ANY: Final = 10**9
+#: Most labels of a record that the noise is shown for.
+_MOST_LABELS: Final = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +36,11 @@ class NeighbourOptions(CommandOptions):
 
     records: Annotated[int, of_campaign(min=1, help="Your guess at all parties' records.")] = 10_000
     parties: Annotated[int, of_campaign(min=1, help="How many parties.")] = 5
-    classes: Annotated[int, of_campaign(min=2, help="Number of classes.")] = 10
+    classes: Annotated[int, of_campaign(min=2, help="Number of classes, or of labels.")] = 10
+    public: Annotated[
+        Path | None,
+        of_data(help="The public set: as many representatives as it has.", metavar="PATH"),
+    ] = None
     epsilon: Annotated[float, of_privacy(help="What the one release may cost.")] = 1.0
     delta: DeltaOption = 1e-5
     purity: Annotated[
@@ -48,70 +59,196 @@ class NeighbourOptions(CommandOptions):
     representatives: Annotated[
         int | None, of_campaign(min=1, help="Public inputs to vote at. Default: as the server")
     ] = None
-    code: Annotated[
-        str, of_campaign(help="nearest; spread or spread-K: vote at several.", metavar="CODE")
-    ] = NEAREST
+    code: CodeOption = None
+    answer: AnswerOption = None
+
+    def __post_init__(self) -> None:
+        if self.votes_per_patient != 1 and self.unit != "patient":
+            raise UsageError("--votes-per-patient is for --unit patient")
+
+    @property
+    def says(self) -> Answer:
+        """What a record says."""
+        return answer_of(self.answer or CLASS)
+
+    @property
+    def columns(self) -> int:
+        """Columns of the counts.
+
+        Raises:
+            UsageError: for an answer that needs more labels.
+        """
+        if self.says.name == NUMBER:
+            return 2
+        if self.says.name == LABELS:
+            self.says.check_columns((*map(str, range(self.classes)), NONE))
+            return self.classes + 1
+        return self.classes
+
+    @property
+    def of_server(self) -> str:
+        """The command of a server that has the same options."""
+        given = {
+            "--public": self.public,
+            "--parties": self.parties,
+            "--unit": None if self.unit == "record" else self.unit,
+            "--votes-per-patient": self.votes_per_patient if self.unit == "patient" else None,
+            "--epsilon": f"{self.epsilon:g}",
+            "--delta": f"{self.delta:g}",
+            "--colluders": self.colluders,
+            "--expected-records": self.records,
+            "--representatives": self.representatives,
+            "--noise-law": self.noise_law,
+            "--code": self.code,
+            "--answer": self.answer,
+        }
+        words = [f"{name} {value}" for name, value in given.items() if value is not None]
+        return "pate-server --aggregator neighbour " + " ".join(words)
 
 
 @takes(NeighbourOptions)
 def plan_neighbour(options: NeighbourOptions) -> None:
-    """Plan neighbour votes: representatives and labels.
+    """Plan neighbour votes: code, representatives, noise.
 
-    Nothing of it depends on data. For example: pate plan-neighbour --records 60000 --epsilon 0.1
+    Nothing of it depends on private data. For example:
+    pate plan-neighbour --records 60000 --epsilon 0.1
     """
-    from pate.campaign.representatives import (
-        default_number,
-        finer_number,
-        require_spread,
-        settled_code,
-    )
-    from pate.planning.neighbour import NeighbourNoise, plan_representatives
+    plan = _Plan.of(options)
+    if options.as_json:
+        print_json(plan.to_dict())
+    else:
+        _show(plan)
 
-    epsilon, unit = options.epsilon, options.unit
-    votes, chosen = options.votes_per_patient, options.representatives
-    if votes != 1 and unit != "patient":
-        raise UsageError("--votes-per-patient is for --unit patient")
-    if options.code.startswith(DENSE):
-        raise UsageError(
-            "dense votes have no cells to be pure: try the code on labelled public data"
+
+@dataclass(frozen=True)
+class _Plan:
+    """A plan.
+
+    Attributes:
+        options: of the command.
+        code: that the server would take.
+        noise: its noise.
+        default: number of representatives that the server would take, None where it is stated.
+        rows: numbers of representatives, each with what is expected of it.
+    """
+
+    options: NeighbourOptions
+    code: Code
+    noise: NeighbourNoise
+    default: int | None
+    rows: list[NeighbourPlan] | list[SumsPlan]
+
+    @classmethod
+    def of(cls, options: NeighbourOptions) -> _Plan:
+        """Return the plan of these options.
+
+        Raises:
+            UsageError: for options that make no sense together.
+            BudgetError: if no noise gives so small an epsilon.
+        """
+        from pate.campaign.representatives import (
+            default_number,
+            finer_number,
+            require_spread,
+            settled_code,
         )
-    of_one = epsilon, options.delta, options.parties, votes, options.colluders
-    noise = NeighbourNoise.of(*of_one, options.noise_law)
-    delta = noise.delta
-    if options.code != NEAREST:
-        delta = 0.0 if options.noise_law == "geometric" else options.delta
-        require_spread(options.code, delta)
-    usual = default_number(options.records, 10**9, epsilon, delta, votes)
-    middle = chosen or finer_number(options.code, usual, 10**9)
-    least = 1 if options.code == SPREAD else code_of(options.code).places
-    if middle < least:
-        raise UsageError(f"--code {options.code} needs that many representatives, not {middle}")
-    noise = NeighbourNoise.of(
-        *of_one, options.noise_law, str(settled_code(options.code, middle, usual))
-    )
-    delta, plans = noise.delta, []
-    for number in sorted({max(least, round(middle * step)) for step in _STEPS}):
-        code = settled_code(options.code, number, usual)
-        each = NeighbourNoise.of(*of_one, noise.law, str(code))
-        plans.append(
-            plan_representatives(
-                number,
-                records=options.records,
-                classes=options.classes,
-                purity=options.purity,
-                sigma=each.carried,
-                threshold=each.threshold,
-                places=code.places,
+        from pate.planning.neighbour import NeighbourNoise, plan_representatives, plan_sums
+
+        code, votes, columns = options.code or NEAREST, options.votes_per_patient, options.columns
+        of_one = options.epsilon, options.delta, options.parties, votes, options.colluders
+
+        def noise_of(code: Code, law: NoiseLawName | None) -> NeighbourNoise:
+            return NeighbourNoise.of(*of_one, law, str(code))
+
+        nearest = noise_of(replace(Code(NEAREST), answer=options.says), options.noise_law)
+        delta = nearest.delta
+        if code != NEAREST:
+            delta = 0.0 if options.noise_law == "geometric" else options.delta
+            require_spread(code, delta)
+        usual = default_number(
+            options.records, _ANY, options.epsilon, delta, votes * options.says.most
+        )
+        public = _ANY if options.public is None else _distinct(options.public)
+        middle = options.representatives or finer_number(code, usual, public)
+
+        def settled(number: int) -> Code:
+            return replace(settled_code(code, number, usual), answer=options.says)
+
+        chosen = settled(middle)
+        require_places(chosen, middle)
+        if middle > public:
+            raise UsageError(f"the public set has {public} different inputs, not {middle}")
+        noise = noise_of(chosen, options.noise_law)
+        fixed = code not in (NEAREST, SPREAD, DENSE)
+        least = 2 if code == DENSE else chosen.places if fixed else 1
+        most = min(public, MOST_DIRECTIONS if code == DENSE else _ANY)
+        numbers = sorted({min(max(least, round(middle * step)), most) for step in _STEPS})
+        if chosen.name == DENSE and fixed:
+            numbers = [middle]
+        plans: list[NeighbourPlan] = []
+        sums: list[SumsPlan] = []
+        for number in numbers:
+            each = settled(number)
+            carried = noise_of(each, noise.law)
+            if each.name == DENSE or not each.answer.one_hot:
+                sums.append(
+                    plan_sums(
+                        number,
+                        each,
+                        records=options.records,
+                        columns=columns,
+                        noise=carried.carried,
+                    )
+                )
+                continue
+            plans.append(
+                plan_representatives(
+                    number,
+                    records=options.records,
+                    classes=columns,
+                    purity=options.purity,
+                    sigma=carried.carried,
+                    threshold=carried.threshold,
+                    places=each.places,
+                )
             )
-        )
-    words = in_words(epsilon, delta, unit, neighbours=neighbours_of(unit, records_vote=True))
-    default = middle if chosen is None else None
-    if not options.as_json:
-        _show(noise, plans, default, words, options.delta)
-        return
-    print_json(
-        {
-            "guarantee": {"epsilon": epsilon, "delta": delta, "unit": unit, "in_words": words},
+        default = None if options.representatives is not None else middle
+        return cls(options, chosen, noise, default, plans or sums)
+
+    @property
+    def in_words(self) -> str:
+        """The guarantee."""
+        options = self.options
+        neighbours = neighbours_of(options.unit, records_vote=True)
+        return in_words(options.epsilon, self.noise.delta, options.unit, neighbours=neighbours)
+
+    @property
+    def by_labels(self) -> dict[str, float]:
+        """Noise on each count for other numbers of labels that count, in votes."""
+        from pate.planning.neighbour import NeighbourNoise
+
+        if self.code.answer.name != LABELS:
+            return {}
+        options, found = self.options, {}
+        for most in range(1, min(_MOST_LABELS, options.classes - 1) + 1):
+            code = replace(self.code, answer=Answer("labels", most))
+            noise = NeighbourNoise.of(
+                options.epsilon, options.delta, options.parties, options.votes_per_patient,
+                options.colluders, options.noise_law, str(code),
+            )  # fmt: skip
+            found[str(code.answer)] = noise.carried
+        return found
+
+    def to_dict(self) -> dict[str, object]:
+        """Return a JSON object."""
+        noise, options = self.noise, self.options
+        return {
+            "guarantee": {
+                "epsilon": options.epsilon,
+                "delta": noise.delta,
+                "unit": options.unit,
+                "in_words": self.in_words,
+            },
             "noise": {
                 "law": noise.law,
                 **_parameter(noise),
@@ -120,11 +257,22 @@ def plan_neighbour(options: NeighbourOptions) -> None:
                 "sigma_of_each_law": noise.spreads,
                 "threshold": noise.threshold,
             },
-            "code": options.code,
-            "server_default": default,
-            "plans": [asdict(each) | {"labels": each.labels} for each in plans],
+            "code": str(self.code),
+            "server_default": self.default,
+            "server": options.of_server,
+            "plans": [
+                asdict(each) | ({"labels": each.labels} if hasattr(each, "labels") else {})
+                for each in self.rows
+            ],
         }
-    )
+
+
+def _distinct(path: Path) -> int:
+    """Return how many different inputs a public set has."""
+    from pate.campaign.representatives import first_of_each
+    from pate.data.read import read_inputs
+
+    return len(first_of_each(read_inputs(path)))
 
 
 def _parameter(noise: NeighbourNoise) -> dict[str, str]:
@@ -135,62 +283,109 @@ def _parameter(noise: NeighbourNoise) -> dict[str, str]:
     return {"share": str(shares.share)}
 
 
-def _show(
-    noise: NeighbourNoise,
-    plans: list[NeighbourPlan],
-    default: int | None,
-    words: str,
-    wanted: float,
-) -> None:
-    console, spreading = Console(highlight=False), any(plan.places > 1 for plan in plans)
-    console.print(f"{words}, whatever the number of representatives")
+def _show(plan: _Plan) -> None:
+    console, noise, code = Console(highlight=False), plan.noise, plan.code
+    console.print(f"{plan.in_words}, whatever the number of representatives")
     counted = "1 share is" if noise.honest == 1 else f"{noise.honest} shares are"
     console.print(
-        f"each count carries {IN_WORDS[noise.law]} noise of standard deviation {noise.carried:.4g} "
-        f"({counted} counted); a label leads by {noise.threshold} noisy votes"
+        f"{noise.in_words}; {counted} counted; a label leads by "
+        f"{noise.threshold / code.grid:.4g} noisy votes"
     )
-    for law, spread in noise.spreads.items():
-        if law != noise.law:
-            at = 0.0 if law == "geometric" else wanted
-            console.print(f"{IN_WORDS[law]} noise would have {spread:.4g}, at delta {at:g}")
+    spreading = code.name == SPREAD
+    if code.in_words:
+        console.print(f"votes: {code.in_words}")
     if spreading:
         console.print(
-            "that is in the middle row: noise grows with the square root of the representatives that a "
-            "record votes at"
+            "that is in the row of the server's number: noise grows with the square root of the "
+            "representatives that a record votes at"
         )
-    sheet = Sheet()
+    if plan.by_labels:
+        each = ", ".join(f"{answer} {spread:.4g}" for answer, spread in plan.by_labels.items())
+        console.print(f"noise on each count by the number of labels that count: {each}")
+    console.print(_sheet(plan))
+    star = "" if plan.default is None else "* as the server would choose; "
+    console.print(f"{star}{_MEANING[_kind(plan)]}")
+    if _kind(plan) == CLASS:
+        console.print(
+            "A student learns from the noisy counts at every representative, not only from labels: what it "
+            "gets is the last column times the representatives. "
+            + (
+                "There the counts of neighbours are taken together, as many as a record votes at. With more "
+                "of them the noise averages away, and classes that are close are blurred: this share of the "
+                "representatives is twice that of nearest votes."
+                if spreading
+                else "Few of them are nearly all right and teach little; many spread the records too thinly. "
+                "The server lets six standard deviations of votes come to each, of the least noise that the "
+                "budget allows. --code spread has each record vote at several."
+            )
+        )
+    console.print(f"The same campaign: {plan.options.of_server}")
+
+
+def _kind(plan: _Plan) -> str:
+    """Return which table a plan has."""
+    if plan.code.name == DENSE:
+        return DENSE
+    return CLASS if plan.code.answer.one_hot else plan.code.answer.name
+
+
+#: What a table's last column means.
+_MEANING: Final = {
+    CLASS: "right: the class of most records there",
+    LABELS: (
+        "error: standard deviation, by noise, of a label's share of the records there; where a record "
+        "votes at several, of that many neighbours taken together. More representatives are finer "
+        "places with fewer votes at each"
+    ),
+    NUMBER: (
+        "error: standard deviation, by noise, of the mean of the numbers there, in parts of the range; "
+        "where a record votes at several, of that many neighbours taken together. More "
+        "representatives are finer places with fewer votes at each"
+    ),
+    DENSE: (
+        "error: the noise in one direction, in parts of what all records of a class would sum to if "
+        "they all pointed there (all records, where they say something else than a class). What a "
+        "few times as many have in common is seen. More directions tell more apart, and each is as "
+        "noisy"
+    ),
+}
+
+
+def _sheet(plan: _Plan) -> Sheet:
+    """Return the table of representatives."""
+    kind, sheet = _kind(plan), Sheet()
+    spreading = any(each.places > 1 for each in plan.rows) and kind != DENSE
+    last = {
+        CLASS: ("get a label", "labels", "of these right", "largest count right"),
+        LABELS: ("noise on each count", "error", "counts released"),
+        NUMBER: ("noise on each count", "error", "counts released"),
+        DENSE: ("noise on each count", "error", "counts released"),
+    }[kind]
     titles = (
-        "representatives", "votes at each", "get a label", "labels", "of these right",
-        "largest count right",
-    )  # fmt: skip
-    sheet.add_column(titles[0], justify="right", no_wrap=True)
-    if spreading:
-        sheet.add_column("a record votes at", justify="right")
-    for title in titles[1:]:
-        sheet.add_column(title, justify="right")
-    for plan in plans:
+        "directions" if kind == DENSE else "representatives",
+        *(["a record votes at"] if spreading else []),
+        *(["votes at each"] if kind != DENSE else []),
+        *last,
+    )
+    for at, title in enumerate(titles):
+        sheet.add_column(title, justify="right", no_wrap=at == 0)
+    for each in plan.rows:
         sheet.add_row(
-            f"{plan.representatives}{' *' if plan.representatives == default else ''}",
-            *([str(plan.places)] if spreading else []),
-            f"{plan.votes:.0f}",
-            f"{plan.labelled:.1%}",
-            f"{plan.labels:.0f}",
-            f"{plan.right:.1%}" if plan.labels >= 0.5 else "-",
-            f"{plan.top_right:.1%}",
+            f"{each.representatives}{' *' if each.representatives == plan.default else ''}",
+            *([str(each.places)] if spreading else []),
+            *([f"{each.votes:.0f}"] if kind != DENSE else []),
+            *_cells(each),
         )
-    console.print(sheet)
-    star = "" if default is None else "* as the server would choose; "
-    console.print(f"{star}right: the class of most records there")
-    console.print(
-        "A student learns from the noisy counts at every representative, not only from labels: what it "
-        "gets is the last column times the representatives. "
-        + (
-            "There the counts of neighbours are taken together, as many as a record votes at. With more "
-            "of them the noise averages away, and classes that are close are blurred: this share of the "
-            "representatives is twice that of nearest votes."
-            if spreading
-            else "Few of them are nearly all right and teach little; many spread the records too thinly. "
-            "The server lets six standard deviations of votes come to each, of the least noise that the "
-            "budget allows. --code spread has each record vote at several."
-        )
+    return sheet
+
+
+def _cells(plan: NeighbourPlan | SumsPlan) -> tuple[str, ...]:
+    """Return the last cells of a row."""
+    if hasattr(plan, "error"):
+        return f"{plan.noise:.4g}", f"{plan.error:.2%}", str(plan.counts)
+    return (
+        f"{plan.labelled:.1%}",
+        f"{plan.labels:.0f}",
+        f"{plan.right:.1%}" if plan.labels >= 0.5 else "-",
+        f"{plan.top_right:.1%}",
     )

@@ -14,16 +14,24 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.campaign.choices import check_budget
-from pate.codes import NEAREST
+from pate.campaign.neighbour_terms import require_size
+from pate.codes import DENSE, NEAREST, code_of, require_places
 from pate.errors import UsageError
 from pate.masking.context import threshold_for
-from pate.mechanisms.least_noise import clear_margin, law_of_least_noise, least_noise, spreads_of
+from pate.mechanisms.least_noise import (
+    clear_margin,
+    law_of_least_noise,
+    least_noise,
+    noise_in_words,
+    spreads_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
+    from pate.codes import Code
     from pate.noise.share_laws import NoiseLawName, Shares
 
 #: Sampled representatives; the plan is accurate to half a percentage point.
@@ -37,13 +45,14 @@ class NeighbourNoise:
     """The noise of a campaign.
 
     Attributes:
-        shares: its law, of each party or of the server.
+        shares: its law, of each party or of the server, in units of the code.
         delta: of the release; 0 with geometric noise.
         honest: number of shares that the accounting relies on.
-        spreads: standard deviation of the noise in each count if no party drops out, by law: the
-            chosen one's, and the other's if it allows such an epsilon.
+        spreads: standard deviation of the noise in each count if no party drops out, in votes, by
+            law: the chosen one's, and the other's if it allows such an epsilon.
         law: the chosen one.
-        threshold: least noisy margin of a label.
+        threshold: least noisy margin of a label, in units of the code.
+        in_words: the line about it that a server prints.
     """
 
     shares: Shares
@@ -52,10 +61,11 @@ class NeighbourNoise:
     spreads: Mapping[NoiseLawName, float]
     law: NoiseLawName
     threshold: int
+    in_words: str
 
     @property
     def carried(self) -> float:
-        """Standard deviation of the noise in each count if no party drops out."""
+        """Standard deviation of the noise in each count if no party drops out, in votes."""
         return self.spreads[self.law]
 
     @classmethod
@@ -85,8 +95,62 @@ class NeighbourNoise:
             raise UsageError("Gaussian noise needs a delta above 0")
         at = 0.0 if law == "geometric" else delta
         shares = least_noise(epsilon, at, honest, votes, code)
-        spreads = spreads_of(epsilon, delta, honest, adding, votes, code)
-        return cls(shares, at, honest, spreads, law, clear_margin(shares, adding))
+        of_one = epsilon, delta, honest, adding, votes
+        grid = code_of(code).grid
+        spreads = {name: each / grid for name, each in spreads_of(*of_one, code).items()}
+        words = noise_in_words(*of_one, law, code)
+        return cls(shares, at, honest, spreads, law, clear_margin(shares, adding), words)
+
+
+@dataclass(frozen=True)
+class SumsPlan:
+    """What the noise leaves of sums: of several labels, a number, or any answer in directions.
+
+    Attributes:
+        representatives: q, or d directions.
+        places: k, nearest representatives at which each record votes; d of dense votes.
+        votes: at each representative, about; of dense votes those of one class, in all directions.
+        noise: standard deviation on each count, in votes.
+        error: it as a share of the votes. Of several labels and of numbers: standard deviation of a
+            label's share, or of a mean in parts of the range, of k neighbours taken together. Of
+            dense votes: the length of a class's mean array, of 1 at most, that equals the noise in one
+            direction.
+        counts: numbers in the release.
+    """
+
+    representatives: int
+    places: int
+    votes: float
+    noise: float
+    error: float
+    counts: int
+
+
+def plan_sums(
+    representatives: int, code: Code, *, records: int, columns: int, noise: float
+) -> SumsPlan:
+    """Return what the noise leaves of the sums of records' votes.
+
+    Args:
+        representatives: q.
+        code: where records vote, and what they say.
+        records: approximate number of voting records of all parties.
+        columns: of the counts: classes, or labels and ``none``.
+        noise: standard deviation on each count, in votes.
+
+    Raises:
+        UsageError: for arguments that make no sense.
+    """
+    require_places(code, representatives)
+    require_size(representatives, columns)
+    if code.name == DENSE:
+        votes = records / (columns if code.answer.one_hot else 1)
+        together = 1.0
+    else:
+        votes = records * code.places / representatives
+        together = math.sqrt(code.places)
+    error = noise / votes / together
+    return SumsPlan(representatives, code.places, votes, noise, error, representatives * columns)
 
 
 @dataclass(frozen=True)

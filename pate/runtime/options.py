@@ -81,6 +81,14 @@ DeviceOption = Annotated[
 LabelOption = Annotated[
     str | None, of_data(help="Table: the column with the class.", metavar="COLUMN")
 ]
+LabelsOption = Annotated[
+    str | None,
+    of_data(help="Table: columns of yes or no, each a label: a,b,c.", metavar="COLUMNS"),
+]
+NumberOption = Annotated[
+    str | None,
+    of_data(help="Table: the column with the number to learn.", metavar="COLUMN"),
+]
 DropOption = Annotated[
     list[str] | None,
     of_data(help="Table: a column to leave out; repeat for more.", metavar="COLUMN"),
@@ -89,6 +97,11 @@ WindowOption = Annotated[
     tuple[int, int] | None,
     of_data(help="Images over 8 bits: the values of black and white.", metavar="LOW HIGH"),
 ]
+
+
+def names_in(text: str | None) -> tuple[str, ...]:
+    """Return the names of an option such as ``a,b,c``."""
+    return tuple(each.strip() for each in text.split(",")) if text else ()
 
 
 @dataclass(frozen=True, kw_only=True)

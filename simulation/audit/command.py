@@ -38,6 +38,9 @@ def audit(options: AuditOptions) -> None:
     teacher, in whose data coins decide which of many wrong labels are
     planted; it sees noise that is missing, and little else.
 
+    With --code or --answer records vote as at a party, by its own code, in
+    files that differ by one patient who moves, leaves or says something else.
+
     For example: pate audit --mechanism gnmax --sigma2 40 --votes-per-unit 1
     --queries 300
     """

@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal, get_args
 import typer
 
 from pate.errors import UsageError
+from pate.noise.share_laws import NoiseLawName
 from pate.runtime.options import CommandOptions
 
 Audited = Literal[
@@ -21,13 +22,19 @@ GATED: Final = "gated-gnmax"
 #: The mechanisms whose observer sees the noisy counts, not only their labels. With noise shares it is
 #: the same for all three, whose labels are computed from what the server sees.
 COUNTED: Final = ("distributed-gnmax", "neighbour", "distributed-neighbour")
+#: The mechanisms of records that vote.
+RECORDS: Final = ("neighbour", "distributed-neighbour")
 #: The options that each mechanism has.
 PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(get_args(Audited), ("sigma2",)),
     "lnmax": ("scale",),
-    **dict.fromkeys(("neighbour", "distributed-neighbour"), ("sigma2", "scale")),
+    **dict.fromkeys(RECORDS, ("sigma2", "scale", "code", "answer", "noise_law")),
     **dict.fromkeys(("confident-gnmax", "interactive-gnmax"), ("threshold", "sigma1", "sigma2")),
 }
+
+_PARAMETERS: Final = (
+    "threshold", "sigma1", "sigma2", "scale", "code", "answer", "noise_law",
+)  # fmt: skip
 
 _audit = partial(typer.Option, rich_help_panel="Audit")
 _settings = partial(typer.Option, rich_help_panel="Mechanism", metavar="NUMBER")
@@ -83,14 +90,36 @@ class AuditOptions(CommandOptions):
         str | None,
         _settings(help="Laplace noise (lnmax); neighbour: geometric noise, no --sigma2"),
     ] = None
+    code: Annotated[
+        str | None,
+        _audit(help="neighbour: nearest, spread-K or dense-K.", metavar="CODE"),
+    ] = None
+    answer: Annotated[
+        str | None,
+        _audit(help="neighbour: class, labels-T, ordered or number.", metavar="ANSWER"),
+    ] = None
+    noise_law: Annotated[
+        NoiseLawName | None,
+        typer.Option(
+            rich_help_panel="Mechanism", help="neighbour: default gaussian, or as --scale"
+        ),
+    ] = None
     parties: Annotated[int, _canary(min=1, help="How many parties.")] = 1
     teachers: Annotated[int, _canary(min=1, help="Teachers of each party.")] = 1
 
     def __post_init__(self) -> None:
         if self.mechanism is not None:
-            for name in ("threshold", "sigma1", "sigma2", "scale"):
+            for name in _PARAMETERS:
                 if name not in PARAMETERS[self.mechanism] and getattr(self, name) is not None:
-                    raise UsageError(f"--{name} has no meaning for {self.mechanism}: leave it out")
+                    option = name.replace("_", "-")
+                    raise UsageError(
+                        f"--{option} has no meaning for {self.mechanism}: leave it out"
+                    )
+        elif any(getattr(self, name) is not None for name in ("code", "answer", "noise_law")):
+            raise UsageError(
+                "--code, --answer and --noise-law are of records that vote: state --mechanism "
+                "neighbour or distributed-neighbour"
+            )
         if self.delta is not None and not 0.0 < self.delta < 1.0:
             raise UsageError(f"--delta lies between 0 and 1, got {self.delta}")
         if not 0.5 <= self.confidence < 1.0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -11,9 +12,11 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as Sheet
 
+from pate.answers import CLASS, answer_of
 from pate.auditing.histograms import audit_counts
 from pate.auditing.mechanism import audit_mechanism
 from pate.auditing.power import MISSED
+from pate.codes import NEAREST, code_of
 from pate.errors import AccountingError, UsageError
 from pate.formats.privacy_statement import rounded_up
 from pate.mechanisms import (
@@ -27,13 +30,18 @@ from pate.mechanisms import (
 )
 from pate.mechanisms.distributed import DistributedMechanism
 from pate.noise.exact import SystemNoise
+from pate.noise.share_laws import GaussianShares, GeometricShares
+from pate.noise.shares import share_sigma
 from simulation.audit.options import GATED, PARAMETERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pate.auditing.result import Audit
+    from pate.codes import Code
     from pate.mechanisms import Mechanism
+    from pate.mechanisms.neighbour import MatrixMechanism
+    from pate.noise.share_laws import Shares
     from pate.runtime.screen import Screen
     from simulation.audit.gated import Gated
     from simulation.audit.options import AuditOptions
@@ -42,6 +50,9 @@ _THRESHOLD: Final = 60
 #: Noise per vote of a unit. The smaller it is, the more informative a run, and the smaller the
 #: detectable errors; the threshold test is, as in campaigns, the smaller part of the cost.
 _SIGMA, _SCALE, _CHECK = Fraction(3, 2), Fraction(1), 3
+#: Of geometric noise on records' votes: epsilon of a release. What such a claim says holds at every delta,
+#: so the events that come near to it are not left to delta.
+_PURE_EPSILON, _PURE_DELTA = 2, 1e-6
 #: For a gated batch: its noise per vote of a unit, its queries, and its epsilon.
 _GATED_SIGMA, _GATED_QUERIES, _GATED_EPSILON = Fraction(3), 64, 2.0
 #: Confidence of a reinforced prediction; it is public, and affects no cost.
@@ -85,10 +96,19 @@ def _repeated(name: str, options: AuditOptions, screen: Screen) -> Audit:
         return _gated(options, delta, screen)
     mechanism = mechanism_of(name, options)
     queries, votes = options.queries or _QUERIES, options.votes_per_unit or _VOTES
+    as_records = options.code is not None or options.answer is not None
+    if as_records:
+        queries = options.queries or 1
+        pure = isinstance(mechanism, Neighbour | DistributedNeighbour) and mechanism.scale
+        delta = _PURE_DELTA if options.delta is None and pure else delta
     if options.kind == "mechanism":
         attack: Callable[..., Audit] = partial(audit_mechanism, mechanism, runs=_RUNS)
         if isinstance(mechanism, Neighbour | DistributedMechanism):
             attack = partial(audit_counts, mechanism, runs=_COUNTED_RUNS)
+        if as_records:
+            from simulation.audit.records import record_pairs
+
+            attack = partial(attack, pairs=record_pairs(_code_of(options), votes))
         if options.runs is not None:
             attack = partial(attack, runs=options.runs)
         with screen.bar(f"attacking {name}") as progress:
@@ -179,18 +199,41 @@ def mechanism_of(name: str, options: AuditOptions) -> Mechanism:
         return ConfidentGNMax(threshold, sigma1, sigma2, k)
     if name == InteractiveGNMax.name:
         return InteractiveGNMax(threshold, sigma1, sigma2, _CONFIDENCE, k)
+    if name in (Neighbour.name, DistributedNeighbour.name):
+        return _of_records(name == DistributedNeighbour.name, options, k)
     central = GNMax(sigma2, k)
-    scale = _exact("scale", options.scale)
-    if scale is not None and options.sigma2 is not None:
+    return central if name == GNMax.name else over_noisy_sums(central, _HONEST)
+
+
+def _of_records(distributed: bool, options: AuditOptions, k: int) -> MatrixMechanism:
+    """Return the mechanism of records that vote, with noise as it hides that code and answer."""
+    code = _code_of(options)
+    scale, sigma = _exact("scale", options.scale), _exact("sigma2", options.sigma2)
+    if scale is not None and sigma is not None:
         raise UsageError("--sigma2 is of Gaussian noise and --scale of geometric noise: state one")
-    if name == Neighbour.name:
-        return Neighbour(0, None if scale else sigma2, k, scale)
-    if name == GNMax.name:
-        return central
-    shares = over_noisy_sums(central, _HONEST)
-    if name == DistributedNeighbour.name:
-        return DistributedNeighbour(0, None if scale else shares.share, _HONEST, k, scale)
-    return shares
+    law = options.noise_law or ("gaussian" if scale is None else "geometric")
+    if law == ("gaussian" if scale is not None else "geometric" if sigma is not None else None):
+        raise UsageError(f"--noise-law {law} has another parameter: leave one of them out")
+    change, honest = code.change(k), _HONEST if distributed else 1
+    shares: Shares
+    if law == "geometric":
+        least = Fraction(change.total, _PURE_EPSILON)
+        shares = GeometricShares(least if scale is None else scale * code.grid, honest)
+    else:
+        # As much for the distance of neighbours as for nearest votes.
+        least = _SIGMA * Fraction(math.isqrt(64**2 * change.squared // 2), 64)
+        total = least if sigma is None else sigma * code.grid
+        shares = GaussianShares(share_sigma(total, honest) if distributed else total)
+    share = shares.share if isinstance(shares, GaussianShares) else None
+    scale = shares.scale if isinstance(shares, GeometricShares) else None
+    if distributed:
+        return DistributedNeighbour(0, share, honest, k, scale, str(code))
+    return Neighbour(0, share, k, scale, str(code))
+
+
+def _code_of(options: AuditOptions) -> Code:
+    answer = answer_of(options.answer or CLASS)
+    return replace(code_of(options.code or NEAREST), answer=answer)
 
 
 def _exact(name: str, text: str | None) -> Fraction | None:

@@ -7,6 +7,7 @@ import sys
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from aggregator_server.results.report import LEDGER_FILE, describe, verify
@@ -23,7 +24,7 @@ DEADLINE_S = 400.0
 KEYS = {
     "parties", "teachers", "labels_asked", "labels_answered", "label_accuracy", "student_accuracy",
     "nonprivate_accuracy", "majority_accuracy", "epsilon", "delta", "unit", "adjacency", "observer",
-    "mechanism", "seconds", "files",
+    "mechanism", "seconds", "files", "student_scores",
 }  # fmt: skip
 
 
@@ -164,3 +165,31 @@ def test_options_that_make_no_sense_are_refused(
     program.ends(2)
     assert [words in line for line in program.lines] == [True]
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--labels", "hot,wet", "--answer", "labels-2", "--code", "dense-8"), "macro AUC 0."),
+        (("--number", "days", "--answer", "number", "--range", "0,14"), "mean absolute error "),
+    ],
+)
+def test_records_say_several_labels_or_a_number(
+    tmp_path: Path, options: tuple[str, ...], line: str
+) -> None:
+    rng = np.random.default_rng(6)
+    rows = ["x,y,hot,wet,days"]
+    for x, y in rng.normal(size=(900, 2)).tolist():
+        rows.append(f"{x:.3f},{y:.3f},{'ny'[x > 0]},{int(y > 0)},{min(max(7 + 3 * x, 0), 14):.2f}")
+    data = tmp_path / "records.csv"
+    data.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    program = simulate(
+        tmp_path, "--parties", "3", "--aggregator", "neighbour", "--data", str(data),
+        "--epsilon", "8", *options,
+    )  # fmt: skip
+    report = outcome(tmp_path, program)
+    assert (report["student_accuracy"], report["majority_accuracy"]) == (None, None)
+    assert report["student_scores"].startswith(line)
+    assert report["label_accuracy"] > 0.6
+    assert (report["epsilon"], report["unit"]) == (8.0, "record")

@@ -47,7 +47,7 @@ CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
         "kind": ("mechanism", "campaign", "canary"),
         "mechanism": (*OF_TEACHERS, "distributed-gnmax", "neighbour", "distributed-neighbour",
                       "gated-gnmax"),
-    },
+    } | LAW,
     "pate plan": {
         "mechanism": OF_TEACHERS,
         "noise": ("central", "distributed"),

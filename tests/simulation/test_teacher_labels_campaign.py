@@ -13,8 +13,8 @@ from aggregator_server.options import CampaignOptions
 from aggregator_server.results.certificate import certificate_of
 from aggregator_server.results.report import LEDGER_FILE, label_set
 from aggregator_server.results.statement import privacy_statement
-from party.ledger.ledger import PartyLedger
 from party.ledger.findings import agrees
+from party.ledger.ledger import PartyLedger
 from party.ledger.verify import verify_statement
 from pate.accounting.composition import Gdp
 from pate.accounting.events import NoisyArray
@@ -111,19 +111,15 @@ def test_teachers_label_and_a_student_learns(tmp_path: Path, changes: dict[str, 
         "teachers' votes for several labels: all counts leave once (noise of sigma"
     )
     assert words.endswith(
-        "if they are 60 or more; teachers that one unit changes: 1, 200 queries in one release, for up to "
-        "2 of 4 labels"
+        "; teachers that one unit changes: 1, 200 queries in one release, for up to 2 of 4 labels"
     )
     assert "noisy counts" in statement.statements[0].meaning
     assert (statement.statements[1].epsilon is not None) == (state.spec.sums.distributed)
     with pytest.raises(UsageError, match="not for several labels"):
         certificate_of(state, np.zeros((0, 0), dtype=np.int64))
-    # Each label is one that half of the teachers cast, up to the noise.
-    by_query = dict(zip(noisy.queries.tolist(), noisy.counts, strict=True))
-    assert len(labels.rows) > 20
-    for row in labels.rows:
-        assert row.source == "teachers"
-        assert by_query[row.query][row.label] == by_query[row.query].max() >= 60
+    # A query may have several labels, so it gets no single one.
+    assert not labels.rows
+    assert labels.content_in_words == "noisy counts of 200 queries"
     # Each party's ledger agrees with the statement.
     own = PartyLedger(party_home(tmp_path, 0) / "ledger.db")
     checks = verify_statement(

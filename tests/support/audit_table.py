@@ -9,7 +9,7 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
-from pate.auditing.histograms import foresee_counts
+from pate.auditing.histograms import cell_pairs, foresee_counts
 from pate.auditing.mechanism import foresee
 from pate.auditing.result import Claim
 from pate.mechanisms import Neighbour
@@ -41,7 +41,7 @@ def foretold(name: str) -> tuple[Seen, ...]:
         return foresee_gated(gated, claim, RUNS[name], CONFIDENCE)
     mechanism = mechanism_of(name, AuditOptions())
     if isinstance(mechanism, Neighbour | DistributedMechanism):
-        return foresee_counts(mechanism, QUERIES, RUNS[name], DELTA, CONFIDENCE, 2)
+        return foresee_counts(mechanism, QUERIES, RUNS[name], DELTA, CONFIDENCE, cell_pairs(2))
     return foresee(mechanism, QUERIES, RUNS[name], DELTA, CONFIDENCE, 2)
 
 

@@ -299,6 +299,48 @@ def test_a_campaign_that_asks_records_for_something_else_is_refused(
     one.refuses(one.ask(campaign), "SchemaError", why)
 
 
+@pytest.mark.parametrize(
+    ("code", "columns"),
+    [
+        ("nearest poem", CLASSES),
+        ("nearest class", CLASSES),
+        ("nearest labels-0", COLUMNS),
+        ("nearest labels-65", COLUMNS),
+        ("nearest labels-2", ("u", "none")),
+        ("nearest labels-3", ("u", "v", "none")),
+        ("nearest labels-2", ("u", "v", "w")),
+        ("nearest labels-2", (*(f"label {at}" for at in range(10_000)), "none")),
+        ("nearest number", ("5", "5")),
+        ("nearest number", ("10", "0")),
+        ("nearest number", ("nan", "1")),
+        ("nearest number", ("0", "1e309")),
+        ("nearest number", ("-1e308", "1e308")),
+        ("nearest number", ("0", "5", "10")),
+        ("nearest ordered", ()),
+        ("dense-1025 number", ("0", "10")),
+    ],
+)
+def test_an_answer_that_no_server_asks_for_is_no_request(
+    tmp_path: Path, code: str, columns: tuple[str, ...]
+) -> None:
+    """Before anything of our data is read."""
+    one = Site(tmp_path, NUMBERED if "number" in code else LABELLED)
+    for joined in (False, True):
+        campaign = one.campaign(joined=joined, code=code, classes=columns)
+        with pytest.raises(ProtocolError):
+            one.describe(campaign)
+    assert one.answered == 0
+    assert one.said == []
+
+
+def test_a_range_as_wide_as_numbers_are_counts_each_record_once(tmp_path: Path) -> None:
+    for at, ends in enumerate((("0", "1e308"), ("0", "5e-324"), ("1e16", "1.0000000000000002e16"))):
+        one = Site(tmp_path / str(at), NUMBERED)
+        code = "nearest number"
+        charged = Neighbour(3, Fraction(5000), 1, code=code)
+        assert one.votes(one.campaign([charged], code=code, classes=ends)).sum() == 64 * SIZE
+
+
 def test_a_policy_can_refuse_an_answer(tmp_path: Path) -> None:
     strict = replace(Policy.default(loopback=True), answers=("class",))
     assert (
@@ -329,7 +371,7 @@ def test_what_is_charged_is_the_code_that_records_vote_by(a: Site) -> None:
     for code in ("nearest", "far", "spread-1"):
         with pytest.raises(ProtocolError, match="a code"):
             a.ask(a.campaign(code=code))
-    with pytest.raises(ProtocolError, match="a campaign of gnmax with a code"):
+    with pytest.raises(ProtocolError, match="a campaign of gnmax with the code spread-2"):
         a.describe(a.campaign(joined=False, mechanism="gnmax", most_votes=0, code="spread-2"))
     wide = Neighbour(3, Fraction(40), 1, code="spread-5")
     a.refuses(

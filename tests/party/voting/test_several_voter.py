@@ -33,7 +33,7 @@ PUBLIC = Table(("x",), (np.arange(14, dtype=np.float64),))
 LABELS = ("a", "b", "c")
 ROWS = (0, 3, 4, 9)
 TEXT = "each-4 labels-2-of-3"
-MECHANISM = TeacherLabels(2, Fraction(60), 1, code=TEXT)
+MECHANISM = TeacherLabels(0, Fraction(60), 1, code=TEXT)
 TEACHERS = 3
 
 

@@ -127,3 +127,25 @@ def test_no_likelihood_ratio_exceeds_the_charged_epsilon(honest: int, parties: i
     assert largest <= charged * (1 + 1e-9)
     # With just the counted shares the charge is reached.
     assert parties > honest or largest == pytest.approx(charged, rel=1e-6)
+
+
+@pytest.mark.parametrize(("honest", "left"), [(1, 1), (3, 3), (3, 4), (2, 5)])
+@pytest.mark.parametrize("change", [(5,), (-7, 2), (3, -1, 1, -4)])
+def test_an_array_with_signs_is_within_the_charge_and_with_a_share_less_is_not(
+    change: tuple[int, ...], honest: int, left: int
+) -> None:
+    """As dense votes change: the exact likelihood ratio of all counts together, at delta 0."""
+    scale, reach = 1.5, 60
+    inner = slice(16, 2 * reach + 1 - 16)
+
+    def worst(shares: int) -> float:
+        law = law_of_sum(scale, honest, shares, reach)
+        return sum(float(np.log(law[inner] / np.roll(law, shift)[inner]).max()) for shift in change)
+
+    distance = sum(map(abs, change))
+    charged = float(GeometricHistogram(Fraction(3, 2), honest, distance).epsilon)
+    assert worst(left) <= charged * (1 + 1e-9)
+    if left == honest:
+        assert worst(left) == pytest.approx(charged, rel=1e-6)
+    if honest > 1:
+        assert worst(honest - 1) > charged * (1 + 1e-3)

@@ -109,3 +109,38 @@ def test_the_exact_profile_of_many_small_changes_is_below_the_gaussian(moved: in
 def test_an_array_that_cannot_be_is_refused(squared: object, moved: object) -> None:
     with pytest.raises(UsageError):
         NoisyArray(Fraction(4), 2, squared, moved)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("change", [(2, -1, 1), (3, -3), (1, 1, 1)])
+@pytest.mark.parametrize(("honest", "left"), [(1, 1), (2, 2), (2, 3)])
+def test_the_exact_profile_of_shares_is_below_the_charge(
+    change: tuple[int, ...], honest: int, left: int
+) -> None:
+    """Hockey-stick divergence of all counts together, by enumeration of their noise.
+
+    ``left`` is the number of shares that the observer does not know: of parties that neither dropped
+    out nor collude, ``honest`` or more. Known shares shift both worlds alike.
+    """
+    sigma = Fraction(2)
+    event = NoisyArray(sigma, honest, sum(each**2 for each in change), len(change))
+    mu = mu_of(2 * Gdp().cost(event))
+    law = np.exp(sum_of_shares(sigma, left))
+    middle = law.size // 2
+    law = law[max(0, middle - 40) : middle + 41]
+    here, there = np.ones(1), np.ones(1)
+    for shift in change:
+        room = np.pad(law, abs(shift))
+        here = np.multiply.outer(here, room).ravel()
+        there = np.multiply.outer(there, np.roll(room, shift)).ravel()
+    for epsilon in (0.25, 1.0, 2.0):
+        exact = float(np.clip(here - math.exp(epsilon) * there, 0, None).sum())
+        assert exact <= delta_from_epsilon(mu, epsilon)
+        if left == honest:
+            assert exact > 0.5 * delta_from_epsilon(mu, epsilon)
+    if honest == 2:  # with a share less than is counted it would not hold
+        alone = np.exp(sum_of_shares(sigma, 1))
+        first = np.pad(alone, 3)
+        far = np.roll(first, 3)
+        one = NoisyArray(sigma, 2, 9, 1)
+        worst = float(np.clip(first - math.exp(1.0) * far, 0, None).sum())
+        assert worst > delta_from_epsilon(mu_of(2 * Gdp().cost(one)), 1.0)

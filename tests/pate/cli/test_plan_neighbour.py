@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,10 +14,15 @@ from aggregator_server.options import CampaignOptions
 from pate.campaign.representatives import choose, default_number, first_of_each
 from pate.campaign.settings import spec_of
 from pate.campaign.terms import matrix_mechanism
+from pate.codes import code_of
 from pate.data.values import Images, Table
 from pate.errors import BudgetError, UsageError
 from pate.mechanisms import DistributedNeighbour
+from pate.planning.neighbour import plan_sums
 from simulation.cli import app
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def run(*options: str) -> tuple[int, str]:
@@ -65,11 +72,15 @@ def test_both_laws_are_shown_and_either_can_be_stated() -> None:
     asked = ("--records", "1000", "--epsilon", "0.1")
     text = " ".join(run(*asked)[1].split())
     assert "epsilon 0.1 at delta 0 (" in text
-    assert "carries geometric noise of standard deviation 36.51 (3 shares are counted)" in text
-    assert "Gaussian noise would have 56.14, at delta 1e-05" in text
+    assert (
+        "noise on each count: geometric, standard deviation 36.51, at delta 0 (Gaussian: 56.14, at "
+        "delta 1e-05); 3 shares are counted" in text
+    )
     text = " ".join(run(*asked, "--noise-law", "gaussian")[1].split())
     assert "epsilon 0.1 at delta 1e-05 (" in text
-    assert "geometric noise would have 36.51, at delta 0" in text
+    assert (
+        "Gaussian, standard deviation 56.14, at delta 1e-05 (geometric: 36.51, at delta 0)" in text
+    )
     found = json.loads(run(*asked, "--noise-law", "gaussian", "--json")[1])
     assert found["noise"]["law"] == "gaussian"
     assert "share" in found["noise"]
@@ -138,5 +149,104 @@ def test_spread_votes_are_planned_with_the_code_that_the_server_would_take() -> 
         run("--code", "spread-4000", "--representatives", "100")
     with pytest.raises(UsageError, match="a code is nearest, or spread-K"):
         run("--code", "far")
-    with pytest.raises(UsageError, match="dense votes have no cells"):
-        run("--code", "dense")
+
+
+@pytest.mark.parametrize("answer", ["class", "labels-2", "ordered", "number"])
+@pytest.mark.parametrize("code", ["nearest", "spread", "spread-3", "dense", "dense-16"])
+def test_the_server_named_has_the_code_and_noise_that_are_shown(code: str, answer: str) -> None:
+    """With its own words on the screen, and all from public numbers."""
+    typed = ["--code", code, "--answer", answer, "--epsilon", "0.5", "--records", "6000"]
+    if code == "spread":
+        typed += ["--noise-law", "gaussian"]
+    done, text = run(*typed, "--json")
+    assert done == 0
+    found = json.loads(text)
+    rng = np.random.default_rng(4)
+    public = Table(("x", "y"), (rng.normal(size=900), rng.normal(size=900)))
+    words = shlex.split(found["server"])
+    assert words[:3] == ["pate-server", "--aggregator", "neighbour"]
+    options = dict(zip(words[3::2], words[4::2], strict=True))
+    given = {name[2:].replace("-", "_"): value for name, value in options.items()}
+    said: list[str] = []
+    spec = spec_of(
+        CampaignOptions(
+            aggregator="neighbour",
+            parties=given.pop("parties"),
+            epsilon=float(given.pop("epsilon")),
+            delta=float(given.pop("delta")),
+            expected_records=int(given.pop("expected_records")),
+            classes=None if answer == "number" else ",".join(f"c{at}" for at in range(10)),
+            range="0,14" if answer == "number" else None,
+            **given,  # type: ignore[arg-type]
+        ),
+        public,
+        say=said.append,
+        chosen=lambda _, number, __: tuple(range(number)),
+    )
+    assert spec.neighbour is not None
+    assert found["code"] == spec.neighbour.code
+    assert found["server_default"] == len(spec.neighbour.representatives)
+    noise, mechanism = found["noise"], matrix_mechanism(spec, 1)
+    assert isinstance(mechanism, DistributedNeighbour)
+    assert noise.get("scale") == (None if mechanism.scale is None else str(mechanism.scale))
+    assert noise.get("share") == (None if mechanism.share is None else str(mechanism.share))
+    assert noise["threshold"] == mechanism.threshold
+    assert found["guarantee"]["delta"] == spec.delta
+    shown = " ".join(run(*typed)[1].split())
+    assert said[-1] in shown
+    assert "The same campaign: pate-server --aggregator neighbour" in shown
+    row = next(
+        each for each in found["plans"] if each["representatives"] == found["server_default"]
+    )
+    columns = {"number": 2, "labels-2": 11}.get(answer, 10)
+    if "error" in row:
+        assert row["noise"] == pytest.approx(noise["carried_sigma"])
+        assert row["counts"] == len(spec.neighbour.representatives) * columns
+    else:
+        assert answer in ("class", "ordered")
+        assert not code.startswith("dense")
+
+
+def test_the_error_of_sums_is_that_of_simulated_ones() -> None:
+    """Shares of a label of many votes with the noise as it is planned; within 5 of its deviations."""
+    rng = np.random.default_rng(5)
+    code = code_of("spread-4 labels-2")
+    plan = plan_sums(50, code, records=40_000, columns=5, noise=37.0)
+    assert plan.votes == 3200
+    noisy = 0.3 * plan.votes + rng.normal(0.0, 37.0, (4000, 4))
+    shares = noisy.sum(axis=1) / (4 * plan.votes)
+    assert shares.std() == pytest.approx(plan.error, rel=5 / (2 * 4000) ** 0.5)
+    dense = plan_sums(8, code_of("dense-8"), records=40_000, columns=4, noise=50.0)
+    assert (dense.votes, dense.error, dense.counts) == (10_000, 0.005, 32)
+    with pytest.raises(UsageError, match="needs that many representatives"):
+        plan_sums(9, code_of("dense-8"), records=10, columns=4, noise=1.0)
+    with pytest.raises(UsageError, match="too many for one matrix"):
+        plan_sums(2**16, code_of("nearest number"), records=10, columns=64, noise=1.0)
+
+
+def test_a_public_set_bounds_the_representatives(tmp_path: Path) -> None:
+    place = tmp_path / "public.csv"
+    place.write_text("x,y\n" + "".join(f"{at % 30},1\n" for at in range(60)), encoding="utf-8")
+    found = json.loads(run("--public", str(place), "--code", "dense", "--json")[1])
+    assert (found["code"], found["server_default"]) == ("dense-30", 30)
+    assert max(each["representatives"] for each in found["plans"]) == 30
+    with pytest.raises(UsageError, match="has 30 different inputs, not 31"):
+        run("--public", str(place), "--representatives", "31")
+
+
+def test_answers_that_cannot_be_are_refused() -> None:
+    with pytest.raises(UsageError, match="needs 3 labels or more"):
+        run("--answer", "labels-3", "--classes", "2")
+    with pytest.raises(UsageError, match="an answer is class"):
+        run("--answer", "labels")
+    with pytest.raises(UsageError, match="from 2 to"):
+        run("--code", "dense-1025")
+    with pytest.raises(UsageError, match="needs that many representatives"):
+        run("--code", "dense-64", "--representatives", "65")
+
+
+def test_it_shows_what_each_number_of_labels_costs() -> None:
+    text = " ".join(run("--answer", "labels-2", "--code", "dense", "--classes", "3")[1].split())
+    assert "by the number of labels that count: labels-1 " in text
+    assert "labels-2 " in text
+    assert "labels-3" not in text

@@ -40,7 +40,9 @@ _SHARE = SystemNoise.laplace_share
 
 @cache
 def foretold() -> dict[str, Seen]:
-    return {each.bug: each for each in foresee_counts(SHARED, 2, RUNS, DELTA, CONFIDENCE, 2)}
+    return {
+        each.bug: each for each in foresee_counts(SHARED, 2, RUNS, DELTA, CONFIDENCE, cell_pairs(2))
+    }
 
 
 def found_with(runs: int) -> Any:
@@ -72,7 +74,7 @@ def test_shares_for_one_party_more_are_found(monkeypatch: pytest.MonkeyPatch) ->
     with monkeypatch.context() as patch:
         patch.setattr(counting, "bugs_of", lambda _: (SHARES_FOR_MORE,))
         patch.setattr(counting, "_noise", lambda *_: laws.geometric(Fraction(4), Fraction(4, 5)))
-        (said,) = foresee_counts(SHARED, 2, RUNS, DELTA, CONFIDENCE, 2)
+        (said,) = foresee_counts(SHARED, 2, RUNS, DELTA, CONFIDENCE, cell_pairs(2))
     assert said.seen
     assert said.runs is not None
     monkeypatch.setattr(counting, "foresee_counts", lambda *_: ())
