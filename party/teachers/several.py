@@ -76,7 +76,8 @@ class SeveralTeacher:
 
     def predict(self, inputs: Inputs) -> Labels:
         """Return the surest label of each input: for code that knows one class only."""
-        return np.argmax(self.labels(inputs, 1), axis=1).astype(np.int64)
+        first: Labels = np.argmax(self.labels(inputs, 1), axis=1).astype(np.int64)
+        return first
 
     def store(self) -> Stored:
         """Return all models as bytes, one after the other."""
@@ -167,7 +168,8 @@ def _digest(model: bytes) -> str:
 def _chances(model: Teacher, inputs: Inputs) -> Floats:
     if isinstance(model, Sure):
         return model.chances(inputs)
-    return (model.predict(inputs) == _HAS).astype(np.float64)
+    has: Floats = (model.predict(inputs) == _HAS).astype(np.float64)
+    return has
 
 
 def votes_of(

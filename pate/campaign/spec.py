@@ -324,9 +324,8 @@ class CampaignSpec:
                 f"answer = {self.answer:.40} is not for {self.aggregator}: teachers vote for a class, or "
                 "with --aggregator gnmax for labels-T; --aggregator neighbour has more answers"
             )
-        code = code_of(self.code)
-        code.answer.check_columns(self.classes)
-        require_size(code.places, len(self.classes or ()), "queries")
+        require_size(self.most_asked, len(self.classes or ()), "queries")
+        code_of(self.code).answer.check_columns(self.classes)
         if self.rounds != 1 or self.gate is not None or self.vote_proofs:
             raise UsageError(
                 "votes for several labels are one release in one round: leave rounds, the gate and vote "

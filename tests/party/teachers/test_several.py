@@ -111,7 +111,7 @@ def test_a_stored_teacher_casts_what_it_cast(kind: Kind) -> None:
     again = several.restore(stored)
     assert np.array_equal(again.labels(QUERIES.inputs, 2), teacher.labels(QUERIES.inputs, 2))
     first, *rest = list(stored.facts["several"])  # type: ignore[call-overload]
-    for facts, model in (
+    damaged: list[tuple[dict[str, object], bytes]] = [
         ({}, stored.model),
         ({"several": []}, stored.model),
         (stored.facts, stored.model[:-1]),
@@ -120,7 +120,8 @@ def test_a_stored_teacher_casts_what_it_cast(kind: Kind) -> None:
         ({"several": [first | {"bytes": 10**9}, *rest]}, stored.model),
         ({"several": [first | {"sha256": "0"}, *rest]}, stored.model),
         ({"several": ["x", *rest]}, stored.model),
-    ):
+    ]
+    for facts, model in damaged:
         with pytest.raises(DamagedTeacherError):
             several.restore(replace(stored, facts=facts, model=model))
 

@@ -72,7 +72,12 @@ class LabelSite(Site):
         self.voter._ensemble = own or Counted()
 
     def campaign(self, mechanisms: Any = (MECHANISM,), **changes: Any) -> vote_pb2.Campaign:
-        fields = {"most": TEACHERS, "mechanism": "gnmax", "code": TEXT, "classes": LABELS}
+        fields: dict[str, Any] = {
+            "most": TEACHERS,
+            "mechanism": "gnmax",
+            "code": TEXT,
+            "classes": LABELS,
+        }
         return super().campaign(mechanisms, **(fields | {"most_votes": 0} | changes))
 
 

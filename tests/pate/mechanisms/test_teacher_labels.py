@@ -78,7 +78,8 @@ def summed(
     for record in world:
         members[hashlib.sha256(bytes([record, seed])).digest()[0] % shards].append(record)
     each = [cast(tuple(shard), seed + at, *size) for at, shard in enumerate(members)]
-    return np.sum(each, axis=0)
+    whole: np.ndarray = np.sum(each, axis=0)
+    return whole
 
 
 @pytest.mark.parametrize("size", [(2, 3, 1), (2, 3, 2), (3, 4, 4), (1, 5, 2)])
