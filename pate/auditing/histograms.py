@@ -175,24 +175,25 @@ def audit_counts(
         progress=progress,
     )
     matrix = isinstance(mechanism, Neighbour | DistributedNeighbour)
-    code = "" if not matrix or not pairs[0].of_records else f" {mechanism.code}"
+    subject, unit = mechanism.name, f"a unit with {reach} of the votes of a query"
+    adjacency = Neighbours(reach).in_words
+    if matrix:
+        unit, adjacency = (
+            f"a unit with {reach} votes",
+            f"{reach} of the votes of a matrix, cast otherwise",
+        )
+    if matrix and pairs[0].of_records:
+        subject += f" {mechanism.code}"
+        unit, adjacency = f"a patient with {reach} votes", "one patient added, removed or altered"
     return found.audit(
         claim,
-        subject=mechanism.name + code,
+        subject=subject,
         kind="mechanism",
         bugs=foretold,
         confidence=confidence,
         queries=queries,
-        unit=(
-            f"a unit with {reach} votes"
-            if matrix
-            else f"a unit with {reach} of the votes of a query"
-        ),
-        adjacency=(
-            f"{reach} of the votes of a matrix, cast otherwise"
-            if matrix
-            else Neighbours(reach).in_words
-        ),
+        unit=unit,
+        adjacency=adjacency,
         observer="public" if matrix else "server",
     )
 
