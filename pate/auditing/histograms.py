@@ -174,25 +174,24 @@ def audit_counts(
         learner=learn_range,
         progress=progress,
     )
-    matrix = isinstance(mechanism, Neighbour | DistributedNeighbour)
-    code = "" if not matrix or not pairs[0].of_records else f" {mechanism.code}"
+    subject, unit = mechanism.name, f"a unit with {reach} of the votes of a query"
+    adjacency, matrix = Neighbours(reach).in_words, False
+    if isinstance(mechanism, Neighbour | DistributedNeighbour):
+        unit, matrix = f"a unit with {reach} votes", True
+        adjacency = f"{reach} of the votes of a matrix, cast otherwise"
+        if pairs[0].of_records:
+            subject += f" {mechanism.code}"
+            unit = f"a patient with {reach} votes"
+            adjacency = "one patient added, removed or altered"
     return found.audit(
         claim,
-        subject=mechanism.name + code,
+        subject=subject,
         kind="mechanism",
         bugs=foretold,
         confidence=confidence,
         queries=queries,
-        unit=(
-            f"a unit with {reach} votes"
-            if matrix
-            else f"a unit with {reach} of the votes of a query"
-        ),
-        adjacency=(
-            f"{reach} of the votes of a matrix, cast otherwise"
-            if matrix
-            else Neighbours(reach).in_words
-        ),
+        unit=unit,
+        adjacency=adjacency,
         observer="public" if matrix else "server",
     )
 
@@ -241,7 +240,7 @@ def count_laws(
     if bug.one_draw is not None:
         joint = joint.sum(axis=1 if bug.one_draw == "classes" else 0, keepdims=True)
     parts = [
-        laws.total(laws.stretched(noises[place % 2], abs(weight)), queries)
+        laws.total(laws.stretched(noises[place % 2], abs(int(weight))), queries)
         for (_, place), weight in np.ndenumerate(joint)
         if weight
     ]

@@ -381,7 +381,9 @@ def _sheet(plan: _Plan) -> Sheet:
 
 def _cells(plan: NeighbourPlan | SumsPlan) -> tuple[str, ...]:
     """Return the last cells of a row."""
-    if hasattr(plan, "error"):
+    from pate.planning.neighbour import SumsPlan
+
+    if isinstance(plan, SumsPlan):
         return f"{plan.noise:.4g}", f"{plan.error:.2%}", str(plan.counts)
     return (
         f"{plan.labelled:.1%}",

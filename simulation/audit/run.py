@@ -268,7 +268,8 @@ def show(audits: Sequence[Audit]) -> None:
     )
     for name in ("audit of", "epsilon", "found", "mu", "found", "runs", "claim"):
         left = name in ("audit of", "claim")
-        sheet.add_column(name, justify="left" if left else "right", no_wrap=True)
+        # Of a code and an answer the name takes a second line, so that no figure is cut.
+        sheet.add_column(name, justify="left" if left else "right", no_wrap=name != "audit of")
     for each in audits:
         sheet.add_row(
             each.subject,
@@ -307,7 +308,8 @@ def show(audits: Sequence[Audit]) -> None:
 def _bugs(audits: Sequence[Audit]) -> Sheet:
     sheet = Sheet(title="Bugs that this audit would see", title_justify="left", box=SIMPLE_HEAD)
     for name in ("audit of", "bug in the code", "seen", "from runs", "by this pair of neighbours"):
-        sheet.add_column(name, justify="right" if name == "from runs" else "left", no_wrap=True)
+        right = name == "from runs"
+        sheet.add_column(name, justify="right" if right else "left", no_wrap=name != "audit of")
     for each in audits:
         for at, bug in enumerate(each.bugs):
             sheet.add_row(

@@ -192,4 +192,5 @@ def test_records_say_several_labels_or_a_number(
     assert (report["student_accuracy"], report["majority_accuracy"]) == (None, None)
     assert report["student_scores"].startswith(line)
     assert report["label_accuracy"] > 0.6
-    assert (report["epsilon"], report["unit"]) == (8.0, "record")
+    assert 7.9 < report["epsilon"] <= 8.0
+    assert report["unit"] == "record"

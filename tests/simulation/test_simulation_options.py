@@ -12,7 +12,7 @@ from pate.errors import UsageError
 from pate.formats.labels import LabelRow, LabelSet
 from simulation.options import SimulationOptions
 from simulation.report import label_accuracy
-from tests.simulation.test_pictures import PRIVACY
+from tests.support.student_samples import PRIVACY
 
 DATA = Path("records.csv")
 INPUTS = Table(("x",), (np.arange(4.0),))

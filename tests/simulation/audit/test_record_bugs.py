@@ -33,19 +33,20 @@ from tests.support.planting import plant, seed
 
 if TYPE_CHECKING:
     from pate.auditing.result import Audit
+    from pate.noise.share_laws import NoiseLawName
 
 pytestmark = pytest.mark.statistical
 
 #: An audit has 100,000 runs: a planted bug is found with far fewer. What Gaussian noise is claimed for, and
 #: geometric.
 RUNS, CONFIDENCE = 8_000, 0.999
-DELTAS = {"gaussian": 1e-2, "geometric": 1e-6}
+DELTAS: dict[NoiseLawName, float] = {"gaussian": 1e-2, "geometric": 1e-6}
 CODES = ("nearest", "spread-2", "dense-2")
 ANSWERS = ("class", "labels-2", "ordered", "number")
 LAWS = tuple(DELTAS)
 
 
-def of_records(code: str, answer: str | None, law: str, votes: int = 2) -> Neighbour:
+def of_records(code: str, answer: str | None, law: NoiseLawName, votes: int = 2) -> Neighbour:
     """The mechanism of ``pate audit`` with the default noise."""
     options = AuditOptions(
         mechanism="neighbour", code=code, answer=answer, noise_law=law, votes_per_unit=votes
@@ -59,7 +60,7 @@ def audited(
     patch: pytest.MonkeyPatch,
     code: str,
     answer: str = "class",
-    law: str = "gaussian",
+    law: NoiseLawName = "gaussian",
     *,
     runs: int = RUNS,
     votes: int = 2,
@@ -85,7 +86,7 @@ def audited(
 @pytest.mark.parametrize("answer", ANSWERS)
 @pytest.mark.parametrize("code", CODES)
 def test_what_ships_stands(
-    code: str, answer: str, law: str, monkeypatch: pytest.MonkeyPatch
+    code: str, answer: str, law: NoiseLawName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = audited(monkeypatch, code, answer, law, runs=1_000)
     assert found.holds
@@ -152,7 +153,7 @@ def longer(self: Directions, points: Any, codes: Any = Directions.codes) -> Any:
 
 @pytest.mark.parametrize("law", LAWS)
 def test_a_dense_code_that_depends_on_other_records_is_found(
-    law: str, monkeypatch: pytest.MonkeyPatch
+    law: NoiseLawName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Directions, "codes", centred)
     assert not audited(monkeypatch, "dense-2", law=law).holds
@@ -161,7 +162,7 @@ def test_a_dense_code_that_depends_on_other_records_is_found(
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("bug", [by_place_in_file, with_the_most])
 def test_ties_that_other_records_break_are_found(
-    bug: Any, law: str, monkeypatch: pytest.MonkeyPatch
+    bug: Any, law: NoiseLawName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(voting, "cast_votes", bug)
     # One vote, so that the places of all others change from even to odd.
@@ -172,7 +173,7 @@ def test_ties_that_other_records_break_are_found(
 @pytest.mark.parametrize("answer", ["class", "number"])
 @pytest.mark.parametrize("code", CODES)
 def test_a_patient_who_votes_once_too_often_is_found(
-    code: str, answer: str, law: str, monkeypatch: pytest.MonkeyPatch
+    code: str, answer: str, law: NoiseLawName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(voting, "voters_of", one_vote_more)
     assert not audited(monkeypatch, code, answer, law).holds
@@ -256,7 +257,7 @@ ENOUGH = {("spread-2 labels-2", "geometric"): 1_000_000}
 @pytest.mark.parametrize("answer", ["", " labels-2", " number"])
 @pytest.mark.parametrize("code", ["nearest", "spread-2"])
 def test_a_release_is_attacked_to_seven_tenths_of_its_claim(
-    code: str, answer: str, law: str
+    code: str, answer: str, law: NoiseLawName
 ) -> None:
     """With the default runs, but with probability 1e-6: the honest code, and the exact laws of it."""
     text = code + answer
