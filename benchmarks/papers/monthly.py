@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from benchmarks.papers.options import Options
     from benchmarks.papers.split import Split
     from party.ledger.accountant import Totals
-    from pate.data.values import Inputs
+    from pate.data.values import Column, Inputs
     from pate.formats.labels import LabelSet
 
     Months = NDArray[np.int64]
@@ -69,6 +69,7 @@ PARTIES: Final = 5
 #: The row whose patients, columns, representatives, epsilon and student these are.
 _ROW: Final = ROWS["diabetes130"]
 _SERIES: Final = "admissions"
+_MONTH_NAMES: Final = tuple(f"month {number + 1}" for number in range(MONTHS))
 #: Every how many months the other students are trained: of the campaign that asked all again, and of a
 #: series with a half-life.
 _COMPARED: Final = 4
@@ -130,7 +131,7 @@ def run(dealings: int, work: Path, screen: Screen) -> dict[str, Any]:
             "student": _ROW.student,
             "half_life": HALF_LIFE,
         },
-        "patients": len(np.unique(split.private.groups)),
+        "patients": len(np.unique(_groups(split.private))),
         "unseen_stays": len(split.test),
         "dealings": made,
     }
@@ -171,9 +172,8 @@ def _dealing(
     """Return the months of one dealing."""
     parts = deal(split.private, PARTIES, dealing)
     # The same patients go to the same hospitals, whatever their rows are.
-    numbers = Table(("month",), (months["private"].astype(np.float64),))
-    dealt = deal(replace(split.private, inputs=numbers), PARTIES, dealing)
-    when = [np.asarray(each.inputs.columns[0], dtype=np.int64) for each in dealt]  # type: ignore[attr-defined]
+    numbered = replace(split.private, labels=months["private"], classes=_MONTH_NAMES)
+    when = [each.labels for each in deal(numbered, PARTIES, dealing)]
     series = _Arm(_ROW.options, place / "series", screen, name=_SERIES)
     again = _Arm(_again(), place / "again", screen, name=None)
     seen: set[str] = set()
@@ -327,10 +327,8 @@ def section(folder: Path) -> list[str]:
     for at, month in enumerate(first):
         if "forgetful" in month:
             arms = "series", "forgetful", "again"
-            cells = tuple(
-                mean(at, arm, name) for name in ("auc_others", "auc_next") for arm in arms
-            )
-            lines.append(f"| {month['month']} | {' | '.join(cells)} |")
+            areas = [mean(at, arm, name) for name in ("auc_others", "auc_next") for arm in arms]
+            lines.append(f"| {month['month']} | {' | '.join(areas)} |")
     return lines
 
 
@@ -342,8 +340,9 @@ def _groups(data: Dataset) -> NDArray[np.str_]:
 def _both(one: Dataset, other: Dataset) -> Dataset:
     assert isinstance(one.inputs, Table)
     assert isinstance(other.inputs, Table)
-    columns = zip(one.inputs.columns, other.inputs.columns, strict=True)
-    inputs = Table(one.inputs.names, tuple(np.concatenate(each) for each in columns))
+    pairs = zip(one.inputs.columns, other.inputs.columns, strict=True)
+    columns: list[Column] = [np.concatenate(pair) for pair in pairs]  # type: ignore[arg-type]
+    inputs = Table(one.inputs.names, tuple(columns))
     return Dataset(inputs, np.concatenate([one.labels, other.labels]), one.classes)
 
 
