@@ -33,7 +33,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -341,8 +341,8 @@ def _both(one: Dataset, other: Dataset) -> Dataset:
     assert isinstance(one.inputs, Table)
     assert isinstance(other.inputs, Table)
     pairs = zip(one.inputs.columns, other.inputs.columns, strict=True)
-    columns: list[Column] = [np.concatenate(pair) for pair in pairs]  # type: ignore[arg-type]
-    inputs = Table(one.inputs.names, tuple(columns))
+    columns = tuple(cast("Column", np.concatenate(pair)) for pair in pairs)
+    inputs = Table(one.inputs.names, columns)
     return Dataset(inputs, np.concatenate([one.labels, other.labels]), one.classes)
 
 
