@@ -295,7 +295,8 @@ def section(folder: Path) -> list[str]:
         "learns from all months so far. Beside it is what it costs to ask all patients again each month."),
         "",
         (f"- data: Diabetes 130 as above, in the order of `encounter_id`, cut into {len(first)} equal parts "
-        f"(the file has no dates); {found['patients']:,} patients, of whom each has one vote in the series"),
+        f"(the file has no dates); {found['patients']:,} patients, of whom each has one vote in the series; "
+        "a label is known thirty days after discharge, so a month's votes are cast a month later"),
         (f"- test: AUC of readmission within 30 days, on {found['unseen_stays']:,} stays of patients who are "
         "in no round (*others*), and on all stays of the month that follows (*next month*)"),
         (f"- settings: nearest votes, {told['representatives']} representatives, epsilon "
