@@ -33,7 +33,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from benchmarks.papers.options import Options
     from benchmarks.papers.split import Split
     from party.ledger.accountant import Totals
-    from pate.data.values import Inputs
+    from pate.data.values import Column, Inputs
     from pate.formats.labels import LabelSet
 
     Months = NDArray[np.int64]
@@ -69,6 +69,7 @@ PARTIES: Final = 5
 #: The row whose patients, columns, representatives, epsilon and student these are.
 _ROW: Final = ROWS["diabetes130"]
 _SERIES: Final = "admissions"
+_MONTH_NAMES: Final = tuple(f"month {number + 1}" for number in range(MONTHS))
 #: Every how many months the other students are trained: of the campaign that asked all again, and of a
 #: series with a half-life.
 _COMPARED: Final = 4
@@ -130,7 +131,7 @@ def run(dealings: int, work: Path, screen: Screen) -> dict[str, Any]:
             "student": _ROW.student,
             "half_life": HALF_LIFE,
         },
-        "patients": len(np.unique(split.private.groups)),
+        "patients": len(np.unique(_groups(split.private))),
         "unseen_stays": len(split.test),
         "dealings": made,
     }
@@ -171,9 +172,8 @@ def _dealing(
     """Return the months of one dealing."""
     parts = deal(split.private, PARTIES, dealing)
     # The same patients go to the same hospitals, whatever their rows are.
-    numbers = Table(("month",), (months["private"].astype(np.float64),))
-    dealt = deal(replace(split.private, inputs=numbers), PARTIES, dealing)
-    when = [np.asarray(each.inputs.columns[0], dtype=np.int64) for each in dealt]  # type: ignore[attr-defined]
+    numbered = replace(split.private, labels=months["private"], classes=_MONTH_NAMES)
+    when = [each.labels for each in deal(numbered, PARTIES, dealing)]
     series = _Arm(_ROW.options, place / "series", screen, name=_SERIES)
     again = _Arm(_again(), place / "again", screen, name=None)
     seen: set[str] = set()
@@ -295,7 +295,8 @@ def section(folder: Path) -> list[str]:
         "learns from all months so far. Beside it is what it costs to ask all patients again each month."),
         "",
         (f"- data: Diabetes 130 as above, in the order of `encounter_id`, cut into {len(first)} equal parts "
-        f"(the file has no dates); {found['patients']:,} patients, of whom each has one vote in the series"),
+        f"(the file has no dates); {found['patients']:,} patients, of whom each has one vote in the series; "
+        "a label is known thirty days after discharge, so a month's votes are cast a month later"),
         (f"- test: AUC of readmission within 30 days, on {found['unseen_stays']:,} stays of patients who are "
         "in no round (*others*), and on all stays of the month that follows (*next month*)"),
         (f"- settings: nearest votes, {told['representatives']} representatives, epsilon "
@@ -327,10 +328,8 @@ def section(folder: Path) -> list[str]:
     for at, month in enumerate(first):
         if "forgetful" in month:
             arms = "series", "forgetful", "again"
-            cells = tuple(
-                mean(at, arm, name) for name in ("auc_others", "auc_next") for arm in arms
-            )
-            lines.append(f"| {month['month']} | {' | '.join(cells)} |")
+            areas = [mean(at, arm, name) for name in ("auc_others", "auc_next") for arm in arms]
+            lines.append(f"| {month['month']} | {' | '.join(areas)} |")
     return lines
 
 
@@ -342,8 +341,9 @@ def _groups(data: Dataset) -> NDArray[np.str_]:
 def _both(one: Dataset, other: Dataset) -> Dataset:
     assert isinstance(one.inputs, Table)
     assert isinstance(other.inputs, Table)
-    columns = zip(one.inputs.columns, other.inputs.columns, strict=True)
-    inputs = Table(one.inputs.names, tuple(np.concatenate(each) for each in columns))
+    pairs = zip(one.inputs.columns, other.inputs.columns, strict=True)
+    columns = tuple(cast("Column", np.concatenate(pair)) for pair in pairs)
+    inputs = Table(one.inputs.names, columns)
     return Dataset(inputs, np.concatenate([one.labels, other.labels]), one.classes)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from benchmarks.papers import monthly
+from benchmarks.papers.data import diabetes
 from benchmarks.papers.split import Split
 from pate.data.values import Dataset, Table
 from pate.errors import DataError
@@ -35,24 +37,21 @@ def stays(count: int, patients: NDArray[np.int64], seed: int) -> Dataset:
 def hospitals(monkeypatch: pytest.MonkeyPatch) -> Split:
     """A file of 900 stays, of which 200 are public and 200 to test, and a campaign that fits it."""
     patients = np.arange(300)
-    parts = [
-        stays(500, patients, 0),
-        stays(200, patients + 1000, 1),
-        stays(200, patients + 2000, 2),
-    ]
-    split = Split(*parts, note="made up")
-    both = [monthly._both(split.private, split.public), split.test]
-    groups = np.concatenate([monthly._groups(each) for each in parts])
-    whole = monthly._both(*both)
-    whole = Dataset(whole.inputs, whole.labels, whole.classes, groups)
+    private, public, test = (
+        stays(count, patients + 1000 * at, at) for at, count in enumerate((500, 200, 200))
+    )
+    split = Split(private, public, test, "made up")
+    whole = monthly._both(monthly._both(private, public), test)
+    groups = [monthly._groups(each) for each in (private, public, test)]
+    whole = replace(whole, groups=np.concatenate(groups))
     numbers = np.random.default_rng(3).permutation(len(whole)).astype(np.int64)
-    monkeypatch.setattr(monthly.diabetes, "load", lambda: split)
-    monkeypatch.setattr(monthly.diabetes, "read", lambda **_: whole)
+    monkeypatch.setattr(diabetes, "load", lambda: split)
+    monkeypatch.setattr(diabetes, "read", lambda **_: whole)
     monkeypatch.setattr(monthly, "_encounters", lambda: numbers)
     monkeypatch.setattr(monthly, "MONTHS", MONTHS)
     monkeypatch.setattr(monthly, "_COMPARED", MONTHS)
-    fitting = monthly.replace(monthly._ROW.options, representatives=12)
-    monkeypatch.setattr(monthly, "_ROW", monthly.replace(monthly._ROW, options=fitting))
+    fitting = replace(monthly._ROW.options, representatives=12)
+    monkeypatch.setattr(monthly, "_ROW", replace(monthly._ROW, options=fitting))
     return split
 
 
