@@ -287,10 +287,10 @@ def _show(plan: _Plan) -> None:
     console, noise, code = Console(highlight=False), plan.noise, plan.code
     console.print(f"{plan.in_words}, whatever the number of representatives")
     counted = "1 share is" if noise.honest == 1 else f"{noise.honest} shares are"
-    console.print(
-        f"{noise.in_words}; {counted} counted; a label leads by "
-        f"{noise.threshold / code.grid:.4g} noisy votes"
-    )
+    least = "no query gets a label"
+    if noise.threshold:
+        least = f"a label leads by {noise.threshold / code.grid:.4g} noisy votes"
+    console.print(f"{noise.in_words}; {counted} counted; {least}")
     spreading = code.name == SPREAD
     if code.in_words:
         console.print(f"votes: {code.in_words}")

@@ -51,7 +51,7 @@ class NeighbourNoise:
         spreads: standard deviation of the noise in each count if no party drops out, in votes, by
             law: the chosen one's, and the other's if it allows such an epsilon.
         law: the chosen one.
-        threshold: least noisy margin of a label, in units of the code.
+        threshold: least noisy margin of a label, in units of the code; 0 where no query gets one.
         in_words: the line about it that a server prints.
     """
 
@@ -99,7 +99,8 @@ class NeighbourNoise:
         grid = code_of(code).grid
         spreads = {name: each / grid for name, each in spreads_of(*of_one, code).items()}
         words = noise_in_words(*of_one, law, code)
-        return cls(shares, at, honest, spreads, law, clear_margin(shares, adding), words)
+        margin = clear_margin(shares, adding) if code_of(code).answer.one_hot else 0
+        return cls(shares, at, honest, spreads, law, margin, words)
 
 
 @dataclass(frozen=True)

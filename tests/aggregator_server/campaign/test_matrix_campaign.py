@@ -643,14 +643,14 @@ def test_a_roster_without_the_columns_of_an_answer_is_refused(path: Path) -> Non
 
 
 def test_options_of_an_answer_make_its_columns() -> None:
-    made = options(ROWS_OF_A_TABLE, answer="labels-2", classes="b,a,c")
+    made = options_of_table(answer="labels-2", classes="b,a,c")
     assert (made.classes, made.neighbour and made.neighbour.code) == (
         ("b", "a", "c", "none"),
         "nearest labels-2",
     )
     assert made.delta == 0
-    assert options(ROWS_OF_A_TABLE, answer="labels-2", code="spread-2").classes is None
-    number = options(ROWS_OF_A_TABLE, answer="number", range="0,14.5", code="dense-4")
+    assert options_of_table(answer="labels-2", code="spread-2").classes is None
+    number = options_of_table(answer="number", range="0,14.5", code="dense-4")
     assert (number.classes, number.delta) == (("0", "14.5"), 0)
     assert number.neighbour is not None
     assert number.neighbour.code == "dense-4 number"
@@ -698,7 +698,7 @@ def test_options_of_an_answer_make_its_columns() -> None:
         ({"answer": "labels-2", "threshold": "9"}, "threshold is for classes"),
     ):
         with pytest.raises(UsageError, match=why):
-            options(ROWS_OF_A_TABLE, **wrong)
+            options_of_table(**wrong)
 
 
 @pytest.mark.parametrize("answer", [{"answer": "labels-2"}, {"answer": "number", "range": "0,1"}])
@@ -1113,7 +1113,15 @@ PICTURES = Images(np.random.default_rng(0).integers(0, 256, (30, 4, 4, 1), dtype
 ROWS_OF_A_TABLE = Table(("age",), (np.arange(12.0),))
 
 
-def options(inputs: Inputs = PICTURES, **changes: Any) -> CampaignSpec:
+def options(**changes: Any) -> CampaignSpec:
+    return _specified(PICTURES, changes)
+
+
+def options_of_table(**changes: Any) -> CampaignSpec:
+    return _specified(ROWS_OF_A_TABLE, changes)
+
+
+def _specified(inputs: Inputs, changes: dict[str, Any]) -> CampaignSpec:
     fields: dict[str, Any] = {"aggregator": "neighbour", "epsilon": 1.0, "representatives": 4}
     return spec_of(CampaignOptions(**fields | changes), inputs)
 

@@ -9,7 +9,8 @@ from fractions import Fraction
 import pytest
 
 from pate.formats.mechanism_words import mechanism_in_words
-from pate.mechanisms import MECHANISMS, MatrixMechanism, Mechanism
+from pate.formats.privacy_statement import adjacencies_of, adjacency_of
+from pate.mechanisms import MECHANISMS, MatrixMechanism, Mechanism, Neighbour
 from pate.mechanisms.teacher_labels import DistributedTeacherLabels, TeacherLabels
 
 #: A figure for each parameter that a mechanism of ours may have; no two are alike.
@@ -19,7 +20,7 @@ FIGURES: dict[str, int | Fraction | str] = {
     "confidence": Fraction(7, 8), "code": "spread-7",
 }  # fmt: skip
 #: Teachers with several labels: no query gets one label, and the noise is Gaussian.
-SEVERAL: dict[str, int | str] = {"threshold": 0, "code": "each-7 labels-2-of-3"}
+SEVERAL: dict[str, int | Fraction | str] = {"threshold": 0, "code": "each-7 labels-2-of-3"}
 SHOWN = {"code": "7", "sigma": "7.5", "share": "3.765625", "confidence": "87.5 %"}
 
 
@@ -49,6 +50,51 @@ def test_every_mechanism_has_words_with_all_its_figures(mechanism: Mechanism) ->
             assert re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.])", words), (name, words)
     assert "_" not in words
     assert "/" not in words
+
+
+@pytest.mark.parametrize(
+    ("code", "record", "words"),
+    [
+        (
+            "nearest",
+            "it votes once, for one class at one query, so it moves one vote of the",
+            "at most 1",
+        ),
+        (
+            "spread-3",
+            "it casts one vote, counted at its 3 nearest queries, and changes no",
+            "queries",
+        ),
+        (
+            "dense-8",
+            "it casts one vote, counted in 8 directions, and changes no",
+            "1/1024 of a vote",
+        ),
+        (
+            "nearest labels-2",
+            "it casts one vote, for up to 2 labels, and changes no",
+            "1/2 of a vote",
+        ),
+        ("nearest number", "divided between the two ends of a range, and", "1/64 of a vote"),
+        ("nearest ordered", "it casts one vote, for classes in their order, and", "order"),
+    ],
+)
+def test_a_vote_by_each_code_is_described_as_it_is(code: str, record: str, words: str) -> None:
+    labelled = not code.endswith(("labels-2", "number"))
+    mechanism = Neighbour(
+        4 if labelled else 0, votes_per_unit=1, scale=Fraction(640), code=code
+    ).to_dict()
+    said = mechanism_in_words(mechanism)
+    assert said.endswith(words)
+    assert ("leads by 4 or more gets a label" in said) == labelled
+    assert record in adjacency_of("record", records_vote=True, code=code)
+    now, *earlier = adjacencies_of("record", records_vote=True, code=code)
+    # Statements by codes for a class said of all of them what holds of the nearest query.
+    of_class = " " not in code
+    assert (adjacency_of("record", records_vote=True) in (now, *earlier)) == of_class
+    # A threshold that a stranger states is not left out.
+    if not labelled:
+        assert "leads by 9 or more" in mechanism_in_words({**mechanism, "threshold": 9})
 
 
 def test_steps_are_told_in_turn() -> None:
