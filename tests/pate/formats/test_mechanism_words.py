@@ -9,7 +9,13 @@ from fractions import Fraction
 import pytest
 
 from pate.formats.mechanism_words import mechanism_in_words
-from pate.mechanisms import MECHANISMS, MatrixMechanism, Mechanism
+from pate.mechanisms import (
+    MECHANISMS,
+    DistributedTeacherLabels,
+    MatrixMechanism,
+    Mechanism,
+    TeacherLabels,
+)
 
 #: A figure for each parameter that a mechanism of ours may have; no two are alike.
 FIGURES: dict[str, int | Fraction | str] = {
@@ -24,9 +30,11 @@ def of_kind(kind: type[Mechanism]) -> list[Mechanism]:
     """A mechanism of that kind; of neighbour votes one for each law of their noise."""
     names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     laws = names & {"sigma", "share", "scale"}
-    each = laws if issubclass(kind, MatrixMechanism) else {""}
+    each, figures = laws if issubclass(kind, MatrixMechanism) else {""}, FIGURES
+    if issubclass(kind, TeacherLabels | DistributedTeacherLabels):
+        each, figures = laws - {"scale"}, FIGURES | {"code": "each-7 labels-2-of-4"}
     return [
-        kind(**{name: FIGURES[name] for name in names - (laws - {law} if law else set())})
+        kind(**{name: figures[name] for name in names - (laws - {law} if law else set())})
         for law in sorted(each)
     ]
 

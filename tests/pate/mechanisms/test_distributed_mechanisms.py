@@ -178,7 +178,8 @@ class TestEveryMechanism:
 
 def test_those_that_draw_noise_say_so_too() -> None:
     inside = {name for name, kind in MECHANISMS.items() if kind.noise_inside}
-    assert inside == {mechanism.name for mechanism in EVERY} | {"distributed-neighbour"}
+    matrices = {"distributed-neighbour", "distributed-teacher-labels"}
+    assert inside == {mechanism.name for mechanism in EVERY} | matrices
     for kind in (LNMax, GNMax, ConfidentGNMax, InteractiveGNMax):
         assert kind.noise_inside is False
 

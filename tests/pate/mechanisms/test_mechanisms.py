@@ -212,7 +212,14 @@ class TestEveryMechanism:
 
 
 def test_names_are_those_of_the_commands() -> None:
-    central = {"lnmax", "gnmax", "confident-gnmax", "interactive-gnmax", "neighbour"}
+    central = {
+        "lnmax",
+        "gnmax",
+        "confident-gnmax",
+        "interactive-gnmax",
+        "neighbour",
+        "teacher-labels",
+    }
     assert {name for name, kind in MECHANISMS.items() if not kind.noise_inside} == central
     # test_distributed_mechanisms.py is about the others.
     assert set(MECHANISMS) - central == {f"distributed-{name}" for name in central - {"lnmax"}}
