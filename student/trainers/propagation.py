@@ -138,8 +138,9 @@ def train(
         # photographs, unlike drawings, differ in exposure.
         exposed = replace(settings.strength, contrast=_CONTRAST, brightness=_BRIGHTNESS)
         settings = replace(settings, looks=(), weighed=False, strength=exposed)
+    pixels = to_tensor(images.pixels, where)
     run = _Run(
-        to_tensor(images.pixels, where),
+        pixels,
         prior,
         evidence,
         initial,
@@ -149,7 +150,7 @@ def train(
     repeat(run.step, steps, effort, progress)
     network = run.averaged.mean.cpu().to(memory_format=torch.contiguous_format)
     if smoothed is not None:
-        calibrate(network, to_tensor(images.pixels, torch.device("cpu")), smoothed)
+        calibrate(network, pixels.cpu(), smoothed)
     return ImageStudent(architecture, network, lesson.classes, KIND)
 
 
