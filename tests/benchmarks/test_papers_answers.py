@@ -54,8 +54,9 @@ def test_trees_without_privacy_learn_a_number_and_several_labels() -> None:
     flags = np.stack([x > 0, y > 0.5], axis=1)
     several = Dataset(table, none, ("a", "b"), None, flags)
     for data in (number, several):
-        parts = [data.take(range(start, start + 500)) for start in (0, 500, 1000)]
-        told = pooled(ROWS["diabetes130-days"], Split(*parts, ""), seed=0, progress=silent)
+        private, public, test = (data.take(range(start, start + 500)) for start in (0, 500, 1000))
+        split = Split(private, public, test, "")
+        told = pooled(ROWS["diabetes130-days"], split, seed=0, progress=silent)
         if data is number:
             assert float(told["mae"]) < 0.2  # of the median: 0.8
             assert float(told["r2"]) > 0.9
