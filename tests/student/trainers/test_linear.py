@@ -77,7 +77,7 @@ def test_more_noise_is_shrunk_more_and_noise_alone_says_nothing() -> None:
 
 
 def test_a_public_set_with_another_mean_does_not_drown_a_rare_class() -> None:
-    """One class in a hundred, and private records that lie elsewhere than the public rows."""
+    """One class is rare, and private records that lie elsewhere than the public rows."""
     rng = np.random.default_rng(1)
     known, other = rng.normal(size=1000), rng.normal(size=1000)
     public = Table(("x", "y"), (known, other))
