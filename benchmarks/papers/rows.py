@@ -332,7 +332,8 @@ _ROWS: Final = (
             min_parties=4,
             colluders=0,
         ),
-        picked=_SPENT.format("columns, code and how many labels count (of three numbers)"),
+        picked="columns by judgement; "
+        + _SPENT.format("code and how many labels count (of three numbers)"),
         reference="boosting",
         wanted=(Wanted(figure="student.macro_auc", within=0.02, epsilon={"cap": 1.0}),),
     ),

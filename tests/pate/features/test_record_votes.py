@@ -247,7 +247,7 @@ def test_outliers_among_representatives_do_not_make_all_records_alike() -> None:
     drawn = np.random.default_rng(4)
     rows = drawn.normal(0, 0.1, (1000, 3)).astype(np.float32)
     rows[:500, 0] += 1
-    rows[::100] += np.float32([0, 0, 30])
+    rows[::100] += np.array([0, 0, 30], dtype=np.float32)
     assert looked_at(5) == [0, 1, 2, 3, 4]
     assert looked_at(4096) == list(range(0, 4096, 4))
     chosen = np.concatenate([rows[::100][:5], rows[1:500:100], rows[501::100]])
