@@ -142,5 +142,8 @@ def test_teachers_label_and_a_student_learns(tmp_path: Path, changes: dict[str, 
     assert isinstance(found, dict)
     assert found["value"] > 0.8
     card = (out / "README.md").read_text()
-    assert "It predicts each of 4 labels, of which an input may have any number: asthma, cough, fever, gout." in card
+    assert (
+        "It predicts each of 4 labels, of which an input may have any number: asthma, cough, fever, gout."
+        in card
+    )
     assert "for several labels: several data" in card
