@@ -10,12 +10,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table as Sheet
 
-from pate.answers import NONE, range_of
 from pate.data.values import Dataset, Images
 from pate.formats.privacy_statement import in_words, neighbours_of, rounded_up
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from pate.formats.labels import LabelSet
@@ -32,7 +30,7 @@ class Report:
         teachers: M, teachers in all; 0 if records vote.
         labels_asked: queries put to the mechanism; one asked in two rounds counts twice.
         labels_answered: labels released.
-        label_accuracy: share of released labels that are right.
+        label_accuracy: share of released labels that are right; None if noisy counts were released.
         student_accuracy: on held-back records, or None without a student.
         nonprivate_accuracy: of a non-private classifier trained on all parties' pooled records; or None
             if it was not trained.
@@ -53,7 +51,7 @@ class Report:
     teachers: int
     labels_asked: int
     labels_answered: int
-    label_accuracy: float
+    label_accuracy: float | None
     student_accuracy: float | None
     nonprivate_accuracy: float | None
     majority_accuracy: float | None
@@ -88,7 +86,7 @@ class Report:
             teachers=teachers,
             labels_asked=statement.queries_asked,
             labels_answered=len(labels.rows),
-            label_accuracy=label_accuracy(labels, dealt.public),
+            label_accuracy=label_accuracy(labels, dealt.public) if labels.answer.one_hot else None,
             student_accuracy=student_accuracy,
             nonprivate_accuracy=nonprivate_accuracy,
             majority_accuracy=(
@@ -114,19 +112,11 @@ def label_accuracy(labels: LabelSet, public: Dataset) -> float:
     """Return the share of released labels that equal the true ones; 0 if there are none."""
     if not labels.rows:
         return 0.0
-    right = [_is_right(labels.classes, row.label, public, row.query) for row in labels.rows]
+    right = [
+        labels.classes[row.label] == public.classes[int(public.labels[row.query])]
+        for row in labels.rows
+    ]
     return sum(right) / len(right)
-
-
-def _is_right(classes: Sequence[str], label: int, public: Dataset, query: int) -> bool:
-    """Return whether a released label is the input's class, one of its labels, or its nearer end."""
-    name = classes[label]
-    if public.answers is None:
-        return name == public.classes[int(public.labels[query])]
-    if public.kind == "labels":
-        flags = public.answers[query]
-        return not flags.any() if name == NONE else bool(flags[public.classes.index(name)])
-    return bool((public.answers[query] > sum(range_of(classes)) / 2) == label)
 
 
 def majority_accuracy(test: Dataset) -> float:
@@ -162,14 +152,22 @@ def _rows(report: Report) -> list[tuple[str, str]]:
     return [
         ("parties, teachers", _who(report)),
         ("labels asked", f"{report.labels_asked}"),
-        ("labels answered", f"{report.labels_answered}"),
-        ("label accuracy", _percent(report.label_accuracy)),
+        *_of_labels(report),
         ("epsilon", f"{rounded_up(report.epsilon)} at delta {report.delta:g}"),
         ("  unit", report.unit),
         ("  adjacency", report.adjacency.partition(":")[0]),
         ("  observer", report.observer),
         *_of_student(report),
         ("seconds", f"{report.seconds:.0f}"),
+    ]
+
+
+def _of_labels(report: Report) -> list[tuple[str, str]]:
+    if report.label_accuracy is None:
+        return [("labels answered", "none: noisy counts are released")]
+    return [
+        ("labels answered", f"{report.labels_answered}"),
+        ("label accuracy", _percent(report.label_accuracy)),
     ]
 
 

@@ -1,10 +1,10 @@
 """Class probabilities of public rows from the noisy sums of dense votes: ridge regression.
 
 Each private record gave its directions x to its class, so the released sums are B = X'Y + noise, Y the
-records' classes. Least squares on them needs X'X, which is not released; the public rows stand for it:
-X'X is about N times their second moments G, N being the number of records. N is estimated from B
-itself, with the combination of directions that is closest to 1 on the public rows; so is the mean p of each
-column of Y.
+records' classes. Least squares on them needs X'X, which is not released; the public rows stand for it,
+weighted so that they have the private records' mean (:mod:`student.trainers.covariates`). X'X is about N
+times their second moments G, N being the number of records. N is estimated from B itself, with the
+combination of directions that is closest to 1 on the public rows; so is the mean p of each column of Y.
 
 What is regressed is the difference from the mean. X'(Y - p) is released as well, as B less p times the sum
 of all records' x. Of B itself most would be p X'1, and by how much the public rows' mean is not that of the
@@ -30,6 +30,7 @@ from pate.codes import GRID, code_of
 from pate.features.dense import Directions, looked_at
 from pate.features.space import space_over
 from student.trainers.counts import LEAST_SHARE
+from student.trainers.covariates import matching_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +51,8 @@ _RAREST: Final = 0.01
 #: Variances of a record's answer that are tried, relative to p (1 - p), which it is at most, and for a
 #: class or label just about.
 _DRAWN: Final = (1 / 16, 1 / 4, 1.0)
+#: Times that the public rows are weighted; the number of records depends on the weights.
+_MATCHED: Final = 2
 #: The number of records must exceed this many standard deviations of its noise.
 _CLEAR: Final = 2.0
 
@@ -64,7 +67,7 @@ def linear_chances(public: Inputs, noisy: NoisyVotes) -> Floats | None:
         noisy: the released sums of dense votes.
     """
     classes = noisy.counts.shape[1]
-    values = _Basis.of(public, noisy).values(noisy, np.ones(classes), range(classes), together=True)
+    values = _values(public, noisy, np.ones(classes), range(classes), together=True)
     if values is None:
         return None
     chances = np.clip(values, LEAST_SHARE, 1.0)
@@ -87,11 +90,38 @@ def linear_labels(public: Inputs, noisy: NoisyVotes, none: int) -> list[Floats] 
     total = np.full(columns, 1 / code_of(noisy.code).answer.most)
     total[none] = 1.0
     labels = [column for column in range(columns) if column != none]
-    values = _Basis.of(public, noisy).values(noisy, total, labels, together=False)
+    values = _values(public, noisy, total, labels, together=False)
     if values is None:
         return None
     has = np.clip(values, LEAST_SHARE, 1 - LEAST_SHARE).T
     return [np.stack([1 - each, each], axis=1) for each in has]
+
+
+def _values(
+    public: Inputs, noisy: NoisyVotes, total: Floats, columns: Sequence[int], *, together: bool
+) -> Floats | None:
+    """Return (n, c) the mean answers of records at the public rows; None if all is only noise.
+
+    Args:
+        public: the public set.
+        noisy: the released sums, with m columns.
+        total: (m,) with which the columns add up to the codes of all records.
+        columns: c of them.
+        together: whether one size of weights is for all columns, else each has its own.
+    """
+    points = space_over(public).embed(public)
+    directions = Directions.fit(points[noisy.queries], points[looked_at(len(points))])
+    rows = directions.codes(points) / GRID
+    sums, sigma = noisy.counts / GRID, noisy.sigma / GRID
+    every, noise = sums @ total, sigma * float(np.linalg.norm(total))
+    basis = _Basis.of(rows, np.full(len(rows), 1 / len(rows)))
+    for _ in range(_MATCHED):
+        records = basis.number(every)
+        if records <= _CLEAR * noise * float(np.linalg.norm(basis.one)):
+            return None
+        shares = matching_weights(rows, every / records, (noise / records) ** 2, records)
+        basis = _Basis.of(rows, shares)
+    return basis.values(sums, sigma, total, columns, together=together)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,47 +132,42 @@ class _Basis:
         moments: (k,) second moments, positive.
         axes: (d, k) orthonormal.
         turned: (n, k) the public rows.
+        one: (k,) the combination of directions that is closest to 1 on the public rows, and 1 in the mean.
     """
 
     moments: Floats
     axes: Floats
     turned: Floats
+    one: Floats
 
     @classmethod
-    def of(cls, public: Inputs, noisy: NoisyVotes) -> _Basis:
-        points = space_over(public).embed(public)
-        directions = Directions.fit(points[noisy.queries], points[looked_at(len(points))])
-        rows = directions.codes(points) / GRID
-        moments, axes = np.linalg.eigh(rows.T @ rows / len(rows))
+    def of(cls, rows: Floats, shares: Floats) -> _Basis:
+        """Return the basis of (n, d) rows, of which each has its share of the private records."""
+        moments, axes = np.linalg.eigh((rows * shares[:, None]).T @ rows)
         kept = moments > _LEAST * moments[-1]
-        return cls(moments[kept], axes[:, kept], rows @ axes[:, kept])
-
-    @property
-    def one(self) -> Floats:
-        """(k,) the combination of directions that is closest to 1 on the public rows."""
-        one: Floats = self.turned.mean(axis=0) / (self.moments + 1e-3 * self.moments[-1])
-        return one
+        moments, axes = moments[kept], axes[:, kept]
+        turned = rows @ axes
+        mean = shares @ turned
+        one = mean / (moments + 1e-3 * moments[-1])
+        return cls(moments, axes, turned, one / float(mean @ one))
 
     def number(self, sums: Floats) -> float:
         """Return how many records (d,) summed codes are of."""
         return float(self.one @ (self.axes.T @ sums))
 
     def values(
-        self, noisy: NoisyVotes, total: Floats, columns: Sequence[int], *, together: bool
-    ) -> Floats | None:
-        """Return (n, c) the mean answers of records at the public rows; None if all is only noise.
+        self, sums: Floats, sigma: float, total: Floats, columns: Sequence[int], *, together: bool
+    ) -> Floats:
+        """Return (n, c) the mean answers of records at the public rows.
 
         Args:
-            noisy: the released sums, with m columns.
+            sums: (d, m) codes times answers.
+            sigma: standard deviation of the noise on each.
             total: (m,) with which the columns add up to the codes of all records.
             columns: c of them.
             together: whether one size of weights is for all columns, else each has its own.
         """
-        sums, sigma = noisy.counts / GRID, noisy.sigma / GRID
-        every = sums @ total
-        records = self.number(every)
-        if records <= _CLEAR * sigma * float(np.linalg.norm(self.one) * np.linalg.norm(total)):
-            return None
+        records = self.number(sums @ total)
         means = np.array([self.number(sums[:, column]) / records for column in columns])
         means = np.clip(means, _RAREST, 1 - _RAREST)
         mixed = np.eye(len(total))[:, list(columns)] - np.outer(total, means)

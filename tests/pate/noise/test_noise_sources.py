@@ -123,7 +123,7 @@ def _every_mechanism() -> list[Mechanism]:
         ConfidentGNMax(10, s, s, 1),
         InteractiveGNMax(5, s, s, Fraction(1, 2), 1),
         Neighbour(3, s, 1),
-        TeacherLabels(3, s, 1, code="each-60 labels-2-of-3"),
+        TeacherLabels(0, s, 1, code="each-60 labels-2-of-3"),
     ]
     # The others draw no noise at all.
     drawing = {name for name, kind in MECHANISMS.items() if not kind.noise_inside}

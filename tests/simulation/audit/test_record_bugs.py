@@ -203,8 +203,8 @@ def test_a_dense_array_that_is_too_long_is_refused_and_if_not_found(
 ) -> None:
     fit = Directions.fit
 
-    def wide(points: Any) -> Directions:
-        made = fit(points)
+    def wide(points: Any, public: Any = None) -> Directions:
+        made = fit(points, public)
         return Directions(made.middle, made.reach, made.constant, made.basis * 1.5)
 
     with monkeypatch.context() as patch:
