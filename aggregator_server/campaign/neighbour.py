@@ -5,7 +5,7 @@ Neighbour votes, and teachers' votes for several labels.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from aggregator_server.campaign.labelling import begin_round, outcomes_of, summary_of
 from pate.errors import StateError
@@ -44,10 +44,8 @@ class NeighbourRelease:
         failpoints.reach("charge-recorded")
         noisy = mechanism.released(ledger.counts_of(queries), noise)
         failpoints.reach("noise-drawn")
-        source: Literal["teachers", "records"] = (
-            "records" if state.spec.records_vote else "teachers"
-        )
-        outcomes = outcomes_of(mechanism.labels(noisy), source, charge.events)
+        # Of several labels no query gets one, so what has a label has it from records.
+        outcomes = outcomes_of(mechanism.labels(noisy), "records", charge.events)
         state = ledger.release(charge, outcomes, noisy=noisy)
         failpoints.reach("release-recorded")
         return summary_of(state, 1, exhausted=False)

@@ -7,7 +7,7 @@ Papernot et al. 2017 (Table 2, appendix C), Papernot, Song et al. 2018 (Table 1)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from benchmarks.papers.options import Options
@@ -115,6 +115,16 @@ _MNIST: Final = tuple(
 _HEART: Final = tuple(
     f"heart_disease/processed.{site}.data"
     for site in ("cleveland", "hungarian", "switzerland", "va")
+)
+_DENSE: Final = Options(
+    aggregator="neighbour",
+    epsilon=1.0,
+    delta=1e-5,
+    unit="patient",
+    code="dense-128",
+    representatives=128,
+    min_parties=4,
+    colluders=0,
 )
 _SPENT: Final = (
     "{} on labels of the public part and of a tenth of the patients who are neither private nor test, "
@@ -300,16 +310,7 @@ _ROWS: Final = (
         title="Diabetes 130, readmitted within 30 days, patient level, dense votes",
         data="diabetes_readmitted",
         files=("diabetes130/diabetic_data.csv.gz",),
-        options=Options(
-            aggregator="neighbour",
-            epsilon=1.0,
-            delta=1e-5,
-            unit="patient",
-            code="dense-128",
-            representatives=128,
-            min_parties=4,
-            colluders=0,
-        ),
+        options=_DENSE,
         picked=_SPENT.format(
             "columns (greedily, by linear models of these labels), code and number of directions"
         ),
@@ -321,17 +322,7 @@ _ROWS: Final = (
         title="Diabetes 130, nine groups of diagnoses, patient level",
         data="diabetes_groups",
         files=("diabetes130/diabetic_data.csv.gz",),
-        options=Options(
-            aggregator="neighbour",
-            epsilon=1.0,
-            delta=1e-5,
-            unit="patient",
-            code="dense-128",
-            answer="labels-2",
-            representatives=128,
-            min_parties=4,
-            colluders=0,
-        ),
+        options=replace(_DENSE, answer="labels-2"),
         picked="columns by judgement; "
         + _SPENT.format("code and how many labels count (of three numbers)"),
         reference="boosting",
@@ -342,21 +333,9 @@ _ROWS: Final = (
         title="Diabetes 130, days in hospital, patient level",
         data="diabetes_days",
         files=("diabetes130/diabetic_data.csv.gz",),
-        options=Options(
-            aggregator="neighbour",
-            epsilon=1.0,
-            delta=1e-5,
-            unit="patient",
-            code="dense-128",
-            answer="number",
-            range="1,9",
-            representatives=128,
-            min_parties=4,
-            colluders=0,
-        ),
-        picked=_SPENT.format(
-            "columns (by boosted trees of these labels), code and the range of the number"
-        ),
+        options=replace(_DENSE, answer="number", range="1,9"),
+        picked="the range by a linear model of private labels without privacy, read on spent patients; "
+        + _SPENT.format("columns (by boosted trees of these labels) and code"),
         reference="boosting",
         wanted=(Wanted(figure="student.mae", within=0.05, epsilon={"cap": 1.0}),),
     ),

@@ -20,7 +20,7 @@ from student.trainers.counts import Cells, labels_of
 from student.trainers.linear import linear_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -59,23 +59,18 @@ def train_on_labels(
     Raises:
         DataError: if the counts are only noise.
     """
-    effort = effort or Effort()
-    number = noisy.counts.shape[1] - 1
-    each = replace(effort, seconds=None if effort.seconds is None else effort.seconds / number)
-    models: list[Model] = []
     linear = linear_labels(public, noisy, none) if noisy.dense else None
     cells = None if noisy.dense else labels_of(public, noisy, none)
-    for at in range(number):
+
+    def fit(at: int, effort: Effort) -> Model:
         if linear is not None:
             trees = effort.steps or TREES
-            models.append(fit_chances(rows, linear[at], seed=seed + at, trees=trees))
-        elif cells is not None:
-            models.append(train_on_counts(rows, cells[at], seed=seed + at, effort=each))
-        else:
+            return fit_chances(rows, linear[at], seed=seed + at, trees=trees)
+        if cells is None:
             raise DataError(ONLY_NOISE)
-        progress(at + 1, number, float("nan"))
-    chances = chances_of_labels(models, rows)
-    return models, tuple(best_threshold(column) for column in chances.T.astype(np.float64))
+        return train_on_counts(rows, cells[at], seed=seed + at, effort=effort)
+
+    return _one_a_label(noisy.counts.shape[1] - 1, fit, rows, effort or Effort(), progress)
 
 
 def train_on_teachers(
@@ -100,11 +95,9 @@ def train_on_teachers(
         effort: as above.
         progress: called after each label.
     """
-    effort = effort or Effort()
     queries, number = noisy.counts.shape
-    each = replace(effort, seconds=None if effort.seconds is None else effort.seconds / number)
-    models: list[Model] = []
-    for at in range(number):
+
+    def fit(at: int, effort: Effort) -> Model:
         share = noisy.counts[:, at] / teachers
         cells = Cells(
             np.arange(queries)[:, None],
@@ -113,7 +106,23 @@ def train_on_teachers(
             np.stack([1 - share, share], axis=1),
             math.sqrt(2) * noisy.sigma,
         )
-        models.append(train_on_counts(rows[noisy.queries], cells, seed=seed + at, effort=each))
+        return train_on_counts(rows[noisy.queries], cells, seed=seed + at, effort=effort)
+
+    return _one_a_label(number, fit, rows, effort or Effort(), progress)
+
+
+def _one_a_label(
+    number: int,
+    fit: Callable[[int, Effort], Model],
+    rows: NDArray[np.float32],
+    effort: Effort,
+    progress: Progress,
+) -> tuple[list[Model], tuple[float, ...]]:
+    """Return a model and a threshold for each label; the labels share the seconds."""
+    each = replace(effort, seconds=None if effort.seconds is None else effort.seconds / number)
+    models: list[Model] = []
+    for at in range(number):
+        models.append(fit(at, each))
         progress(at + 1, number, float("nan"))
     chances = chances_of_labels(models, rows)
     return models, tuple(best_threshold(column) for column in chances.T.astype(np.float64))

@@ -81,16 +81,20 @@ class LabelSite(Site):
         return super().campaign(mechanisms, **(fields | {"most_votes": 0} | changes))
 
 
-def test_teachers_cast_labels_once_in_a_campaign(tmp_path: Path) -> None:
-    a = LabelSite(tmp_path / "a")
-    votes = wire.read_votes(
-        a.ask().votes,
+def cast_by(site: LabelSite) -> Counts:
+    return wire.read_votes(
+        site.ask().votes,
         teachers=TEACHERS,
         classes=3,
         queries=4,
         batch=batch_of(ROWS, PUBLIC).digest,
         code=code_of(TEXT),
     )
+
+
+def test_teachers_cast_labels_once_in_a_campaign(tmp_path: Path) -> None:
+    a = LabelSite(tmp_path / "a")
+    votes = cast_by(a)
     assert votes.tolist() == [[3, 3, 0]] * 4
     # The same again, and nothing else: one release was charged.
     assert a.ask().WhichOneof("body") == "votes"
@@ -186,14 +190,7 @@ def test_a_file_of_several_labels_has_teachers_once_a_campaign_asks(tmp_path: Pa
     assert not trainings
     assert a.describe(a.campaign(joined=False)).description.teachers == TEACHERS
     assert trainings == [1]
-    votes = wire.read_votes(
-        a.ask().votes,
-        teachers=TEACHERS,
-        classes=3,
-        queries=4,
-        batch=batch_of(ROWS, PUBLIC).digest,
-        code=code_of(TEXT),
-    )
+    votes = cast_by(a)
     # The query 0 lies at all borders, the others far beyond them.
     assert votes[1:].tolist() == [[0, 3, 3]] * 3
     poll = a.campaign((GNMax(Fraction(60), 1),), code="", id=b"t" * 16)
