@@ -35,7 +35,7 @@ def main() -> int:
     fed = sum(sum(tally.outcomes.values()) for tally in found.values()) + faults
     print(  # noqa: T201
         f"{fed} messages to {len(found)} readers in {time.monotonic() - began:.0f} s, none over "
-        f"{LIMIT_S:g} s or {ROOM_BYTES >> 20} MiB: {faults} faults"
+        f"{LIMIT_S:g} s of work or {ROOM_BYTES >> 20} MiB: {faults} faults"
         if not faults
         else f"{faults} faults in {fed} messages"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,7 @@ def _made(feed: Callable[[], object]) -> tuple[Target]:
     return (Target("made up", "party", make),)
 
 
-def _wait() -> None:
+def _work() -> None:
     end = time.monotonic() + 10
     while time.monotonic() < end:
         pass
@@ -54,7 +55,7 @@ def _wait() -> None:
     [
         (lambda: int("one"), "ValueError"),
         (lambda: bytearray(2 * guard.ROOM_BYTES), "more than 256 MiB"),
-        (_wait, "longer than"),
+        (_work, "took longer than"),
     ],
 )
 def test_what_does_harm_is_seen(
@@ -64,6 +65,13 @@ def test_what_does_harm_is_seen(
     (tally,) = run(_made(feed), 1, seed=0).values()
     (seen,) = tally.faults
     assert fault in seen
+
+
+def test_waiting_for_what_never_comes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "LIMIT_WAIT_S", 0.2)
+    (tally,) = run(_made(threading.Event().wait), 1, seed=0).values()
+    (seen,) = tally.faults
+    assert "waited longer than" in seen
 
 
 def test_an_error_of_ours_is_no_fault() -> None:
