@@ -1,13 +1,14 @@
 """The non-private reference of image rows: the student's network, trained on all private labels.
 
 The same architecture, augmentation, optimiser and schedule as the default student's, without its techniques
-for few labels, since every image has one. No validation set.
+for few labels, since every image has one.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import torch
 from torch.nn import functional
 
@@ -24,6 +25,7 @@ from student.trainers.images import (
     to_tensor,
 )
 from student.trainers.network import build, swift_for
+from student.trainers.propagation import calibrate as calibrate_network
 
 if TYPE_CHECKING:
     from pate.data.values import Dataset
@@ -82,3 +84,15 @@ def train(
     repeat(step, steps, Effort(), progress)
     last = averaged.mean.cpu().to(memory_format=torch.contiguous_format)
     return ImageStudent(shape, last, data.classes, "network")
+
+
+def calibrate(student: ImageStudent, data: Dataset) -> None:
+    """Calibrate a network on the plain images that it learned from, as the default student is.
+
+    Args:
+        student: changed in place.
+        data: its training images, with their labels.
+    """
+    assert isinstance(data.inputs, Images)  # it was trained on them
+    known = np.eye(len(data.classes), dtype=np.float32)[data.labels]
+    calibrate_network(student.network, to_tensor(data.inputs.pixels, torch.device("cpu")), known)

@@ -89,7 +89,9 @@ class Result:
         settings: of the row at the time.
         split: sizes and one line on the data.
         majority: accuracy of always answering the most frequent class of the test set; 0 without classes.
-        reference: measures of the non-private model, with its name under ``model``.
+        reference: measures of the non-private model, with its name under ``model``; where validation
+            records chose it among two forms, ranges over seeds under ``spread.``, measures of the other
+            form under ``other.``, and one line about the choice under ``chosen``.
         runs: one per seed.
         note: parts that could not be run, empty if none.
     """

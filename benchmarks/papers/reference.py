@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 
 #: One record in this many is held out to choose the regularisation of the ridge.
 _HELD: Final = 10
+#: Networks of this many seeds are trained where validation records choose among them.
+_SEEDS: Final = 3
 _STRENGTHS: Final = tuple(10.0**power for power in range(-7, 0))
+#: Measures of a model on validation and on test records.
+Judged: TypeAlias = tuple[dict[str, float], dict[str, float]]
+_NETWORK: Final = "the student's network, with every label"
 #: Of boosted trees.
 _TREES: Final = {
     "learning_rate": 0.05, "max_iter": 1_000, "early_stopping": True, "n_iter_no_change": 20,
@@ -85,8 +90,75 @@ def pooled(row: Row, split: Split, *, seed: int, progress: Progress) -> dict[str
     if row.reference == "boosting":
         made = _boosting if split.private.kind == "class" else _boosting_answers
         return {"model": "boosted trees", **made(split, seed)}
+    if split.validation is not None:
+        return chosen_network(split, split.validation, seed=seed, progress=progress)
     trained = network_reference.train(split.private, seed=seed, progress=progress)
-    return {"model": "the student's network, with every label", **judge(trained, split.test)}
+    return {"model": _NETWORK, **judge(trained, split.test)}
+
+
+def chosen_network(
+    split: Split, validation: Dataset, *, seed: int, progress: Progress, steps: int | None = None
+) -> dict[str, float | str]:
+    """Return the measures of the network, calibrated or not, as validation records choose.
+
+    Test labels choose nothing; the figures of the form that was not chosen are returned too.
+
+    Args:
+        split: of the row.
+        validation: labelled records that no network learns from; the form with the higher mean accuracy
+            on them is chosen, on a tie the one that is not calibrated.
+        seed: of the first network of three.
+        progress: called after every step.
+        steps: of each training; None: according to the number of images.
+
+    Returns:
+        Means over the seeds by name, their ranges under ``spread.``, means of the other form under
+        ``other.``, and one line about the choice under ``chosen``.
+    """
+    forms: dict[str, list[Judged]] = {"as trained": [], "calibrated": []}
+    for number in range(_SEEDS):
+
+        def move(step: int, total: int, loss: float, before: int = number) -> None:
+            progress(before * total + step, _SEEDS * total, loss)
+
+        network = network_reference.train(
+            split.private, seed=seed + number, progress=move, steps=steps
+        )
+        forms["as trained"].append((judge(network, validation), judge(network, split.test)))
+        network_reference.calibrate(network, split.private)
+        forms["calibrated"].append((judge(network, validation), judge(network, split.test)))
+    return choice(forms, len(validation))
+
+
+def choice(forms: dict[str, list[Judged]], count: int) -> dict[str, float | str]:
+    """Return what :func:`chosen_network` returns, from the measures of two forms.
+
+    Args:
+        forms: by name, measures of each seed on validation and on test records; the first on a tie.
+        count: number of validation records.
+    """
+    best = max(forms, key=lambda form: sum(there["accuracy"] for there, _ in forms[form]))
+    (other,) = set(forms) - {best}
+    told: dict[str, float | str] = {"model": f"{_NETWORK}, {best}"}
+    for name in forms[best][0][1]:
+        values = [on_test[name] for _, on_test in forms[best]]
+        told |= {name: float(np.mean(values)), f"spread.{name}": float(np.ptp(values))}
+        told[f"other.{name}"] = float(np.mean([on_test[name] for _, on_test in forms[other]]))
+    seeds = len(forms[best])
+    told["chosen"] = (
+        f"{best}, by accuracy on {count} validation records, means of {seeds} seeds: "
+        + "; ".join(
+            f"{form} {_accuracy(found, 0)} there and {_accuracy(found, 1)} on test"
+            for form, found in forms.items()
+        )
+    )
+    return told
+
+
+def _accuracy(found: list[Judged], which: int) -> str:
+    """Return mean and range over the seeds, on validation (0) or test (1) records."""
+    values = [100 * pair[which]["accuracy"] for pair in found]
+    return f"{np.mean(values):.2f} % ({np.ptp(values):.2f})"
 
 
 def _ridge(split: Split) -> dict[str, float]:

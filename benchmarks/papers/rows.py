@@ -82,7 +82,7 @@ class Row:
         sites: whether the parties are those of the data's ``sites()``.
         student: trainer, as ``pate-student train --model`` names it.
         steps: of the student's training, None for its default.
-        reference: the non-private model.
+        reference: the non-private model; a network is calibrated if the data's validation records say so.
         paper: or None if no paper has this row.
         wanted: goals.
         hurdle: why it was not run, in a sentence; empty otherwise.
@@ -377,7 +377,8 @@ _ROWS: Final = (
         "the student learns smoothed counts and is calibrated, on labels of the official validation images, "
         "a part of the public set, with trial votes of the private images, which no epsilon covers; the "
         "student's steps with test labels in sight; the smoothing's own parameters by the evidence of the "
-        "noisy counts",
+        "noisy counts; whether the network without privacy is calibrated, as the student is, by its accuracy "
+        "on the same validation images",
     ),
     Row(
         name="glyph-interactive",

@@ -24,15 +24,20 @@ class Split:
         public: the public set; its labels are only for reports.
         test: only for measuring the finished student.
         note: one line on the label, the unit and the split, for the results.
+        validation: labelled records of the public part that may choose settings; None without.
     """
 
     private: Dataset
     public: Dataset
     test: Dataset
     note: str
+    validation: Dataset | None = None
 
     def __post_init__(self) -> None:
-        for name, part in (("public", self.public), ("test", self.test)):
+        for name in ("public", "test", "validation"):
+            part = getattr(self, name)
+            if part is None:
+                continue
             if part.classes != self.private.classes:
                 raise UsageError(f"the {name} part has other classes than the private one")
             if part.inputs.schema() != self.private.inputs.schema():

@@ -205,7 +205,9 @@ def _reference(result: Result) -> str:
         ]
         return ", ".join(told) or "-"
     area = f", AUC {auc:.3f}" if isinstance(auc, float | int) else ""
-    return _single("accuracy", accuracy) + area
+    other = result.reference.get("other.accuracy")
+    passed = f"; not chosen {_single('', other)}" if isinstance(other, float | int) else ""
+    return _ranged(result, "accuracy", accuracy) + area + passed
 
 
 def _goal(wanted: Wanted) -> str:
@@ -345,11 +347,23 @@ def _non_private(result: Result) -> str:
     if not result.reference:
         return ""
     figures = [
-        f"{_name(name)} {_single(name, value)}"
+        f"{_name(name)} {_ranged(result, name, value)}"
         for name, value in sorted(result.reference.items())
-        if isinstance(value, float | int) and name != "seconds"
+        if isinstance(value, float | int) and name != "seconds" and "." not in name
     ]
-    return f"{result.reference['model']}: {', '.join(figures)}"
+    chosen = result.reference.get("chosen")
+    return f"{result.reference['model']}: {', '.join(figures)}" + (
+        f"; chosen: {chosen}" if chosen else ""
+    )
+
+
+def _ranged(result: Result, name: str, value: float) -> str:
+    """Return a measure of the non-private model, with its range over seeds if there are several."""
+    spread = result.reference.get(f"spread.{name}")
+    told = _single(name, value)
+    if not isinstance(spread, float | int):
+        return told
+    return f"{told} ({spread:.3f})" if name.endswith(_PLAIN) else f"{told} ({100 * spread:.2f})"
 
 
 def _times(result: Result) -> str:

@@ -134,6 +134,10 @@ def test_pneumonia_is_split_without_overlap(test_data: Path) -> None:
     # Every image of the two parts is one of the file, and as often.
     assert sorted(image.tobytes() for image in both) == sorted(image.tobytes() for image in held)
     assert split.private.labels.sum() + split.public.labels.sum() == 3494 + 389
+    assert split.validation is not None
+    last = split.public.take(range(1732 - 524, 1732))
+    assert (pixels(split.validation.inputs) == pixels(last.inputs)).all()
+    assert (split.validation.labels == last.labels).all()
 
 
 def test_pneumonia_without_its_folder_or_file_is_told(

@@ -47,3 +47,5 @@ def test_parts_of_other_classes_are_refused() -> None:
     odd = Dataset(records(4).inputs, np.zeros(4, dtype=np.int64), ("yes", "no"))
     with pytest.raises(UsageError, match="other classes"):
         Split(records(9), odd, records(4), "")
+    with pytest.raises(UsageError, match="validation part has other classes"):
+        Split(records(9), records(4), records(4), "", validation=odd)

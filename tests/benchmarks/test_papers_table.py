@@ -99,6 +99,18 @@ def test_the_document_says_what_was_run_and_what_was_not() -> None:
     assert not any("Heart" in line or "SVHN" in line for line in lacking)
 
 
+def test_a_model_that_validation_chose_is_shown_with_the_one_that_it_did_not() -> None:
+    chosen = "calibrated, by accuracy on 9 validation records"
+    known = {
+        "model": "a network, calibrated", "accuracy": 0.88, "spread.accuracy": 0.02,
+        "other.accuracy": 0.93, "chosen": chosen,
+    }  # fmt: skip
+    text = render({"heart": result(reference=known)})
+    assert "| 88.00 % (2.00); not chosen 93.00 % |" in text
+    line = f"- without privacy: a network, calibrated: accuracy 88.00 % (2.00); chosen: {chosen}"
+    assert line in text.splitlines()
+
+
 def test_data_dependent_figures_are_not_for_publishing() -> None:
     lines = render({"heart": result()}).splitlines()
     told = {line.split(" | ")[0].strip("| "): line for line in lines if line.count(" | ") == 4}

@@ -35,6 +35,8 @@ _SHUFFLE: Final = 20180222  # of the split, any fixed number
 def load(folder: Path | None = None) -> Split:
     """Return 3,500 private images, the rest of train with val as public, the official test.
 
+    The official validation images may choose settings.
+
     Args:
         folder: with ``medmnist/pneumoniamnist.npz``; None: PATE_TEST_DATA.
 
@@ -62,7 +64,7 @@ def load(folder: Path | None = None) -> Split:
         f"and val, tested on the official {len(test)}, {share:.1%} pneumonia, which come from "
         "another pool; an image is a record"
     )
-    return Split(private, public, test, note)
+    return Split(private, public, test, note, validation=val)
 
 
 def _part(file: Path, name: str) -> Dataset:
