@@ -280,7 +280,7 @@ def _run(
                     pause=deployment.pause,
                 )
                 campaign.run()
-                campaign.farewell(privacy_statement(ledger.state()).epsilon)
+                campaign.farewell()
                 reach("farewell-said")
                 write_file(folder / _TOLD_FILE, b"")
                 reach("parties-told")

@@ -21,6 +21,7 @@ from party.voting.own_data import OwnFile, OwnVoters
 from party.voting.site import Site
 from party.voting.voter import Ending, Voter
 from pate.answers import answer_of
+from pate.campaign.choices import EARLY_ENDS
 from pate.data.read import read_inputs, require_there
 from pate.data.schema import Schema
 from pate.errors import SchemaError, UnreachableError
@@ -145,13 +146,7 @@ def take_part(
         raise RuntimeError("the connection ended before the campaign did")
     ending = voter.ending
     status.is_now("ended")
-    released = answer_of(ending.answer).release_in_words(
-        ending.labels_released, ending.queries_asked
-    )
-    screen.say(
-        f"the campaign has ended: {ending.queries_asked} queries asked, {released} released, at most "
-        f"{_guarantee(ending)}"
-    )
+    screen.say(ended_in_words(ending), "warning" if ending.cause else "info")
     return ending
 
 
@@ -215,6 +210,22 @@ def of_absence(ledger: PartyLedger) -> str:
         f"campaign {name} may have ended while this party was away: ask its coordinator. Ctrl-C is "
         "safe: all answers are in our ledger (`pate-party ledger`), and the same command "
         "continues if the campaign does"
+    )
+
+
+def ended_in_words(ending: Ending) -> str:
+    """Return a line for the operator about the end of a campaign."""
+    if ending.cause:
+        return (
+            f"the campaign has ended before it asked for votes: {EARLY_ENDS[ending.cause]}. No vote of "
+            "ours has left for it; its coordinator may start another one"
+        )
+    released = answer_of(ending.answer).release_in_words(
+        ending.labels_released, ending.queries_asked
+    )
+    return (
+        f"the campaign has ended: {ending.queries_asked} queries asked, {released} released, at most "
+        f"{_guarantee(ending)}"
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from pate.campaign.choices import EARLY_ENDS
 from pate.errors import ProtocolError
 from pate.votes import Counts, check_cast, check_votes
 from protos.bounds import (
@@ -98,6 +99,11 @@ def _check_body(request: vote_pb2.PartyRequest) -> None:
             0 <= finish.epsilon_cap <= campaign.epsilon * (1 + 1e-9)
             and finish.delta == campaign.delta,
             "the campaign ended at another guarantee than it began with",
+        )
+        check(finish.cause in ("", *EARLY_ENDS), f"a campaign ended by {finish.cause[:40]!r}")
+        check(
+            not finish.cause or not (finish.queries_asked or finish.labels_released),
+            "a campaign that asked for nothing ended with queries or labels",
         )
     elif what == "ask":
         check(campaign.aggregation == "plain", "plain votes are asked for in a masked campaign")

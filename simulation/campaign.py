@@ -9,7 +9,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aggregator_server.campaign.batches import BATCH_COUNTS
 from aggregator_server.campaign.runner import Campaign
-from aggregator_server.results.statement import privacy_statement
 from pate.errors import UsageError
 from pate.noise.exact import SystemNoise
 
@@ -66,7 +65,7 @@ def run_campaign(
         batch=batch,
     )
     campaign.run()
-    campaign.farewell(privacy_statement(ledger.state()).epsilon)
+    campaign.farewell()
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from aggregator_server.exchange.exchange import Exchange
 from pate.campaign.outlook import Outlook, classes_in_words
 from pate.campaign.terms import votes_per_unit
 from pate.codes import code_of
-from pate.errors import ProtocolError, QuorumError
+from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.mechanisms.distributed import DistributedMechanism
 from pate.runtime.failpoints import reach
@@ -134,34 +134,43 @@ class Campaign:
     def _require_labels_to_be_had(self) -> None:
         """Refuse, or warn about, a threshold above all votes, before anything is asked or charged.
 
+        If it is refused, the parties are notified: they would wait for a request that never comes.
+
         Raises:
             UsageError: if no label is possible.
         """
         state = self._ledger.state()
         if state.batches or state.rounds_over:
             return
-        if (warning := require_reachable(state)) is not None:
+        try:
+            warning = require_reachable(state)
+        except UsageError:
+            self.farewell("threshold")
+            raise
+        if warning is not None:
             self._screen.say(warning, "warning")
 
     def look(self) -> None:
         """Update the presence of parties while nothing is asked of them."""
         self._exchange.look()
 
-    def farewell(self, epsilon: float) -> None:
-        """Tell the parties how the campaign ended.
+    def farewell(self, cause: str = "") -> None:
+        """Notify the parties of the campaign's end and its guarantee towards the public.
 
         Args:
-            epsilon: the guarantee towards the public at the campaign's delta.
+            cause: of an end before any votes, a key of :data:`pate.campaign.choices.EARLY_ENDS`.
         """
         state = self._ledger.state()
+        voted = {name for batch in state.batches for name in batch.responders}
         self._exchange.finish(
             vote_pb2.Finish(
                 queries_asked=state.queries_asked,
                 labels_released=len(state.labels),
-                epsilon_cap=epsilon,
+                epsilon_cap=state.epsilon,
                 delta=state.spec.delta,
+                cause=cause,
             ),
-            voted={name for batch in state.batches for name in batch.responders},
+            voted={party.name for party in state.roster} if cause else voted,
         )
 
     def _gather(self) -> None:

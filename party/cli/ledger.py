@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from party.options import PolicyOption
+from pate.campaign.choices import EARLY_ENDS
 from pate.codes import code_of
 from pate.errors import DataError, LedgerError, UsageError
 from pate.runtime.command import print_json
@@ -221,7 +222,11 @@ def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
         yield f"  of the series {offer.series}, with {cast} of our {offer.unit}s"
     among = neighbours_of(offer.unit, records_vote=offer.records_vote, series=offer.series)
     yield f"  promised: {in_words(offer.epsilon, offer.delta, offer.unit, neighbours=among)}"
-    if record.ending is not None:
+    if record.ending is not None and record.ending.cause:
+        yield (
+            f"  ended {record.ending.at}, before it asked for votes: {EARLY_ENDS[record.ending.cause]}"
+        )
+    elif record.ending is not None:
         end, answer = record.ending, code_of(offer.code).answer
         released = _number(end.labels_released, "label")
         if not answer.one_hot:

@@ -269,6 +269,7 @@ class PartyLedger:
         labels_released: int,
         epsilon: float,
         delta: float,
+        cause: str = "",
     ) -> None:
         """Record the server's report of the end of a campaign; a repetition is not recorded.
 
@@ -277,7 +278,9 @@ class PartyLedger:
             DiskError: if it cannot be recorded.
         """
         with self._turn:
-            ending = EndingRecord(queries_asked, labels_released, float(epsilon), float(delta), "")
+            ending = EndingRecord(
+                queries_asked, labels_released, float(epsilon), float(delta), "", cause
+            )
             if self._log.state().ended_as(campaign, ending):
                 return
             self._log.append(
@@ -288,6 +291,8 @@ class PartyLedger:
                     "labels_released": labels_released,
                     "epsilon": ending.epsilon,
                     "delta": ending.delta,
+                    # Earlier versions read an ending without a cause.
+                    **({"cause": cause} if cause else {}),
                 },
             )
 

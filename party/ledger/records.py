@@ -40,6 +40,7 @@ class EndingRecord:
         epsilon: of the cap.
         delta: of that epsilon.
         at: time of the report, UTC.
+        cause: why it ended before it asked for votes; empty otherwise, and in old ledgers.
     """
 
     queries_asked: int
@@ -47,6 +48,7 @@ class EndingRecord:
     epsilon: float
     delta: float
     at: str
+    cause: str = ""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from party.ledger.synthesis import KINDS as SYNTHESIS_KINDS
 from party.ledger.synthesis import Syntheses
 from party.ledger.unmaskings import Earlier, How, check_exact, check_unmasking, exact_records
 from party.offer import Offer
+from pate.campaign.choices import EARLY_ENDS
 from pate.errors import LedgerError, ProtocolError, RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -377,11 +378,14 @@ class LedgerState:
             epsilon=_popped(fields, "epsilon", float),
             delta=_popped(fields, "delta", float),
             at=entry.at,
+            cause=_popped(fields, "cause", str) if "cause" in fields else "",
         )
         if fields:
             raise LedgerError(f"an ending with unknown fields: {', '.join(sorted(fields))}")
         if min(ending.queries_asked, ending.labels_released) < 0 or not ending.epsilon >= 0:
             raise ProtocolError("a campaign cannot end with negative counts")
+        if ending.cause not in ("", *EARLY_ENDS):
+            raise ProtocolError(f"a campaign cannot end by {ending.cause!r:.40}")
         current.ending, current.last = ending, entry.seq
 
     def _lost(self, fields: dict[str, Any]) -> None:

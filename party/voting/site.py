@@ -137,6 +137,7 @@ class Site:
             labels_released=finish.labels_released,
             epsilon=finish.epsilon_cap,
             delta=finish.delta,
+            cause=finish.cause,
         )
         reach("ending-recorded")
 

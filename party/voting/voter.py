@@ -100,6 +100,8 @@ class Ending:
         observer: against whom it holds.
         votes_given: queries that this party answered for the campaign.
         answer: what was voted for, the text of an :class:`~pate.answers.Answer`.
+        cause: why it ended before it asked for votes, a key of
+            :data:`pate.campaign.choices.EARLY_ENDS`; empty otherwise.
     """
 
     campaign: str
@@ -113,6 +115,7 @@ class Ending:
     observer: str
     votes_given: int
     answer: str = CLASS
+    cause: str = ""
 
 
 class Voter:
@@ -417,9 +420,13 @@ class Voter:
     def _finish(self, key: bytes, campaign: bytes, finish: vote_pb2.Finish) -> None:
         offer = self._site.known(key, campaign)
         check_ending(finish, offer)
+        record = self._site.ledger.find(campaign.hex())
+        if finish.cause and record is not None and record.asked:
+            raise ProtocolError(
+                "a campaign that had votes of ours ended as if it had asked for none"
+            )
         self._masked.forget(campaign)
         self._site.ended(campaign, finish)
-        record = self._site.ledger.find(campaign.hex())
         self.ending = Ending(
             campaign=campaign.hex(),
             queries_asked=finish.queries_asked,
@@ -434,6 +441,7 @@ class Voter:
             observer="public",
             votes_given=0 if record is None else record.asked,
             answer=str(code_of(offer.code).answer),
+            cause=finish.cause,
         )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 from pate.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 Aggregator = Literal["lnmax", "gnmax", "confident-gnmax", "interactive-gnmax", "neighbour"]
 
@@ -28,6 +28,11 @@ Unit = Literal["record", "patient", "party"]
 
 #: How the costs of answers add up.
 CompositionName = Literal["gdp", "pure", "zcdp", "gate"]
+
+#: Why a campaign may end before it asks for votes, in words.
+EARLY_ENDS: Final[Mapping[str, str]] = {
+    "threshold": "no votes of its parties can reach its threshold",
+}
 
 AGGREGATORS: Final[tuple[Aggregator, ...]] = get_args(Aggregator)
 AGGREGATIONS: Final[tuple[Aggregation, ...]] = get_args(Aggregation)

@@ -154,6 +154,20 @@ def test_a_campaign_ends_at_no_other_guarantee_than_it_began_with(
         read(ending)
 
 
+def test_a_campaign_ends_before_any_votes_for_a_known_cause_only() -> None:
+    ending = request()
+    ending.finish.epsilon_cap, ending.finish.delta = 1.0, 1e-5
+    ending.finish.cause = "threshold"
+    assert read(ending).finish.cause == "threshold"
+    ending.finish.queries_asked = 1
+    with pytest.raises(ProtocolError, match="asked for nothing ended with queries"):
+        read(ending)
+    ending.finish.queries_asked = 0
+    ending.finish.cause = "boredom"
+    with pytest.raises(ProtocolError, match="ended by 'boredom'"):
+        read(ending)
+
+
 def test_a_class_name_is_one_line_of_text() -> None:
     with pytest.raises(ProtocolError, match="class name"):
         check_classes(["benign", "malig\nnant"])

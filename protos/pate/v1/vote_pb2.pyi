@@ -207,16 +207,18 @@ class PeerSignature(_message.Message):
     def __init__(self, party: _Optional[str] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class Finish(_message.Message):
-    __slots__ = ("queries_asked", "labels_released", "epsilon_cap", "delta")
+    __slots__ = ("queries_asked", "labels_released", "epsilon_cap", "delta", "cause")
     QUERIES_ASKED_FIELD_NUMBER: _ClassVar[int]
     LABELS_RELEASED_FIELD_NUMBER: _ClassVar[int]
     EPSILON_CAP_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
     queries_asked: int
     labels_released: int
     epsilon_cap: float
     delta: float
-    def __init__(self, queries_asked: _Optional[int] = ..., labels_released: _Optional[int] = ..., epsilon_cap: _Optional[float] = ..., delta: _Optional[float] = ...) -> None: ...
+    cause: str
+    def __init__(self, queries_asked: _Optional[int] = ..., labels_released: _Optional[int] = ..., epsilon_cap: _Optional[float] = ..., delta: _Optional[float] = ..., cause: _Optional[str] = ...) -> None: ...
 
 class SignedReply(_message.Message):
     __slots__ = ("body", "identity", "signature")

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aggregator_server.campaign.reachable import require_reachable
 from aggregator_server.campaign.runner import Campaign
+from aggregator_server.exchange import exchange
 from pate.data.values import Images, content_hash
 from pate.errors import UsageError
 from pate.noise.exact import SystemNoise
@@ -20,7 +21,7 @@ from tests.support.server.campaigns import label, make_spec, start
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator_server.exchange.wire import Wire
+    from aggregator_server.exchange.wire import Arrival, Wire
     from aggregator_server.ledger.state import CampaignState
 
 #: Number of teachers of the roster of these campaigns.
@@ -73,14 +74,23 @@ def test_mechanisms_without_a_threshold_answer_all(tmp_path: Path) -> None:
 
 
 class _Nobody:
-    """A link on which nothing may be sent."""
+    """A link without parties, on which nothing may be sent."""
+
+    def nodes(self) -> frozenset[int]:
+        return frozenset()
+
+    def receive(self) -> list[Arrival]:
+        return []
 
     def __getattr__(self, name: str) -> object:
         raise AssertionError(f"{name}: something was asked of the parties")
 
 
 @pytest.mark.parametrize("threshold", [5000, TEACHERS + 40])
-def test_a_campaign_ends_before_it_asks_or_spends(tmp_path: Path, threshold: int) -> None:
+def test_a_campaign_ends_before_it_asks_or_spends(
+    tmp_path: Path, threshold: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "_RETURN_S", 0.0)  # no party comes back to be notified
     public = Images(np.arange(30 * 4, dtype=np.uint8).reshape(30, 2, 2, 1).copy())
     spec = make_spec(
         threshold=Fraction(threshold),

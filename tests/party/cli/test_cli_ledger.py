@@ -89,6 +89,16 @@ def test_what_left_in_words(home: Path) -> None:
     assert f"head {PartyLedger(home / LEDGER_FILE).head}" in result.stdout
 
 
+def test_an_end_before_any_votes_says_why(home: Path) -> None:
+    PartyLedger(home / LEDGER_FILE).end(
+        "f4" * 16, queries_asked=0, labels_released=0, epsilon=2.0, delta=1e-5, cause="threshold"
+    )
+    lines = typed("ledger", "--home", str(home)).stdout.splitlines()
+    (ended,) = [line for line in lines if "before it asked for votes" in line]
+    assert ended.startswith("  ended 20")
+    assert ended.endswith(": no votes of its parties can reach its threshold")
+
+
 def test_as_json(home: Path) -> None:
     made: dict[str, Any] = json.loads(typed("ledger", "--home", str(home), "--json").stdout)
     own_ledger = PartyLedger(home / LEDGER_FILE)

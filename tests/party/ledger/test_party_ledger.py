@@ -187,6 +187,28 @@ def test_an_ended_campaign_gets_no_more_votes(ledger: PartyLedger) -> None:
         ledger.end(OTHER, queries_asked=0, labels_released=0, epsilon=1.0, delta=1e-5)
 
 
+def test_an_end_before_any_votes_is_kept_with_its_cause(ledger: PartyLedger, path: Path) -> None:
+    ledger.join(joining())
+    for _ in range(2):  # told twice, recorded once
+        ledger.end(
+            "c1" * 16,
+            queries_asked=0,
+            labels_released=0,
+            epsilon=1.0,
+            delta=1e-5,
+            cause="threshold",
+        )
+    (record,) = PartyLedger(path).campaigns()
+    assert record.ending is not None
+    assert record.ending.cause == "threshold"
+    assert ledger.head.split(":")[0] == "2"
+    with pytest.raises(ProtocolError, match="cannot end by 'boredom'"):
+        ledger.end(
+            "c1" * 16, queries_asked=0, labels_released=0, epsilon=1.0, delta=1e-5, cause="boredom"
+        )
+    assert ledger.head.split(":")[0] == "2"
+
+
 # --- no query is opened twice --------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from party.identity.keys import identity_key
+from party.ledger.ledger import PartyLedger
 from party.policy.hours import Hours
 from party.policy.policy import Policy
 from party.voting.voter import Voter
@@ -337,6 +338,33 @@ def test_the_end_is_heard(home: Path) -> None:
     assert ask(voter, request, campaign(home=home)).WhichOneof("body") == "farewell"
     assert voter.ending is not None
     assert (voter.ending.labels_released, voter.ending.votes_given) == (4, 6)
+
+
+def early() -> vote_pb2.PartyRequest:
+    """An end before any votes, as the server reports it where no votes can reach its threshold."""
+    request = vote_pb2.PartyRequest()
+    request.finish.epsilon_cap, request.finish.delta = WORTH, 1e-5
+    request.finish.cause = "threshold"
+    return request
+
+
+def test_an_end_before_any_votes_is_heard_and_recorded(home: Path) -> None:
+    voter = make(home, public=PUBLIC)
+    about = campaign(home=home)
+    describe(voter, about)
+    assert ask(voter, early(), about).WhichOneof("body") == "farewell"
+    assert voter.ending is not None
+    assert (voter.ending.cause, voter.ending.votes_given) == ("threshold", 0)
+    (record,) = PartyLedger(home / "ledger.db", read_only=True).campaigns()
+    assert record.ending is not None
+    assert record.ending.cause == "threshold"
+
+
+def test_one_that_had_votes_of_ours_does_not_end_as_if_it_had_none(home: Path) -> None:
+    voter = make(home, public=PUBLIC)
+    vote(home, voter)
+    assert ask(voter, early(), campaign(home=home)).refusal.kind == "ProtocolError"
+    assert voter.ending is None
 
 
 def test_a_damaged_key_is_not_replaced_behind_ones_back(home: Path) -> None:
