@@ -105,8 +105,13 @@ def test_a_model_that_validation_chose_is_shown_with_the_one_that_it_did_not() -
         "model": "a network, calibrated", "accuracy": 0.88, "spread.accuracy": 0.02,
         "other.accuracy": 0.93, "chosen": chosen,
     }  # fmt: skip
-    text = render({"heart": result(reference=known)})
+    text = render({"pneumonia": result(row="pneumonia", reference=known)})
     assert "| 88.00 % (2.00); not chosen 93.00 % |" in text
+    # The runs have 80 %, where 2 points less than no privacy are wanted.
+    (row,) = [line for line in text.splitlines() if line.startswith("| [Pneumonia")]
+    by_chosen, by_other = row.split(" | ")[-1].split("; of the form not chosen: ")
+    assert by_chosen.startswith("no: accuracy 6.00 % too low")
+    assert by_other.startswith("no: accuracy 11.00 % too low")
     line = f"- without privacy: a network, calibrated: accuracy 88.00 % (2.00); chosen: {chosen}"
     assert line in text.splitlines()
 
