@@ -19,7 +19,7 @@ from party.policy.binding import bind
 from party.policy.file import policy_of
 from party.voting.own_data import OwnFile, OwnVoters
 from party.voting.site import Site
-from party.voting.voter import Ending, Voter
+from party.voting.voter import Voter
 from pate.answers import answer_of
 from pate.campaign.choices import EARLY_ENDS
 from pate.data.read import read_inputs, require_there
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from party.ledger.records import CampaignRecord
     from party.options import StartOptions
+    from party.voting.ending import Ending
     from pate.data.values import Dataset
     from pate.runtime.screen import Screen
 

@@ -154,26 +154,3 @@ def check_on_roster(campaign: vote_pb2.Campaign, name: str, identity: bytes, tea
                 f"the roster lists us with {member.teachers} teachers, but we have {teachers}"
             )
     raise ProtocolError("we are not on the roster of the campaign that requests our votes")
-
-
-def check_ending(finish: vote_pb2.Finish, offer: Offer) -> None:
-    """Check that a campaign ends with the guarantee that we accepted.
-
-    Args:
-        finish: the server's message.
-        offer: of the campaign in our ledger.
-
-    Raises:
-        ProtocolError: for another delta, a larger epsilon than announced, or one that differs from
-            the cap.
-    """
-    said = finish.epsilon_cap
-    if finish.delta != offer.delta or not 0 <= said <= offer.epsilon * (1 + 1e-9):
-        raise ProtocolError("the campaign ended with another guarantee than it began with")
-    worth = offer.worth
-    if worth is None:
-        return
-    if abs(said - worth) > 1e-6 * worth:
-        raise ProtocolError(
-            f"the campaign ended at epsilon {said:g}, but its terms convert to {worth:g}"
-        )

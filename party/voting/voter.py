@@ -5,29 +5,28 @@ No Flower, no sockets, no clock: bytes to bytes, so that every rule can be teste
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from party.identity.keys import units_key, votes_key
 from party.ledger.sent_votes import Answer, tags_of, view_of
-from party.voting.cache import VoteCache
+from party.voting.casting import Casting, of_records, of_teachers, votes_per_patient
+from party.voting.ending import Ending, check_ending
 from party.voting.masked import MaskedVotes
 from party.voting.neighbour import NeighbourVotes, require_answer, require_different
 from party.voting.noise_shares import NoiseShares
 from party.voting.public_sets import PublicSets
 from party.voting.request import (
     LabelEnsemble,
-    check_ending,
     check_fits,
     check_on_roster,
     offer_of,
 )
+from party.voting.screen_lines import joined_in_words, kind_in_words
 from party.voting.series import SeriesVoters, series_voters
 from pate.answers import CLASS
-from pate.codes import code_of
-from pate.data.values import Inputs, Table, batch_hash
+from pate.data.values import Inputs, batch_hash
 from pate.errors import (
     DataError,
     DiskError,
@@ -39,21 +38,18 @@ from pate.errors import (
     UsageError,
     every_kind,
 )
-from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.runtime.failpoints import reach
 from pate.votes import check_cast
 from protos import wire
 from protos.bounds import check_name
 from protos.pate.v1 import vote_pb2
-from protos.terms import code_in, is_one_release, votes_per_unit
+from protos.terms import code_in, is_one_release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    import numpy as np
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from numpy.typing import NDArray
 
     from party.offer import Offer
     from party.voting.own_data import OwnVoters
@@ -67,12 +63,6 @@ if TYPE_CHECKING:
 _KINDS = frozenset(kind for kind in every_kind().values() if kind.__module__ == "pate.errors")
 #: Permanent errors: a party that stayed would not be asked again, without an explanation.
 _FINAL = (DataError, SchemaError, StateError, LedgerError, DiskError)
-#: How votes leave, for the party's screen.
-_AGGREGATION = {
-    "plain": "plain aggregation: the server sees our vote vectors",
-    "masked": "masked sums: no one sees our votes alone",
-}
-_NOISE = {"central": "noise by the server", "distributed": "noise by the parties"}
 
 
 @dataclass(frozen=True)
@@ -82,40 +72,6 @@ class _Request:
     offer: Offer
     answer: Answer
     votes: Callable[[], Counts]
-
-
-@dataclass(frozen=True)
-class Ending:
-    """The end of a campaign for a party.
-
-    Attributes:
-        campaign: its id, hexadecimal.
-        queries_asked: queries that the server put to its mechanism.
-        labels_released: labels released by the server.
-        epsilon: the campaign's cap towards the public, data-independent.
-        delta: of the cap.
-        unit: of privacy: ``record``, ``patient`` or ``party``.
-        adjacency: of neighbouring data sets.
-        records_vote: whether records voted instead of teachers.
-        observer: against whom it holds.
-        votes_given: queries that this party answered for the campaign.
-        answer: what was voted for, the text of an :class:`~pate.answers.Answer`.
-        cause: why it ended before it asked for votes, a key of
-            :data:`pate.campaign.choices.EARLY_ENDS`; empty otherwise.
-    """
-
-    campaign: str
-    queries_asked: int
-    labels_released: int
-    epsilon: float
-    delta: float
-    unit: str
-    adjacency: str
-    records_vote: bool
-    observer: str
-    votes_given: int
-    answer: str = CLASS
-    cause: str = ""
 
 
 class Voter:
@@ -268,14 +224,8 @@ class Voter:
         said.classes.extend(campaign.classes or who.classes)
         said.unit = who.unit
         said.public_set = campaign.public_set if self._public.find(campaign) is not None else b""
-        self._say(
-            f"joined campaign {campaign.id.hex()[:8]}: {campaign.mechanism}, "
-            f"{campaign.queries} queries, at most "
-            f"{_guarantee(campaign)}, "
-            f"{_AGGREGATION[campaign.aggregation]}, {_NOISE[campaign.noise]}"
-        )
-        if campaign.series:
-            self._say(_series_in_words(campaign))
+        for line in joined_in_words(campaign):
+            self._say(line)
 
     def _check(self, key: bytes, campaign: vote_pb2.Campaign) -> None:
         """Check that we may take part in a campaign, and that our data fit it.
@@ -325,7 +275,7 @@ class Voter:
             inputs = self._public.take(campaign, piece)
             if inputs is None:
                 return
-            self._say(f"received the public set: {len(inputs)} queries, {_kind(inputs)}")
+            self._say(f"received the public set: {len(inputs)} queries, {kind_in_words(inputs)}")
         receipt.public_set = campaign.public_set
 
     # --- votes ---------------------------------------------------------------------------
@@ -361,29 +311,17 @@ class Voter:
             answer = replace(answer, units=voters.units, known_by=voters.known_by)
         self._site.admit(offer, answer)
         if isinstance(who, NeighbourVotes):
-            # Where a record votes depends on all queries of the batch, the public set and the code;
-            # limits and clipping depend on the campaign, and in a series who votes. Cached votes must
-            # match all of these.
-            rows = tuple(batch.rows)
-            held_to = f"{_votes_per_patient(campaign)} {campaign.most_votes}{campaign.code}"
-            about = batch.digest + campaign.public_set + held_to.encode()
-            if voters is not None:
-                about += b"".join(voters.units)
-            which = None if voters is None else voters.rows
-            votes = partial(_cast, who, public, rows, campaign, which)
+            casting = of_records(who, public, batch, campaign, voters)
         else:
-            # For several labels it depends on how many of them count.
-            about = campaign.code.encode()
-            votes = partial(_poll, who, queries, campaign)
-        source = hashlib.sha256(who.fingerprint + about).digest() if about else who.fingerprint
-        return _Request(offer, answer, lambda: self._vote(campaign, hashes, source, votes))
+            casting = of_teachers(who, queries, campaign)
+        return _Request(offer, answer, lambda: self._vote(campaign, hashes, casting))
 
     def _voters(
         self, offer: Offer, records: NeighbourVotes, campaign: vote_pb2.Campaign
     ) -> SeriesVoters:
         """Return our records that vote in a campaign of a series: it may be none."""
         voted = partial(self._site.ledger.voted, offer)
-        cap = _votes_per_patient(campaign)
+        cap = votes_per_patient(campaign)
         return series_voters(records, offer, self._units_key, voted, cap)
 
     def _leave(self, how: Callable[[Offer, Answer], None], asked: _Request, votes: Counts) -> None:
@@ -399,19 +337,10 @@ class Voter:
         how(asked.offer, replace(asked.answer, tags=tags))
 
     def _vote(
-        self,
-        campaign: vote_pb2.Campaign,
-        hashes: Sequence[bytes],
-        source: bytes,
-        compute: Callable[[NDArray[np.int64]], Counts],
+        self, campaign: vote_pb2.Campaign, hashes: Sequence[bytes], casting: Casting
     ) -> Counts:
-        cache = VoteCache(self._home / "votes.db", ensemble=source, classes=tuple(campaign.classes))
         self._say(f"voting on {len(hashes)} queries")
-        votes = cache.votes(
-            hashes,
-            compute,
-            before_store=lambda: reach("voting"),
-        )
+        votes = casting.votes(self._home / "votes.db", tuple(campaign.classes), hashes)
         code = code_in(campaign)
         if code.of_teachers:  # what is charged rests on it, and a mask would hide it
             check_cast(votes, code, self._weight(campaign))
@@ -419,30 +348,12 @@ class Voter:
 
     def _finish(self, key: bytes, campaign: bytes, finish: vote_pb2.Finish) -> None:
         offer = self._site.known(key, campaign)
-        check_ending(finish, offer)
         record = self._site.ledger.find(campaign.hex())
-        if finish.cause and record is not None and record.asked:
-            raise ProtocolError(
-                "a campaign that had votes of ours ended as if it had asked for none"
-            )
+        asked = 0 if record is None else record.asked
+        check_ending(finish, offer, asked)
         self._masked.forget(campaign)
         self._site.ended(campaign, finish)
-        self.ending = Ending(
-            campaign=campaign.hex(),
-            queries_asked=finish.queries_asked,
-            labels_released=finish.labels_released,
-            epsilon=finish.epsilon_cap,
-            delta=finish.delta,
-            unit=offer.unit,
-            adjacency=neighbours_of(
-                offer.unit, records_vote=offer.records_vote, series=offer.series
-            ),
-            records_vote=offer.records_vote,
-            observer="public",
-            votes_given=0 if record is None else record.asked,
-            answer=str(code_of(offer.code).answer),
-            cause=finish.cause,
-        )
+        self.ending = Ending.of(campaign, finish, offer, asked)
 
 
 def _known(
@@ -460,73 +371,3 @@ def _known(
             f"with --votes {'neighbour' if campaign.most_votes else 'teachers'}"
         )
     return found
-
-
-def _poll(
-    teachers: Ensemble, queries: Inputs, campaign: vote_pb2.Campaign, rows: NDArray[np.int64]
-) -> Counts:
-    """Return the teachers' votes on some of the queries."""
-    code = code_in(campaign)
-    if not code.of_teachers:
-        return teachers.vote(queries.take(rows), tuple(campaign.classes))
-    assert isinstance(teachers, LabelEnsemble)  # noqa: S101 - checked with its answer
-    return teachers.vote_labels(queries.take(rows), tuple(campaign.classes), code.answer.most)
-
-
-def _cast(
-    records: NeighbourVotes,
-    public: Inputs,
-    queries: tuple[int, ...],
-    campaign: vote_pb2.Campaign,
-    voters: NDArray[np.int64] | None,
-    rows: NDArray[np.int64],
-) -> Counts:
-    """Return the records' votes on some of the queries; they are cast on all of them."""
-    votes = records.vote(
-        public,
-        queries,
-        tuple(campaign.classes),
-        votes_per_patient=_votes_per_patient(campaign),
-        most_votes=campaign.most_votes,
-        code=code_in(campaign),
-        voters=voters,
-    )
-    return votes[rows]
-
-
-def _votes_per_patient(campaign: vote_pb2.Campaign) -> int | None:
-    """Return the charged votes per patient. None: each record has one."""
-    return votes_per_unit(campaign) if campaign.unit == "patient" else None
-
-
-def _guarantee(campaign: vote_pb2.Campaign) -> str:
-    return in_words(
-        campaign.epsilon,
-        campaign.delta,
-        campaign.unit,
-        neighbours=neighbours_of(
-            campaign.unit, records_vote=campaign.most_votes > 0, series=campaign.series
-        ),
-    )
-
-
-def _series_in_words(campaign: vote_pb2.Campaign) -> str:
-    """Return what a series means for our file, and what is outside of its promise."""
-    if campaign.unit == "patient":
-        known = (
-            "a patient has these votes once, whatever the number of campaigns; one who reappears "
-            "under another identifier counts as another patient"
-        )
-    else:
-        known = (
-            "a record votes in one of its campaigns only, and is known by its content: one that is "
-            "corrected counts as another record. Keep rows in the file until the series ends, or "
-            "name each patient with --group"
-        )
-    return f"campaign {campaign.id.hex()[:8]} is of the series {campaign.series!r}: {known}"
-
-
-def _kind(inputs: Inputs) -> str:
-    return (
-        f"a table of {len(inputs.names)} columns" if isinstance(inputs, Table) else inputs.schema()
-    )

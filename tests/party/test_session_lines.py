@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from party.session import ended_in_words
-from party.voting.voter import Ending
+from party.voting.ending import Ending
 from pate.campaign.choices import EARLY_ENDS
 
 ENDING = Ending(

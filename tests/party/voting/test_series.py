@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 
 import party.ledger.entry_log
 import party.voting.cache
+import party.voting.casting
 import party.voting.series
 import party.voting.site
-import party.voting.voter
 from party.cli import ledger
 from party.ledger.verify import verify_statement
 from party.voting.neighbour import NeighbourVotes
@@ -57,7 +57,12 @@ EVERY: Final = tuple(range(len(PUBLIC)))
 Row = tuple[str, int]
 #: Where a party is killed: in the transaction, after it, and after its votes are on disk.
 CRASHES: Final = ("party-entry-written", "answer-recorded", "votes-cached", "voting")
-PLACES: Final = (party.ledger.entry_log, party.voting.cache, party.voting.site, party.voting.voter)
+PLACES: Final = (
+    party.ledger.entry_log,
+    party.voting.cache,
+    party.voting.site,
+    party.voting.casting,
+)
 
 
 class Killed(BaseException):

@@ -1,0 +1,65 @@
+"""Lines about a campaign for the party's screen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pate.data.values import Inputs, Table
+from pate.formats.privacy_statement import in_words, neighbours_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from protos.pate.v1 import vote_pb2
+
+#: How votes leave.
+_AGGREGATION: Final = {
+    "plain": "plain aggregation: the server sees our vote vectors",
+    "masked": "masked sums: no one sees our votes alone",
+}
+_NOISE: Final = {"central": "noise by the server", "distributed": "noise by the parties"}
+
+
+def joined_in_words(campaign: vote_pb2.Campaign) -> Iterator[str]:
+    """Yield lines about a campaign that was joined: its terms, and what a series means."""
+    yield (
+        f"joined campaign {campaign.id.hex()[:8]}: {campaign.mechanism}, "
+        f"{campaign.queries} queries, at most {_guarantee(campaign)}, "
+        f"{_AGGREGATION[campaign.aggregation]}, {_NOISE[campaign.noise]}"
+    )
+    if campaign.series:
+        yield _series(campaign)
+
+
+def _guarantee(campaign: vote_pb2.Campaign) -> str:
+    return in_words(
+        campaign.epsilon,
+        campaign.delta,
+        campaign.unit,
+        neighbours=neighbours_of(
+            campaign.unit, records_vote=campaign.most_votes > 0, series=campaign.series
+        ),
+    )
+
+
+def _series(campaign: vote_pb2.Campaign) -> str:
+    """Return what a series means for our file, and what is outside of its promise."""
+    if campaign.unit == "patient":
+        known = (
+            "a patient has these votes once, whatever the number of campaigns; one who reappears "
+            "under another identifier counts as another patient"
+        )
+    else:
+        known = (
+            "a record votes in one of its campaigns only, and is known by its content: one that is "
+            "corrected counts as another record. Keep rows in the file until the series ends, or "
+            "name each patient with --group"
+        )
+    return f"campaign {campaign.id.hex()[:8]} is of the series {campaign.series!r}: {known}"
+
+
+def kind_in_words(inputs: Inputs) -> str:
+    """Return what a public set is."""
+    return (
+        f"a table of {len(inputs.names)} columns" if isinstance(inputs, Table) else inputs.schema()
+    )
