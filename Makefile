@@ -30,6 +30,10 @@ $(VENV)/.tools: $(VENV)/.installed requirements-dev.txt
 demo: $(VENV)/.installed
 	$(BIN)/pate demo
 
+# Tests start hundreds of processes: without compiled modules each would compile ours again, and each process of
+# tests all tests. So this holds also where the environment forbids to store them.
+test quick coverage: export PYTHONDONTWRITEBYTECODE :=
+
 # One thread each: linear algebra that takes all cores in every process is far slower. Campaigns of real
 # processes wait most of their time, so there is one more process of tests than two cores have room for.
 test: export OMP_NUM_THREADS := 1

@@ -55,7 +55,7 @@ def test_parties_learn_that_it_has_ended_before_it_asked(tmp_path: Path) -> None
                 ("threshold", 0)
             ] * PARTIES
         state = ledger.state()
-        assert (state.phase, state.queries_asked, state.spent) == ("voting", 0, 0)
+        assert (state.phase, state.queries_asked, float(state.spent)) == ("voting", 0, 0.0)
     for number in range(PARTIES):
         own = PartyLedger(party_home(tmp_path, number) / LEDGER_FILE, read_only=True)
         (record,) = own.campaigns()
