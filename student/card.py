@@ -120,7 +120,7 @@ _ASKED: Final = {
     "class": "its class",
     "ordered": "its class",
     "labels": "its labels, at most {most} of them",
-    "number": "its number, divided between the two ends of a range",
+    "number": "its number, divided between two points of a range",
 }
 
 
@@ -190,7 +190,9 @@ def _predicts(student: Student) -> str:
         return (
             f"It predicts each of {count} labels, of which an input may have any number: {classes}."
         )
-    return "It predicts a number from {} to {}.".format(*map(plain, student.classes))
+    low, high = plain(student.classes[0]), plain(student.classes[-1])
+    what = "the mean" if len(student.classes) == 2 else "the median; of R2, the mean"
+    return f"It predicts a number from {low} to {high}: {what}."
 
 
 def _has_no_classes(student: Student) -> bool:

@@ -54,7 +54,10 @@ AnswerOption = Annotated[
 ]
 RangeOption = Annotated[
     str | None,
-    _neighbour(help="With --answer number: its public ends, as 0,14", metavar="LOW,HIGH"),
+    _neighbour(
+        help="With --answer number: its public ends, or points, as 0,2,5,14",
+        metavar="LOW,HIGH",
+    ),
 ]
 NoiseOption = Annotated[
     NoiseSource | None, _masked(help="By the server, or in shares by the parties.")

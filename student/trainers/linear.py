@@ -26,15 +26,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pate.answers import NUMBER
 from pate.codes import GRID, code_of
 from pate.features.dense import Directions, looked_at
 from pate.features.space import space_over
 from student.trainers.counts import LEAST_SHARE
 from student.trainers.covariates import matching_weights
+from student.trainers.numbers import shares_below
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
@@ -60,17 +60,21 @@ _CLEAR: Final = 2.0
 def linear_chances(public: Inputs, noisy: NoisyVotes) -> Floats | None:
     """Return (n, m) class probabilities of the public rows; None if the sums are only noise.
 
-    Of a number they are the shares of the two ends of its range.
+    Of a number they are the shares of the points of its range. With more than two, what is regressed is
+    whether a record's number lies below each point but the first: of neighbouring points those are
+    more alike than the shares are.
 
     Args:
         public: the public set, n inputs.
         noisy: the released sums of dense votes.
     """
     classes = noisy.counts.shape[1]
-    values = _values(public, noisy, np.ones(classes), range(classes), together=True)
+    points = code_of(noisy.code).answer.name == NUMBER and classes > 2
+    asked = np.triu(np.ones((classes, classes)))[:, :-1] if points else np.eye(classes)
+    values = _values(public, noisy, np.ones(classes), asked, together=not points)
     if values is None:
         return None
-    chances = np.clip(values, LEAST_SHARE, 1.0)
+    chances = np.clip(shares_below(values) if points else values, LEAST_SHARE, 1.0)
     made: Floats = chances / chances.sum(axis=1, keepdims=True)
     return made
 
@@ -89,8 +93,7 @@ def linear_labels(public: Inputs, noisy: NoisyVotes, none: int) -> list[Floats] 
     # As in records_of: a record counts once in none and a T-th of each label.
     total = np.full(columns, 1 / code_of(noisy.code).answer.most)
     total[none] = 1.0
-    labels = [column for column in range(columns) if column != none]
-    values = _values(public, noisy, total, labels, together=False)
+    values = _values(public, noisy, total, np.delete(np.eye(columns), none, axis=1), together=False)
     if values is None:
         return None
     has = np.clip(values, LEAST_SHARE, 1 - LEAST_SHARE).T
@@ -98,7 +101,7 @@ def linear_labels(public: Inputs, noisy: NoisyVotes, none: int) -> list[Floats] 
 
 
 def _values(
-    public: Inputs, noisy: NoisyVotes, total: Floats, columns: Sequence[int], *, together: bool
+    public: Inputs, noisy: NoisyVotes, total: Floats, asked: Floats, *, together: bool
 ) -> Floats | None:
     """Return (n, c) the mean answers of records at the public rows; None if all is only noise.
 
@@ -106,8 +109,8 @@ def _values(
         public: the public set.
         noisy: the released sums, with m columns.
         total: (m,) with which the columns add up to the codes of all records.
-        columns: c of them.
-        together: whether one size of weights is for all columns, else each has its own.
+        asked: (m, c) sums of columns whose means are wanted.
+        together: whether one size of weights is for all of them, else each has its own.
     """
     points = space_over(public).embed(public)
     directions = Directions.fit(points[noisy.queries], points[looked_at(len(points))])
@@ -121,7 +124,7 @@ def _values(
             return None
         shares = matching_weights(rows, every / records, (noise / records) ** 2, records)
         basis = _Basis.of(rows, shares)
-    return basis.values(sums, sigma, total, columns, together=together)
+    return basis.values(sums, sigma, total, asked, together=together)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +159,7 @@ class _Basis:
         return float(self.one @ (self.axes.T @ sums))
 
     def values(
-        self, sums: Floats, sigma: float, total: Floats, columns: Sequence[int], *, together: bool
+        self, sums: Floats, sigma: float, total: Floats, asked: Floats, *, together: bool
     ) -> Floats:
         """Return (n, c) the mean answers of records at the public rows.
 
@@ -164,13 +167,13 @@ class _Basis:
             sums: (d, m) codes times answers.
             sigma: standard deviation of the noise on each.
             total: (m,) with which the columns add up to the codes of all records.
-            columns: c of them.
-            together: whether one size of weights is for all columns, else each has its own.
+            asked: (m, c) sums of columns whose means are wanted.
+            together: whether one size of weights is for all of them, else each has its own.
         """
         records = self.number(sums @ total)
-        means = np.array([self.number(sums[:, column]) / records for column in columns])
+        means = np.array([self.number(sums @ each) / records for each in asked.T])
         means = np.clip(means, _RAREST, 1 - _RAREST)
-        mixed = np.eye(len(total))[:, list(columns)] - np.outer(total, means)
+        mixed = asked - np.outer(total, means)
         seen = self.axes.T @ (sums @ mixed)
         noise = sigma**2 * np.square(mixed).sum(axis=0)
         drawn = records * self.moments[:, None] * (means * (1 - means))
