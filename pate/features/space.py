@@ -124,6 +124,18 @@ def space_over(public: Inputs, name: str = "auto") -> FeatureSpace:
     return (InvariantSpace if bend == "steady" else DiffusionSpace).fit(base, public)
 
 
+def directions_over(public: Inputs) -> FeatureSpace:
+    """Return the feature space of a public set in which dense votes have directions.
+
+    Args:
+        public: the public set, the only data used for fitting.
+
+    Raises:
+        DataError: if there are too few public inputs to fit it.
+    """
+    return space_over(public) if isinstance(public, Images) else TableSpace.for_directions(public)
+
+
 def default_name(public: Images) -> str:
     """Return the name of the space that :func:`space_over` takes for a public set of images."""
     plain = _plain(public)

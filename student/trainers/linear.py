@@ -13,14 +13,16 @@ private records would drown the rest.
 In the principal directions of G these sums are N g w + noise, w being the weights. With weights of variance
 t^2 and noise of a known variance v, the best estimate shrinks by (N g t)^2 / ((N g t)^2 + v). The t with
 which the released sums are most likely (the evidence, in closed form) is taken: no label is held out, and no
-record is asked again. All of it is post-processing.
+record is asked again. The features of a table come in its columns; there the weights are those of features,
+sums N U'F w, U being the public rows in these directions and F their features, and each column has its own t
+(:mod:`student.trainers.relevance`). All of it is post-processing.
 
 Source: Rasmussen and Williams, "Gaussian processes for machine learning", 2006, section 5.4.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
@@ -29,10 +31,12 @@ import numpy as np
 from pate.answers import NUMBER
 from pate.codes import GRID, code_of
 from pate.features.dense import Directions, looked_at
-from pate.features.space import space_over
+from pate.features.space import directions_over
+from pate.features.tables import TableSpace
 from student.trainers.counts import LEAST_SHARE
 from student.trainers.covariates import matching_weights
 from student.trainers.numbers import shares_below
+from student.trainers.relevance import relevant_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,6 +57,8 @@ _RAREST: Final = 0.01
 _DRAWN: Final = (1 / 16, 1 / 4, 1.0)
 #: Times that the public rows are weighted; the number of records depends on the weights.
 _MATCHED: Final = 2
+#: With fewer sums for each column of a table, its columns share one size of weights.
+_SUMS_A_COLUMN: Final = 2
 #: The number of records must exceed this many standard deviations of its noise.
 _CLEAR: Final = 2.0
 
@@ -112,9 +118,15 @@ def _values(
         asked: (m, c) sums of columns whose means are wanted.
         together: whether one size of weights is for all of them, else each has its own.
     """
-    points = space_over(public).embed(public)
+    space = directions_over(public)
+    points = space.embed(public)
     directions = Directions.fit(points[noisy.queries], points[looked_at(len(points))])
     rows = directions.codes(points) / GRID
+    columns_of = None
+    if isinstance(space, TableSpace):
+        # The constant coordinate has a size of its own.
+        blocks = np.repeat(np.arange(len(space.widths) + 1), (*space.widths, 1))
+        columns_of = _Columns(directions.units(points), blocks)
     sums, sigma = noisy.counts / GRID, noisy.sigma / GRID
     every, noise = sums @ total, sigma * float(np.linalg.norm(total))
     basis = _Basis.of(rows, np.full(len(rows), 1 / len(rows)))
@@ -124,7 +136,21 @@ def _values(
             return None
         shares = matching_weights(rows, every / records, (noise / records) ** 2, records)
         basis = _Basis.of(rows, shares)
+    basis = replace(basis, columns=columns_of)
     return basis.values(sums, sigma, total, asked, together=together)
+
+
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """The public rows before they were projected.
+
+    Attributes:
+        units: (n, f) their features.
+        blocks: (f,) the column of the table that each is of, from 0.
+    """
+
+    units: Floats
+    blocks: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,12 +162,16 @@ class _Basis:
         axes: (d, k) orthonormal.
         turned: (n, k) the public rows.
         one: (k,) the combination of directions that is closest to 1 on the public rows, and 1 in the mean.
+        shares: (n,) the share of the private records that each public row stands for.
+        columns: of a table.
     """
 
     moments: Floats
     axes: Floats
     turned: Floats
     one: Floats
+    shares: Floats
+    columns: _Columns | None = None
 
     @classmethod
     def of(cls, rows: Floats, shares: Floats) -> _Basis:
@@ -152,7 +182,7 @@ class _Basis:
         turned = rows @ axes
         mean = shares @ turned
         one = mean / (moments + 1e-3 * moments[-1])
-        return cls(moments, axes, turned, one / float(mean @ one))
+        return cls(moments, axes, turned, one / float(mean @ one), shares)
 
     def number(self, sums: Floats) -> float:
         """Return how many records (d,) summed codes are of."""
@@ -178,14 +208,12 @@ class _Basis:
         noise = sigma**2 * np.square(mixed).sum(axis=0)
         drawn = records * self.moments[:, None] * (means * (1 - means))
         groups = [slice(None)] if together else [slice(at, at + 1) for at in range(len(means))]
-        weights = np.concatenate(
-            [self._weights(seen[:, g], noise[g], drawn[:, g], records) for g in groups], axis=1
-        )
-        values: Floats = means + self.turned @ weights
+        apart = [self._apart(seen[:, g], noise[g], drawn[:, g], records) for g in groups]
+        values: Floats = means + np.concatenate(apart, axis=1)
         return values
 
-    def _weights(self, seen: Floats, noise: Floats, drawn: Floats, records: float) -> Floats:
-        """Return (k, c) the weights that are most likely, of one size for all columns.
+    def _apart(self, seen: Floats, noise: Floats, drawn: Floats, records: float) -> Floats:
+        """Return (n, c) how far the public rows are from the mean, by weights of one size for all columns.
 
         Args:
             seen: (k, c) sums in the principal directions.
@@ -201,6 +229,9 @@ class _Basis:
             return float(-(np.log(spread) + energy / spread).sum())
 
         weight, share = max(product(_WEIGHTS, _DRAWN), key=evidence)
+        told, variances = self.columns, noise + share * drawn
+        if told is not None and _SUMS_A_COLUMN * (told.blocks[-1] + 1) <= len(seen):
+            adds = records * ((self.turned * self.shares[:, None]).T @ told.units)
+            return told.units @ relevant_weights(adds, seen, variances, told.blocks, weight)
         power = np.square(size * weight)
-        made: Floats = power / (power + noise + share * drawn) / size * seen
-        return made
+        return self.turned @ (power / (power + variances) / size * seen)
