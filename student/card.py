@@ -129,7 +129,10 @@ def _by_records(code: Code) -> str:
     if code.name == "spread":
         where = f"at the {code.places} public inputs that are most like it"
     elif code.name == "dense":
-        where = f"by how far it lies in each of {code.places} directions of the public inputs"
+        what = "the likeness to" if code.curved else ""
+        where = (
+            f"by how far it lies in each of {code.places} directions of {what} the public inputs"
+        )
     classes = code.answer.one_hot
     text = _BY_RECORDS.format(
         what=_ASKED[code.answer.name].format(most=code.answer.most),

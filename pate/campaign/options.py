@@ -42,7 +42,8 @@ NoiseLawOption = Annotated[
 CodeOption = Annotated[
     str | None,
     _neighbour(
-        help="nearest, spread, spread-K, dense or dense-K. Default: nearest", metavar="CODE"
+        help="nearest, or spread, dense or kernel, or one of them with -K. Default: nearest",
+        metavar="CODE",
     ),
 ]
 AnswerOption = Annotated[

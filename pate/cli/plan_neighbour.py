@@ -17,7 +17,7 @@ from pate.campaign.options import (
     NoiseLawOption,
     RangeOption,
 )
-from pate.codes import DENSE, MOST_DIRECTIONS, NEAREST, SPREAD, Code, require_places
+from pate.codes import DENSE, KERNEL, MOST_DIRECTIONS, NEAREST, SPREAD, Code, require_places
 from pate.errors import UsageError
 from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.noise.share_laws import GeometricShares
@@ -194,9 +194,9 @@ class _Plan:
         if middle > public:
             raise UsageError(f"the public set has {public} different inputs, not {middle}")
         noise = noise_of(chosen, options.noise_law)
-        fixed = code not in (NEAREST, SPREAD, DENSE)
-        least = 2 if code == DENSE else chosen.places if fixed else 1
-        most = min(public, MOST_DIRECTIONS if code == DENSE else _ANY)
+        fixed = code not in (NEAREST, SPREAD, DENSE, KERNEL)
+        least = 2 if code in (DENSE, KERNEL) else chosen.places if fixed else 1
+        most = min(public, MOST_DIRECTIONS if code in (DENSE, KERNEL) else _ANY)
         numbers = sorted({min(max(least, round(middle * step)), most) for step in _STEPS})
         if chosen.name == DENSE and fixed:
             numbers = [middle]

@@ -118,7 +118,7 @@ def _values(
         asked: (m, c) sums of columns whose means are wanted.
         together: whether one size of weights is for all of them, else each has its own.
     """
-    space = directions_over(public)
+    space = directions_over(public, code_of(noisy.code))
     points = space.embed(public)
     directions = Directions.fit(points[noisy.queries], points[looked_at(len(points))])
     rows = directions.codes(points) / GRID
