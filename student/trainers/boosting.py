@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 ROUNDS: Final = 4
 TREES: Final = 100
 _FAR: Final = 8.0  # trees times learning rate
+#: The same where chances are a smooth function of the rows, with nothing random in them to stop short of.
+CLOSELY: Final = 20.0
 #: A leaf holds enough rows to expect this many of the second most frequent class.
 _SECOND_PER_LEAF: Final = 5
 _LEAF: Final = (5, 200)  # rows, at least and at most
@@ -69,7 +71,12 @@ def train_on_counts(
 
 
 def fit_chances(
-    rows: NDArray[np.float32], chances: Floats, *, seed: int, trees: int = TREES
+    rows: NDArray[np.float32],
+    chances: Floats,
+    *,
+    seed: int,
+    trees: int = TREES,
+    far: float = _FAR,
 ) -> Model:
     """Return boosted trees fitted to each row once per class, weighted by the class's probability.
 
@@ -78,6 +85,7 @@ def fit_chances(
         chances: (n, m) probabilities.
         seed: of the trees.
         trees: boosting rounds.
+        far: how far they go in all, trees times learning rate.
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -90,7 +98,7 @@ def fit_chances(
     model: Model = HistGradientBoostingClassifier(
         max_iter=trees,
         # The total step length is fixed, whatever the number of trees.
-        learning_rate=min(0.5, _FAR / trees),
+        learning_rate=min(0.5, far / trees),
         max_leaf_nodes=8,
         min_samples_leaf=round(float(leaf)),
         l2_regularization=1.0,

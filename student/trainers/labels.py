@@ -18,7 +18,7 @@ import numpy as np
 
 from pate.errors import DataError
 from student.trainers.base import Effort, Progress, silent
-from student.trainers.boosting import TREES, fit_chances, train_on_counts
+from student.trainers.boosting import CLOSELY, TREES, fit_chances, train_on_counts
 from student.trainers.counts import Cells, cells_of, labels_of
 from student.trainers.linear import linear_chances, linear_labels
 
@@ -145,7 +145,8 @@ def train_on_points(
         if linear is not None:
             below = linear[:, : at + 1].sum(axis=1)
             chances = np.stack([1 - below, below], axis=1)
-            return fit_chances(rows, chances, seed=seed + at, trees=effort.steps or TREES)
+            trees = effort.steps or TREES
+            return fit_chances(rows, chances, seed=seed + at, trees=trees, far=CLOSELY)
         if cells is None:
             raise DataError(ONLY_NOISE)
         share = cells.shares[:, : at + 1].sum(axis=1)

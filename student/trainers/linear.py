@@ -15,7 +15,8 @@ t^2 and noise of a known variance v, the best estimate shrinks by (N g t)^2 / ((
 which the released sums are most likely (the evidence, in closed form) is taken: no label is held out, and no
 record is asked again. The features of a table come in its columns; there the weights are those of features,
 sums N U'F w, U being the public rows in these directions and F their features, and each column has its own t
-(:mod:`student.trainers.relevance`). All of it is post-processing.
+(:mod:`student.trainers.relevance`). Whether a number lies below each of several points is estimated for all
+points together (:mod:`student.trainers.pooling`). All of it is post-processing.
 
 Source: Rasmussen and Williams, "Gaussian processes for machine learning", 2006, section 5.4.
 """
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -36,6 +37,7 @@ from pate.features.tables import TableSpace
 from student.trainers.counts import LEAST_SHARE
 from student.trainers.covariates import matching_weights
 from student.trainers.numbers import shares_below
+from student.trainers.pooling import pooled_weights
 from student.trainers.relevance import relevant_weights
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from pate.formats.noisy_counts import NoisyVotes
 
     Floats = NDArray[np.float64]
+    Sizes: TypeAlias = Literal["one", "own", "pooled"]
 
 #: Standard deviations of the weights that are tried.
 _WEIGHTS: Final = tuple(2.0 ** (power / 2) for power in range(-16, 17))
@@ -55,6 +58,8 @@ _RAREST: Final = 0.01
 #: Variances of a record's answer that are tried, relative to p (1 - p), which it is at most, and for a
 #: class or label just about.
 _DRAWN: Final = (1 / 16, 1 / 4, 1.0)
+#: That of answers whose weights are pooled.
+_DRAWN_ALIKE: Final = 1 / 2
 #: Times that the public rows are weighted; the number of records depends on the weights.
 _MATCHED: Final = 2
 #: With fewer sums for each column of a table, its columns share one size of weights.
@@ -77,7 +82,7 @@ def linear_chances(public: Inputs, noisy: NoisyVotes) -> Floats | None:
     classes = noisy.counts.shape[1]
     points = code_of(noisy.code).answer.name == NUMBER and classes > 2
     asked = np.triu(np.ones((classes, classes)))[:, :-1] if points else np.eye(classes)
-    values = _values(public, noisy, np.ones(classes), asked, together=not points)
+    values = _values(public, noisy, np.ones(classes), asked, "pooled" if points else "one")
     if values is None:
         return None
     chances = np.clip(shares_below(values) if points else values, LEAST_SHARE, 1.0)
@@ -99,7 +104,7 @@ def linear_labels(public: Inputs, noisy: NoisyVotes, none: int) -> list[Floats] 
     # As in records_of: a record counts once in none and a T-th of each label.
     total = np.full(columns, 1 / code_of(noisy.code).answer.most)
     total[none] = 1.0
-    values = _values(public, noisy, total, np.delete(np.eye(columns), none, axis=1), together=False)
+    values = _values(public, noisy, total, np.delete(np.eye(columns), none, axis=1), "own")
     if values is None:
         return None
     has = np.clip(values, LEAST_SHARE, 1 - LEAST_SHARE).T
@@ -107,7 +112,7 @@ def linear_labels(public: Inputs, noisy: NoisyVotes, none: int) -> list[Floats] 
 
 
 def _values(
-    public: Inputs, noisy: NoisyVotes, total: Floats, asked: Floats, *, together: bool
+    public: Inputs, noisy: NoisyVotes, total: Floats, asked: Floats, sizes: Sizes
 ) -> Floats | None:
     """Return (n, c) the mean answers of records at the public rows; None if all is only noise.
 
@@ -116,7 +121,8 @@ def _values(
         noisy: the released sums, with m columns.
         total: (m,) with which the columns add up to the codes of all records.
         asked: (m, c) sums of columns whose means are wanted.
-        together: whether one size of weights is for all of them, else each has its own.
+        sizes: of the weights: one for all of them, each its own, or pooled (a table's columns
+            have theirs even so).
     """
     space = directions_over(public, code_of(noisy.code))
     points = space.embed(public)
@@ -137,7 +143,7 @@ def _values(
         shares = matching_weights(rows, every / records, (noise / records) ** 2, records)
         basis = _Basis.of(rows, shares)
     basis = replace(basis, columns=columns_of)
-    return basis.values(sums, sigma, total, asked, together=together)
+    return basis.values(sums, sigma, total, asked, sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +195,7 @@ class _Basis:
         return float(self.one @ (self.axes.T @ sums))
 
     def values(
-        self, sums: Floats, sigma: float, total: Floats, asked: Floats, *, together: bool
+        self, sums: Floats, sigma: float, total: Floats, asked: Floats, sizes: Sizes
     ) -> Floats:
         """Return (n, c) the mean answers of records at the public rows.
 
@@ -198,7 +204,8 @@ class _Basis:
             sigma: standard deviation of the noise on each.
             total: (m,) with which the columns add up to the codes of all records.
             asked: (m, c) sums of columns whose means are wanted.
-            together: whether one size of weights is for all of them, else each has its own.
+            sizes: of the weights: one for all of them, each its own, or pooled (a table's columns
+            have theirs even so).
         """
         records = self.number(sums @ total)
         means = np.array([self.number(sums @ each) / records for each in asked.T])
@@ -207,7 +214,15 @@ class _Basis:
         seen = self.axes.T @ (sums @ mixed)
         noise = sigma**2 * np.square(mixed).sum(axis=0)
         drawn = records * self.moments[:, None] * (means * (1 - means))
-        groups = [slice(None)] if together else [slice(at, at + 1) for at in range(len(means))]
+        if sizes == "pooled" and self.columns is None:
+            shares = np.array([self.number(each) / records for each in sums.T])
+            spread = (mixed.T * np.clip(shares, _RAREST, 1)) @ mixed
+            return means + self.turned @ pooled_weights(
+                records * self.moments, seen, sigma**2 * mixed.T @ mixed, _DRAWN_ALIKE * spread
+            )
+        groups = (
+            [slice(None)] if sizes == "one" else [slice(at, at + 1) for at in range(len(means))]
+        )
         apart = [self._apart(seen[:, g], noise[g], drawn[:, g], records) for g in groups]
         values: Floats = means + np.concatenate(apart, axis=1)
         return values
