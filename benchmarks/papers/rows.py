@@ -335,10 +335,10 @@ _ROWS: Final = (
         files=("diabetes130/diabetic_data.csv.gz",),
         options=replace(
             _DENSE,
-            code="kernel-256",
-            representatives=256,
+            code="kernel-512",
+            representatives=512,
             answer="number",
-            range=",".join(map(str, range(1, 10))),
+            range=",".join(map(str, range(1, 11))),
         ),
         picked="the range's end by a linear model of private labels without privacy, read on spent patients; "
         + _SPENT.format("columns (by boosted trees of these labels), code, points and trees"),
