@@ -340,8 +340,9 @@ _ROWS: Final = (
             answer="number",
             range=",".join(map(str, range(1, 11))),
         ),
-        picked="the range's end by a linear model of private labels without privacy, read on spent patients; "
-        + _SPENT.format("columns (by boosted trees of these labels), code, points and trees"),
+        picked=_SPENT.format(
+            "columns (by boosted trees of these labels), code, points of the range and how far trees go"
+        ),
         reference="boosting",
         wanted=(Wanted(figure="student.mae", within=0.05, epsilon={"cap": 1.0}),),
     ),

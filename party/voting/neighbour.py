@@ -164,7 +164,9 @@ class NeighbourVotes:
             )
         queries = seen.take(list(rows))
         require_different(queries.row_hashes())
-        space = directions_over(seen, code) if code.name == DENSE else space_over(seen)
+        space = (
+            directions_over(seen, curved=code.curved) if code.name == DENSE else space_over(seen)
+        )
         voting = self._voters(votes_per_patient) if voters is None else self.records.take(voters)
         places = space.embed(queries)
         answers = self._answers(voting, classes, code)

@@ -42,7 +42,7 @@ NoiseLawOption = Annotated[
 CodeOption = Annotated[
     str | None,
     _neighbour(
-        help="nearest, or spread, dense or kernel, or one of them with -K. Default: nearest",
+        help="nearest, or spread, dense or kernel, with -K or not. Default: nearest",
         metavar="CODE",
     ),
 ]

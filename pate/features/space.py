@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pate.codes import Code
     from pate.data.values import Inputs
     from pate.features.contract import FeatureSpace
 
@@ -127,17 +126,17 @@ def space_over(public: Inputs, name: str = "auto") -> FeatureSpace:
     return (InvariantSpace if bend == "steady" else DiffusionSpace).fit(base, public)
 
 
-def directions_over(public: Inputs, code: Code) -> FeatureSpace:
+def directions_over(public: Inputs, *, curved: bool = False) -> FeatureSpace:
     """Return the feature space of a public set in which dense votes have directions.
 
     Args:
         public: the public set, the only data used for fitting.
-        code: of the votes.
+        curved: whether directions are of likeness, as the code says.
 
     Raises:
         DataError: if there are too few public inputs to fit it.
     """
-    if code.curved:
+    if curved:
         return LikenessSpace.fit(space_over(public), public.take(looked_at(len(public))))
     return space_over(public) if isinstance(public, Images) else TableSpace.for_directions(public)
 

@@ -124,7 +124,7 @@ def _values(
         sizes: of the weights: one for all of them, each its own, or pooled (a table's columns
             have theirs even so).
     """
-    space = directions_over(public, code_of(noisy.code))
+    space = directions_over(public, curved=code_of(noisy.code).curved)
     points = space.embed(public)
     directions = Directions.fit(points[noisy.queries], points[looked_at(len(points))])
     rows = directions.codes(points) / GRID

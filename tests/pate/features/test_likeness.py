@@ -24,7 +24,7 @@ def rows_of(count: int, seed: int) -> Table:
 
 def test_features_are_the_records_own_to_the_last_bit() -> None:
     public, private = rows_of(1500, 0), rows_of(5000, 1)
-    space = directions_over(public, code_of("kernel-64"))
+    space = directions_over(public, curved=True)
     assert isinstance(space, LikenessSpace)
     assert space.width == 1024
     whole = space.embed(private)
@@ -74,7 +74,7 @@ def test_it_learns_what_is_not_linear_in_columns() -> None:
     ]
     found = {}
     for text in ("dense-64", "kernel-64"):
-        space = directions_over(public, code_of(text))
+        space = directions_over(public, curved=code_of(text).curved)
         points, places = space.embed(public), space_over(public).embed(public)
         chosen = representatives(places, 64)
         directions = Directions.fit(points[chosen], points[looked_at(len(points))])
