@@ -325,7 +325,7 @@ _ROWS: Final = (
         files=("diabetes130/diabetic_data.csv.gz",),
         options=replace(_DENSE, answer="labels-2"),
         picked="columns by judgement; "
-        + _SPENT.format("code and how many labels count (of three numbers)"),
+        + _SPENT.format("code, features of tables and how many labels count (of three numbers)"),
         reference="boosting",
         wanted=(Wanted(figure="student.macro_auc", within=0.02, epsilon={"cap": 1.0}),),
     ),
@@ -336,7 +336,9 @@ _ROWS: Final = (
         files=("diabetes130/diabetic_data.csv.gz",),
         options=replace(_DENSE, answer="number", range="1,9"),
         picked="the range by a linear model of private labels without privacy, read on spent patients; "
-        + _SPENT.format("columns (by boosted trees of these labels) and code"),
+        + _SPENT.format(
+            "columns (by boosted trees of these labels), code, features of tables and the student"
+        ),
         reference="boosting",
         wanted=(Wanted(figure="student.mae", within=0.05, epsilon={"cap": 1.0}),),
     ),
