@@ -160,8 +160,10 @@ def _what(student: Student, provenance: Provenance, statement: Mapping[str, obje
     named = provenance.name not in ("", "campaign")
     title = plain(provenance.name) if named else f"campaign {provenance.campaign[:12]}"
     kind = _KINDS.get(student.kind, f"a classifier of kind {plain(student.kind)}")
-    if isinstance(student, TableStudent) and "logistic" not in student.models:
+    if isinstance(student, TableStudent) and "forest" not in student.models:
         kind = "boosted trees, fitted to noisy counts" if student.models else "a constant"
+        if "logistic" in student.models:
+            kind = "boosted trees and a logistic model, averaged, fitted to noisy sums"
     records_vote = do_records_vote(statement["mechanism"])
     learnt = (
         f"labels learnt from | {_labels(provenance, 'records' if records_vote else 'teachers')}"

@@ -48,8 +48,8 @@ _MODELS: Final = {
     "logistic": "LogisticRegression",
     "boosting": "HistGradientBoostingClassifier",
 }
-#: The models of a student of labels, and of a student of noisy counts.
-_SETS: Final = (("forest", "logistic"), ("boosting",))
+#: The models of a student of labels, of noisy counts, and of dense sums.
+_SETS: Final = (("forest", "logistic"), ("boosting",), ("boosting", "logistic"))
 
 #: Largest size of a description in bytes.
 _LONGEST: Final = 2**26

@@ -222,7 +222,11 @@ class TableSpace:
             else:
                 made += how.embed(np.asarray(column, dtype=np.float64))
         points = np.stack(made, axis=1)
-        return points * np.repeat(np.float32(self.sizes), self.widths) if self.sizes else points
+        return (
+            points * np.repeat(np.array(self.sizes, dtype=np.float32), self.widths)
+            if self.sizes
+            else points
+        )
 
 
 def _of_rows(public: Inputs) -> Table:

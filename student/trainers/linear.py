@@ -247,6 +247,10 @@ class _Basis:
         told, variances = self.columns, noise + share * drawn
         if told is not None and _SUMS_A_COLUMN * (told.blocks[-1] + 1) <= len(seen):
             adds = records * ((self.turned * self.shares[:, None]).T @ told.units)
-            return told.units @ relevant_weights(adds, seen, variances, told.blocks, weight)
-        power = np.square(size * weight)
-        return self.turned @ (power / (power + variances) / size * seen)
+            weights = relevant_weights(adds, seen, variances, told.blocks, weight)
+            rows = told.units
+        else:
+            power = np.square(size * weight)
+            weights, rows = power / (power + variances) / size * seen, self.turned
+        apart: Floats = rows @ weights
+        return apart

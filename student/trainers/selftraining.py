@@ -10,7 +10,8 @@ then unused. The counts are learnt by an additive model (:mod:`student.trainers.
 smoothing over similar rows (:mod:`student.trainers.smoothing`); boosted trees are fitted to the mean of
 both, adjusted to agree with the counts (:mod:`student.trainers.boosting`). The errors of the two differ, so
 their mean is better than either. ``--model smoothing`` has the second one only, which is better if no column
-separates the classes well.
+separates the classes well. From dense sums trees and a logistic model are fitted to the chances of
+:mod:`student.trainers.linear`, and averaged; from those by likeness trees only.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from pate.data.values import Table
 from pate.errors import DataError
 from pate.features.space import space_over
 from student.trainers.base import Effort, Lesson, Progress, decided, silent
-from student.trainers.boosting import TREES, fit_chances, train_on_counts
+from student.trainers.boosting import CLOSELY, TREES, fit_chances, fit_line, train_on_counts
 from student.trainers.counts import cells_of
 from student.trainers.encoding import Encoding, learn_encoding
 from student.trainers.labels import (
@@ -197,10 +198,18 @@ def train(
     if lesson.noisy is not None and lesson.noisy.dense:
         chances = linear_chances(lesson.public, lesson.noisy)
         if chances is not None:
-            trees = effort.steps or TREES
-            model = fit_chances(encoding.encode(lesson.public), chances, seed=seed, trees=trees)
+            rows, trees = encoding.encode(lesson.public), effort.steps or TREES
+            if code_of(lesson.noisy.code).curved:
+                model = fit_chances(rows, chances, seed=seed, trees=trees, far=CLOSELY)
+                taught = {"boosting": model}
+            else:
+                # What they are fitted to is linear, in other features.
+                taught = {
+                    "boosting": fit_chances(rows, chances, seed=seed, trees=trees),
+                    "logistic": fit_line(rows, chances, softness=settings.softness),
+                }
             progress(1, 1, float("nan"))
-            return TableStudent(encoding, {"boosting": model}, None, lesson.classes, answer=answer)
+            return TableStudent(encoding, taught, None, lesson.classes, answer=answer)
     if answer == NUMBER:
         raise DataError(ONLY_NOISE)
     present = np.unique(lesson.labels)

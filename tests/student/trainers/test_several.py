@@ -14,7 +14,7 @@ from pate.data.values import Dataset, Images, Table
 from pate.errors import DataError, SchemaError
 from pate.features.dense import Directions, dense_sums, looked_at
 from pate.features.neighbours import cast_answers, representatives
-from pate.features.space import directions_over
+from pate.features.space import directions_over, space_over
 from pate.formats.noisy_counts import NoisyVotes
 from student import weights
 from student.evaluation.answers import evaluate_answers
@@ -76,7 +76,7 @@ def released(
         said = of_labels(flags, LABELS, COLUMNS, made.answer.most, data.row_hashes(), b"k")
     else:
         said = of_numbers(answers.astype(np.float64), points)
-    space = directions_over(public)
+    space = (directions_over if made.name == "dense" else space_over)(public)
     spots, places = space.embed(public), space.embed(data.inputs)
     chosen = representatives(spots, made.places if made.name == "dense" else 60)
     if made.name == "dense":
