@@ -10,8 +10,8 @@ answer        columns                    numbers, in units of 1/grid of a vote
 ``ordered``   the classes, ascending     the same; the student knows that they have an order
 ``labels-T``  the labels, and ``none``   T at each of its labels, at most T of them counted; what is
                                          left of T, if j are, at ``none``: T - j
-``number``    the two ends of a range    g (high - z) / (high - low) and the rest of g = 64, z cut to
-                                         the range
+``number``    points of a range, at      z, cut to the range, lies between two of them, a and b:
+              least its two ends         g (b - z) / (b - a) at a, and the rest of g = 64 at b
 ============  =========================  ======================================================
 
 A teacher that votes for several labels casts ``labels-T-of-L`` at each query: 1 at each of at most T of L
@@ -28,6 +28,7 @@ Learning", PoPETs 2023.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import re
 from dataclasses import dataclass
@@ -51,8 +52,10 @@ ORDERED: Final = "ordered"
 NUMBER: Final = "number"
 #: The column of records with fewer labels than count.
 NONE: Final = "none"
-#: Parts into which the range of a number is divided.
+#: Parts into which the range of a number is divided, between one point and the next.
 PARTS: Final = 64
+#: Most points of a number's range.
+MOST_POINTS: Final = 64
 #: Most labels of a record that count.
 MOST_LABELS: Final = 64
 
@@ -109,7 +112,7 @@ class Answer:
             return f"for up to {self.most} of {self.of} labels"
         return {
             LABELS: f"for up to {self.most} label{'s' * (self.most > 1)}",
-            NUMBER: "divided between the two ends of a range",
+            NUMBER: "divided between two points of a range",
             ORDERED: "for classes in their order",
         }.get(self.name, "")
 
@@ -154,7 +157,7 @@ class Answer:
                 f"list {', '.join(names):.80}"
             )
         if self.name == NUMBER:
-            range_of(names)
+            points_of(names)
 
     def _check_labels(self, names: Sequence[str] | None) -> None:
         """Check that a class list has the labels that teachers vote for, and no other column."""
@@ -186,21 +189,32 @@ def answer_of(text: str) -> Answer:
     return Answer("number" if text == NUMBER else "ordered" if text == ORDERED else "class")
 
 
-def range_of(names: Sequence[str]) -> tuple[float, float]:
-    """Return the low and the high end of a number's range, which are the names of its two columns.
+def range_in(text: str) -> tuple[str, ...]:
+    """Return the columns of a number whose range is written as ``0,14``, or with points between."""
+    return tuple(each.strip() for each in text.split(","))
+
+
+def points_of(names: Sequence[str]) -> tuple[float, ...]:
+    """Return the points of a number's range, which are the names of its columns: first low, last high.
 
     Raises:
-        UsageError: unless they are two finite numbers, the lower one first.
+        UsageError: unless they are two finite numbers or more, each larger than the one before.
     """
     try:
-        low, high = (float(name) for name in names)
+        points = tuple(float(name) for name in names)
     except ValueError:
-        low = high = math.nan
-    if not (low < high and math.isfinite(high - low)) or "_" in "".join(names):
+        points = ()
+    if (
+        not 2 <= len(points) <= MOST_POINTS
+        or not all(low < high for low, high in itertools.pairwise(points))
+        or not math.isfinite(points[-1] - points[0])
+        or "_" in "".join(names)
+    ):
         raise UsageError(
-            f"a number's range is two numbers, the lower one first, not {', '.join(names):.80}"
+            f"a number's range is two numbers, the lower one first, or up to {MOST_POINTS} of them that "
+            f"ascend, not {', '.join(names):.80}"
         )
-    return low, high
+    return points
 
 
 def of_classes(labels: NDArray[np.int64], columns: int) -> NDArray[np.int64]:
@@ -247,8 +261,13 @@ def of_labels(
 
 
 def of_numbers(values: NDArray[np.float64], columns: Sequence[str]) -> NDArray[np.int64]:
-    """Return (n, 2) answers of records with a finite number each, cut to the range of the columns."""
-    low, high = range_of(columns)
-    parts = np.rint((np.clip(values, low, high) - low) / (high - low) * PARTS).astype(np.int64)
-    made: NDArray[np.int64] = np.stack([PARTS - parts, parts], axis=1)
+    """Return (n, m) answers of records with a finite number each, cut to the range of the m columns."""
+    points = np.array(points_of(columns))
+    cut = np.clip(values, points[0], points[-1])
+    below = np.clip(np.searchsorted(points, cut, side="right") - 1, 0, len(points) - 2)
+    low, high = points[below], points[below + 1]
+    parts = np.rint((cut - low) / (high - low) * PARTS).astype(np.int64)
+    made = np.zeros((len(values), len(points)), dtype=np.int64)
+    rows = np.arange(len(values))
+    made[rows, below], made[rows, below + 1] = PARTS - parts, parts
     return made

@@ -10,6 +10,8 @@ code is public and chosen before any record is read; a record's array depends on
 ``spread-k``   1 at each of the k nearest representatives
 ``dense-d``    at all d representatives how far it lies in their direction, in units of
                1/1024; with signs, and of length 1 at most
+``kernel-d``   the same by likeness to public rows, not by columns
+               (:mod:`pate.features.likeness`); a dense code to all that counts
 ``each-q``     at all q queries, at each by itself: the votes of a *teacher* for several
                labels, which depend on the query
 =============  =====================================================================
@@ -34,16 +36,20 @@ CODES: Final = ("nearest", "spread", "dense")
 NEAREST: Final = "nearest"
 SPREAD: Final = "spread"
 DENSE: Final = "dense"
+#: The text of a dense code that is curved.
+KERNEL: Final = "kernel"
 #: The code of teachers that vote for several labels.
 EACH: Final = "each"
 #: Units of a dense array that are one vote.
 GRID: Final = 2**10
 
-_TEXT: Final = re.compile(r"(nearest)|(spread|dense|each)-([1-9][0-9]{0,5})", re.ASCII)
+_TEXT: Final = re.compile(r"(nearest)|(spread|dense|kernel|each)-([1-9][0-9]{0,5})", re.ASCII)
 #: By name, so that no campaign asks a party for more memory or time than others.
 MOST_DIRECTIONS: Final = 2**10
-_MOST_PLACES: Final = {SPREAD: 2**12, DENSE: MOST_DIRECTIONS, EACH: 2**16}
-_FEWEST_PLACES: Final = {SPREAD: 2, DENSE: 2, EACH: 1}
+_MOST_PLACES: Final = {
+    SPREAD: 2**12, DENSE: MOST_DIRECTIONS, KERNEL: MOST_DIRECTIONS, EACH: 2**16,
+}  # fmt: skip
+_FEWEST_PLACES: Final = {SPREAD: 2, DENSE: 2, KERNEL: 2, EACH: 1}
 
 
 _CLASS: Final = Answer()
@@ -72,15 +78,18 @@ class Code:
         name: one of :data:`CODES`, or :data:`EACH`.
         places: k, d or q, representatives or queries at which it votes; 1 for ``nearest``.
         answer: what it says there.
+        curved: of a dense code, whether its directions are of likeness.
     """
 
     name: Literal["nearest", "spread", "dense", "each"]
     places: int = 1
     answer: Answer = _CLASS
+    curved: bool = False
 
     def __str__(self) -> str:
         """Return the text that :func:`code_of` reads."""
-        own = self.name if self.name == NEAREST else f"{self.name}-{self.places}"
+        name = KERNEL if self.curved else self.name
+        own = name if name == NEAREST else f"{name}-{self.places}"
         return own if self.answer == _CLASS else f"{own} {self.answer}"
 
     @property
@@ -103,7 +112,7 @@ class Code:
         """Where a vote counts, to follow a comma; empty for the nearest representative."""
         where = "" if self.places == 1 else f"each counted at its {self.places} nearest queries"
         if self.name == DENSE:
-            where = f"each counted in {self.places} directions"
+            where = f"each counted in {self.places} directions{' of likeness' * self.curved}"
         if self.name == EACH:
             where = f"{self.places} queries in one release"
         return ", ".join(filter(None, (where, self.answer.in_words)))
@@ -190,11 +199,13 @@ def _own(text: str) -> Code:
         found[2] and not _FEWEST_PLACES[found[2]] <= int(found[3]) <= _MOST_PLACES[found[2]]
     ):
         raise UsageError(
-            f"a code is nearest, or spread-K or dense-K with K from 2 to {_MOST_PLACES[SPREAD]} or "
-            f"{_MOST_PLACES[DENSE]}, got {text[:60]!r}"
+            f"a code is nearest, or spread-K, dense-K or kernel-K with K from 2 to {_MOST_PLACES[SPREAD]}, "
+            f"of the last two {_MOST_PLACES[DENSE]}, got {text[:60]!r}"
         )
     if found[1]:
         return Code(NEAREST)
+    if found[2] == KERNEL:
+        return Code(DENSE, int(found[3]), curved=True)
     return Code(cast("Literal['spread', 'dense', 'each']", found[2]), int(found[3]))
 
 

@@ -38,7 +38,7 @@ from protos.terms import check_campaign
 if TYPE_CHECKING:
     from pate.codes import Code
 
-VERSION: Final = 4
+VERSION: Final = 5
 _REPLY: Final = b"pate/v1/reply\0"
 _REQUEST: Final = b"pate/v1/request\0"
 

@@ -120,7 +120,7 @@ _ASKED: Final = {
     "class": "its class",
     "ordered": "its class",
     "labels": "its labels, at most {most} of them",
-    "number": "its number, divided between the two ends of a range",
+    "number": "its number, divided between two points of a range",
 }
 
 
@@ -129,7 +129,10 @@ def _by_records(code: Code) -> str:
     if code.name == "spread":
         where = f"at the {code.places} public inputs that are most like it"
     elif code.name == "dense":
-        where = f"by how far it lies in each of {code.places} directions of the public inputs"
+        what = "the likeness to" if code.curved else ""
+        where = (
+            f"by how far it lies in each of {code.places} directions of {what} the public inputs"
+        )
     classes = code.answer.one_hot
     text = _BY_RECORDS.format(
         what=_ASKED[code.answer.name].format(most=code.answer.most),
@@ -157,8 +160,10 @@ def _what(student: Student, provenance: Provenance, statement: Mapping[str, obje
     named = provenance.name not in ("", "campaign")
     title = plain(provenance.name) if named else f"campaign {provenance.campaign[:12]}"
     kind = _KINDS.get(student.kind, f"a classifier of kind {plain(student.kind)}")
-    if isinstance(student, TableStudent) and "logistic" not in student.models:
+    if isinstance(student, TableStudent) and "forest" not in student.models:
         kind = "boosted trees, fitted to noisy counts" if student.models else "a constant"
+        if "logistic" in student.models:
+            kind = "boosted trees and a logistic model, averaged, fitted to noisy sums"
     records_vote = do_records_vote(statement["mechanism"])
     learnt = (
         f"labels learnt from | {_labels(provenance, 'records' if records_vote else 'teachers')}"
@@ -190,7 +195,9 @@ def _predicts(student: Student) -> str:
         return (
             f"It predicts each of {count} labels, of which an input may have any number: {classes}."
         )
-    return "It predicts a number from {} to {}.".format(*map(plain, student.classes))
+    low, high = plain(student.classes[0]), plain(student.classes[-1])
+    what = "the mean" if len(student.classes) == 2 else "the median; of R2, the mean"
+    return f"It predicts a number from {low} to {high}: {what}."
 
 
 def _has_no_classes(student: Student) -> bool:

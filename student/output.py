@@ -268,7 +268,7 @@ def answers_csv(student: TableStudent, inputs: Inputs) -> tuple[bytes, int]:
     if not student.thresholds:
         writer.writerow(["row", "predicted"])
         writer.writerows(
-            [at, f"{each:.6g}"] for at, each in enumerate(student.predict_numbers(inputs))
+            [at, f"{each:.6g}"] for at, each in enumerate(student.predict_numbers(inputs)[0])
         )
         return text.getvalue().encode(), len(inputs)
     names = student.classes

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from pate.answers import CLASS, LABELS, NUMBER, answer_of, range_of
+from pate.answers import CLASS, LABELS, NUMBER, answer_of, points_of
 from pate.data.skops_file import LARGEST, check_skops
 from pate.data.values import Table
 from pate.errors import DataError, UsageError
@@ -48,8 +48,8 @@ _MODELS: Final = {
     "logistic": "LogisticRegression",
     "boosting": "HistGradientBoostingClassifier",
 }
-#: The models of a student of labels, and of a student of noisy counts.
-_SETS: Final = (("forest", "logistic"), ("boosting",))
+#: The models of a student of labels, of noisy counts, and of dense sums.
+_SETS: Final = (("forest", "logistic"), ("boosting",), ("boosting", "logistic"))
 
 #: Largest size of a description in bytes.
 _LONGEST: Final = 2**26
@@ -251,15 +251,16 @@ def _load_tables(folder: Path, found: Described) -> Student:
     if constant is not None and (type(constant) is not int or not 0 <= constant < len(classes)):
         raise DataError(f"{folder / DESCRIPTION}: no class has the number {constant!r}")
     answer, least = _answer_of(folder, found)
-    several = (tuple(f"label-{at}" for at in range(len(classes))),)
-    sets: tuple[tuple[str, ...], ...] = several if least else _SETS if constant is None else ((),)
+    each = len(least) or (len(classes) - 1 if answer == NUMBER and len(classes) > 2 else 0)
+    several = (tuple(f"label-{at}" for at in range(each)),)
+    sets: tuple[tuple[str, ...], ...] = several if each else _SETS if constant is None else ((),)
     for names in sets:
         if set(found.files) == {f"{name}.skops" for name in names}:
             break
     else:
         raise DataError(f"{folder / DESCRIPTION} names the files {sorted(found.files)}")
     width = encoding.encode(_no_rows(encoding)).shape[1]
-    known = 2 if least else len(classes)
+    known = 2 if each else len(classes)
     models = {name: _load_model(folder, name, found, width, known) for name in names}
     return TableStudent(encoding, models, constant, classes, answer=answer, thresholds=least)
 
@@ -271,7 +272,7 @@ def _answer_of(folder: Path, found: Described) -> tuple[str, tuple[float, ...]]:
     try:
         answer = answer_of(str(said))
         if answer.name == NUMBER:
-            range_of(found.classes)
+            points_of(found.classes)
     except UsageError as error:
         raise DataError(f"{where}: {error}") from error
     wanted = len(found.classes) if answer.name == LABELS else 0
@@ -279,7 +280,7 @@ def _answer_of(folder: Path, found: Described) -> tuple[str, tuple[float, ...]]:
         not isinstance(least, list)
         or len(least) != wanted
         or not all(type(each) is float and 0 <= each <= 1 for each in least)
-        or (wanted and found.more.get("constant") is not None)
+        or (not answer.one_hot and found.more.get("constant") is not None)
     ):
         raise DataError(f"{where}: its thresholds do not fit its labels")
     return str(answer), tuple(least)

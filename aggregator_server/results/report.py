@@ -123,7 +123,11 @@ def _rows(found: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     if "teachers" in found:
         yield "teachers", str(found["teachers"])
     kind = "classes" if answer.one_hot else "range" if answer.name == NUMBER else "columns"
-    yield kind, f"{len(classes)}: {', '.join(classes)}" if kind != "range" else " to ".join(classes)
+    shown = f"{len(classes)}: {', '.join(classes)}"
+    if kind == "range":
+        between = "" if len(classes) == 2 else f", at {shown}"
+        shown = f"{classes[0]} to {classes[-1]}{between}"
+    yield kind, shown
     yield "sums of votes", f"{found['aggregation']}, noise by the {_NOISE[str(found['noise'])]}"
     for observer, name in ((found["observer"], "epsilon"), ("server", "epsilon_server")):
         epsilon = found[name]

@@ -22,7 +22,7 @@ from pate.errors import ProtocolError, SchemaError, UsageError
 from pate.features.dense import Directions, dense_sums, dense_votes, looked_at
 from pate.features.neighbours import cast_answers, cast_votes, voters_of
 from pate.features.progress import telling, told
-from pate.features.space import space_over
+from pate.features.space import directions_over, space_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pate.votes import Counts
 
 #: Version: changes whenever the same records would vote differently.
-_VERSION: Final = b"pate neighbour votes v1\0"
+_VERSION: Final = b"pate neighbour votes v2\0"
 #: Records processed at once, which bounds memory.
 _AT_ONCE: Final = 2048
 #: Progress interval, in such portions.
@@ -164,7 +164,9 @@ class NeighbourVotes:
             )
         queries = seen.take(list(rows))
         require_different(queries.row_hashes())
-        space = space_over(seen)
+        space = (
+            directions_over(seen, curved=code.curved) if code.name == DENSE else space_over(seen)
+        )
         voting = self._voters(votes_per_patient) if voters is None else self.records.take(voters)
         places = space.embed(queries)
         answers = self._answers(voting, classes, code)

@@ -42,7 +42,8 @@ NoiseLawOption = Annotated[
 CodeOption = Annotated[
     str | None,
     _neighbour(
-        help="nearest, spread, spread-K, dense or dense-K. Default: nearest", metavar="CODE"
+        help="nearest, or spread, dense or kernel, with -K or not. Default: nearest",
+        metavar="CODE",
     ),
 ]
 AnswerOption = Annotated[
@@ -54,7 +55,10 @@ AnswerOption = Annotated[
 ]
 RangeOption = Annotated[
     str | None,
-    _neighbour(help="With --answer number: its public ends, as 0,14", metavar="LOW,HIGH"),
+    _neighbour(
+        help="With --answer number: its public ends, or points, as 0,2,5,14",
+        metavar="LOW,HIGH",
+    ),
 ]
 NoiseOption = Annotated[
     NoiseSource | None, _masked(help="By the server, or in shares by the parties.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.codes import DENSE, NEAREST, SPREAD, Code, code_of
+from pate.codes import DENSE, KERNEL, NEAREST, SPREAD, Code, code_of
 from pate.errors import UsageError
 from pate.features.neighbours import representatives
 from pate.features.space import space_over
@@ -62,23 +62,23 @@ def finer_number(code: str, usual: int, queries: int) -> int:
     """Return the number of representatives for a code, where none is stated.
 
     Args:
-        code: ``spread`` or ``dense``, whose numbers are open, or the text of a code.
+        code: ``spread``, ``dense`` or ``kernel``, whose numbers are open, or the text of a code.
         usual: :func:`default_number` for a public set of any size, which is that of nearest votes.
         queries: size of the public set.
 
     Raises:
         UsageError: if it is no code's text.
     """
-    if code == DENSE:
+    if code in (DENSE, KERNEL):
         return min(_DIRECTIONS, queries)
-    if code.startswith(DENSE):
+    if code.startswith((DENSE, KERNEL)):
         return code_of(code).places
     finer = code == SPREAD or code_of(code).places > 1
     return min(min(_FINER * usual, _MOST) if finer else usual, queries)
 
 
 def settled_code(code: str, number: int, usual: int) -> Code:
-    """Return the code of a campaign; ``spread`` gets its k, ``dense`` its d.
+    """Return the code of a campaign; ``spread`` gets its k, ``dense`` and ``kernel`` their d.
 
     A record that votes at k of q representatives is heard about k/q of the public set: this part is
     made twice as large as with nearest votes at their usual number. Noise at each representative is
@@ -88,15 +88,15 @@ def settled_code(code: str, number: int, usual: int) -> Code:
     ('spread-8', 'nearest')
 
     Args:
-        code: ``spread``, ``dense``, or the text of a code.
+        code: ``spread``, ``dense``, ``kernel``, or the text of a code.
         number: of representatives.
         usual: :func:`default_number`.
 
     Raises:
         UsageError: if it is no code's text.
     """
-    if code == DENSE and number >= 2:
-        return Code(DENSE, number)
+    if code in (DENSE, KERNEL) and number >= 2:
+        return Code(DENSE, number, curved=code == KERNEL)
     if code != SPREAD:
         return code_of(code)
     places = min(round(_PARTS * number / usual), number)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from pate.accounting.events import GatedBatch
 from pate.accounting.filters import FAILING, SITE_DELTA, Delta
-from pate.answers import CLASS, LABELS, NONE, NUMBER, answer_of
+from pate.answers import CLASS, LABELS, NONE, NUMBER, answer_of, range_in
 from pate.campaign.choices import PUBLISH, check_choice
 from pate.campaign.neighbour_terms import MOST_VOTES, NeighbourTerms
 from pate.campaign.parameters import Parameters
@@ -175,7 +175,7 @@ def _columns(options: MechanismOptions) -> tuple[str, ...] | None:
     if options.range is not None:
         if options.classes:
             raise UsageError("a number has no --classes: leave them out")
-        return tuple(each.strip() for each in options.range.split(","))
+        return range_in(options.range)
     if not options.classes:
         return None
     names = tuple(each.strip() for each in options.classes.split(","))

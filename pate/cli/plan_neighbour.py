@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from rich.console import Console
 from rich.table import Table as Sheet
 
-from pate.answers import CLASS, LABELS, NONE, NUMBER, Answer, answer_of
-from pate.campaign.options import AnswerOption, CodeOption, DeltaOption, NoiseLawOption
-from pate.codes import DENSE, MOST_DIRECTIONS, NEAREST, SPREAD, Code, require_places
+from pate.answers import CLASS, LABELS, NONE, NUMBER, Answer, answer_of, points_of, range_in
+from pate.campaign.options import (
+    AnswerOption,
+    CodeOption,
+    DeltaOption,
+    NoiseLawOption,
+    RangeOption,
+)
+from pate.codes import DENSE, KERNEL, MOST_DIRECTIONS, NEAREST, SPREAD, Code, require_places
 from pate.errors import UsageError
 from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.noise.share_laws import GeometricShares
@@ -61,6 +67,7 @@ class NeighbourOptions(CommandOptions):
     ] = None
     code: CodeOption = None
     answer: AnswerOption = None
+    range: RangeOption = None
 
     def __post_init__(self) -> None:
         if self.votes_per_patient != 1 and self.unit != "patient":
@@ -79,11 +86,18 @@ class NeighbourOptions(CommandOptions):
             UsageError: for an answer that needs more labels.
         """
         if self.says.name == NUMBER:
-            return 2
+            return len(self.points)
+        if self.range is not None:
+            raise UsageError("--range is for --answer number: leave it out")
         if self.says.name == LABELS:
             self.says.check_columns((*map(str, range(self.classes)), NONE))
             return self.classes + 1
         return self.classes
+
+    @property
+    def points(self) -> tuple[float, ...]:
+        """Points of the range of a number; without a range its two ends, whatever they are."""
+        return (0.0, 1.0) if self.range is None else points_of(range_in(self.range))
 
     @property
     def of_server(self) -> str:
@@ -101,6 +115,7 @@ class NeighbourOptions(CommandOptions):
             "--noise-law": self.noise_law,
             "--code": self.code,
             "--answer": self.answer,
+            "--range": self.range,
         }
         words = [f"{name} {value}" for name, value in given.items() if value is not None]
         return "pate-server --aggregator neighbour " + " ".join(words)
@@ -179,9 +194,9 @@ class _Plan:
         if middle > public:
             raise UsageError(f"the public set has {public} different inputs, not {middle}")
         noise = noise_of(chosen, options.noise_law)
-        fixed = code not in (NEAREST, SPREAD, DENSE)
-        least = 2 if code == DENSE else chosen.places if fixed else 1
-        most = min(public, MOST_DIRECTIONS if code == DENSE else _ANY)
+        fixed = code not in (NEAREST, SPREAD, DENSE, KERNEL)
+        least = 2 if code in (DENSE, KERNEL) else chosen.places if fixed else 1
+        most = min(public, MOST_DIRECTIONS if code in (DENSE, KERNEL) else _ANY)
         numbers = sorted({min(max(least, round(middle * step)), most) for step in _STEPS})
         if chosen.name == DENSE and fixed:
             numbers = [middle]
@@ -198,6 +213,7 @@ class _Plan:
                         records=options.records,
                         columns=columns,
                         noise=carried.carried,
+                        points=options.points,
                     )
                 )
                 continue
@@ -338,8 +354,8 @@ _MEANING: Final = {
         "places with fewer votes at each"
     ),
     NUMBER: (
-        "error: standard deviation, by noise, of the mean of the numbers there, in parts of the range; "
-        "where a record votes at several, of that many neighbours taken together. More "
+        "error: standard deviation, by noise, of the mean of the numbers there, in parts of the range, "
+        "at most; where a record votes at several, of that many neighbours taken together. More "
         "representatives are finer places with fewer votes at each"
     ),
     DENSE: (

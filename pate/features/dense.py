@@ -1,9 +1,11 @@
 """Dense votes: a record counts at every representative, by how far it lies in that direction.
 
 A record's features, less the mean of the public set's and with one constant coordinate, are
-scaled to length 1 and projected onto an orthonormal basis of the representatives' span. Of all such
-bases it is the one nearest to the representatives themselves (Loewdin's), so each direction belongs to
-one of them. The projection has length 1 at most; it is cut towards zero to multiples of 1/grid.
+scaled to length 1 and projected onto as many principal directions of the public rows as there are
+representatives. Of all orthonormal bases of these it is the one nearest to the representatives
+themselves (Loewdin's), so each direction belongs to one of them. The projection has length 1 at most;
+it is cut towards zero to multiples of 1/grid. The features of a table are
+:meth:`~pate.features.tables.TableSpace.for_directions`.
 
 All of that is exact: features are cut to whole numbers first, and products of whole numbers below 2^53
 have no rounding in doubles, in whatever order they are added. So a record's array depends on it and the
@@ -36,10 +38,12 @@ _WIDEST: Final = 2**13 - 1
 _FAR: Final = 8.0
 #: The constant coordinate, relative to the usual distance of public rows from their mean.
 _CONSTANT: Final = 0.35
-#: Public rows, evenly spaced, whose mean is the middle.
+#: Public rows, evenly spaced, whose mean is the middle, and whose principal directions are taken.
 _LOOKED_AT: Final = 1024
-#: Directions with less than this part of the variance are no directions.
+#: Directions with less than this part of the largest one's moment are no directions.
 _LEAST: Final = 1e-6
+#: Length of what is added to representatives, so that together they reach every direction.
+_ADDED: Final = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +67,13 @@ class Directions:
         """Return the directions of representatives.
 
         Representatives cover the public set evenly, outliers too; so their mean is not that of most
-        rows. A middle far from it would make all records' arrays alike.
+        rows. A middle far from it would make all records' arrays alike. Nor do they span what rows
+        differ in: rare categories of a table are in none of them.
 
         Args:
             points: (d, w) float32, the representatives in a feature space.
-            public: (n, w) float32, the public rows at :func:`looked_at`; None: the representatives.
+            public: (n, w) float32, the public rows at :func:`looked_at`; None: the representatives,
+                whose span is then that of the directions.
 
         Raises:
             DataError: for points of another kind, too many coordinates, or all in one place.
@@ -83,9 +89,14 @@ class Directions:
             raise DataError("representatives that are all in one place have no directions")
         bare = cls(middle, _FAR * reach, _CONSTANT * usual, np.zeros((0, wide.shape[1] + 1)))
         lifted = bare._lifted(points) / _FINE
-        values, vectors = np.linalg.eigh(lifted @ lifted.T)
-        root = np.where(values > _LEAST * values[-1], np.maximum(values, 1e-300) ** -0.5, 0.0)
-        basis = (vectors * root) @ vectors.T @ lifted
+        axes = _principal(bare._lifted(around) / _FINE, len(points))
+        # Where no representative reaches, the nearest basis would be anything, and another one on
+        # another machine.
+        number, width = lifted.shape
+        spread = np.cos(np.square(np.arange(1.0, number * width + 1))).reshape(number, width)
+        near = (lifted + _ADDED * np.sqrt(2 / width) * spread) @ axes.T
+        left, _, right = np.linalg.svd(near, full_matrices=False)
+        basis = left @ right @ axes
         return cls(bare.middle, bare.reach, bare.constant, np.trunc(basis * _FINE))
 
     def codes(self, points: Floats) -> Counts:
@@ -97,9 +108,7 @@ class Directions:
         Raises:
             DataError: if shapes do not fit, or a coordinate is not finite.
         """
-        _check(points)
-        if points.shape[1] != len(self.middle):
-            raise DataError(f"records of {points.shape[1]} coordinates, not {len(self.middle)}")
+        self._check_width(points)
         turned = (self._lifted(points) @ self.basis.T) / (_FINE * _FINE / GRID)
         made: Counts = np.trunc(turned).astype(np.int64)
         # The cut basis may be longer than 1 by a hair.
@@ -108,6 +117,21 @@ class Directions:
         if (np.square(made).sum(axis=1) > GRID**2).any():
             raise DataError("an array of a record is longer than its code allows")
         return made
+
+    def units(self, points: Floats) -> Wide:
+        """Return (n, w + 1) what is projected: each row of length 1 at most, errors as above."""
+        self._check_width(points)
+        return self._lifted(points) / _FINE
+
+    def _check_width(self, points: Floats) -> None:
+        _check(points)
+        if points.shape[1] != len(self.middle):
+            raise DataError(f"records of {points.shape[1]} coordinates, not {len(self.middle)}")
+
+    @property
+    def axes(self) -> Wide:
+        """The directions themselves, (d, w + 1)."""
+        return self.basis / _FINE
 
     def _lifted(self, points: Floats) -> Wide:
         """Return (n, w + 1) whole numbers, each row of length at most :data:`_FINE`."""
@@ -167,6 +191,16 @@ def dense_sums(directions: Directions, points: Floats, answers: Counts, grid: in
     sizes, signs = np.abs(codes), np.sign(codes)
     sums = [(signs * (sizes * column[:, None] // grid)).sum(axis=0) for column in answers.T]
     return np.stack(sums, axis=1)
+
+
+def _principal(rows: Wide, most: int) -> Wide:
+    """Return (k, w + 1) orthonormal directions with the largest moments of rows, k at most ``most``."""
+    wide = rows.shape[1] > len(rows)
+    moments, vectors = np.linalg.eigh(rows @ rows.T if wide else rows.T @ rows)
+    kept = max(int((moments <= _LEAST * moments[-1]).sum()), len(moments) - most)
+    axes = vectors.T[kept:]
+    made: Wide = axes @ rows / np.sqrt(moments[kept:, None]) if wide else axes
+    return made
 
 
 def _check(points: Floats) -> None:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from pate.data.values import Images
 from pate.errors import SchemaError, UsageError
+from pate.features.dense import looked_at
 from pate.features.diffusion import FEWEST, DiffusionSpace
 from pate.features.gradients import gradients, gradients_width
 from pate.features.invariant import InvariantSpace
+from pate.features.likeness import LikenessSpace
 from pate.features.scattering import scatter, scattering_width
 from pate.features.tables import TableSpace
 from pate.features.upright import upright
@@ -122,6 +124,21 @@ def space_over(public: Inputs, name: str = "auto") -> FeatureSpace:
     if not bend:
         return base
     return (InvariantSpace if bend == "steady" else DiffusionSpace).fit(base, public)
+
+
+def directions_over(public: Inputs, *, curved: bool = False) -> FeatureSpace:
+    """Return the feature space of a public set in which dense votes have directions.
+
+    Args:
+        public: the public set, the only data used for fitting.
+        curved: whether directions are of likeness, as the code says.
+
+    Raises:
+        DataError: if there are too few public inputs to fit it.
+    """
+    if curved:
+        return LikenessSpace.fit(space_over(public), public.take(looked_at(len(public))))
+    return space_over(public) if isinstance(public, Images) else TableSpace.for_directions(public)
 
 
 def default_name(public: Images) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pate.answers import NUMBER
 from pate.campaign.choices import check_budget
 from pate.campaign.neighbour_terms import require_size
 from pate.codes import DENSE, NEAREST, code_of, require_places
@@ -27,7 +28,7 @@ from pate.mechanisms.least_noise import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -128,7 +129,13 @@ class SumsPlan:
 
 
 def plan_sums(
-    representatives: int, code: Code, *, records: int, columns: int, noise: float
+    representatives: int,
+    code: Code,
+    *,
+    records: int,
+    columns: int,
+    noise: float,
+    points: Sequence[float] = (0.0, 1.0),
 ) -> SumsPlan:
     """Return what the noise leaves of the sums of records' votes.
 
@@ -138,6 +145,8 @@ def plan_sums(
         records: approximate number of voting records of all parties.
         columns: of the counts: classes, or labels and ``none``.
         noise: standard deviation on each count, in votes.
+        points: of a number's range, ascending. A mean weighs the noise of each by how far it is from
+            the mean: most if that is an end of the range.
 
     Raises:
         UsageError: for arguments that make no sense.
@@ -151,6 +160,11 @@ def plan_sums(
         votes = records * code.places / representatives
         together = math.sqrt(code.places)
     error = noise / votes / together
+    if code.answer.name == NUMBER and code.name != DENSE:
+        low, high = points[0], points[-1]
+        error *= max(
+            math.hypot(*((each - end) / (high - low) for each in points)) for end in (low, high)
+        )
     return SumsPlan(representatives, code.places, votes, noise, error, representatives * columns)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from pate.answers import range_of
+from pate.answers import points_of
 from pate.errors import DataError, SchemaError
 from student.evaluation.evaluate import Evaluation, units_of
 from student.evaluation.figures import Figure
@@ -247,9 +247,10 @@ def _number(
     if data.kind != "number" or data.answers is None:
         raise SchemaError("the student predicts a number, and the data has other answers")
     truth = data.answers.astype(np.float64)
-    low, high = range_of(student.classes)
-    apart = truth - student.predict_numbers(data.inputs)
-    missed, centred = np.abs(apart), truth - truth.mean()
+    points = points_of(student.classes)
+    said, mean = student.predict_numbers(data.inputs)
+    apart = truth - mean
+    missed, centred = np.abs(truth - said), truth - truth.mean()
     explained = None
     if (whole := float(np.square(centred).sum())) > 0:
         rest = float(np.square(apart).sum()) / whole
@@ -261,7 +262,7 @@ def _number(
         Figure.of(float(missed.mean()), (missed - missed.mean()) / len(missed), units),
         float(np.abs(truth - np.median(truth)).mean()),
         explained,
-        int(((truth < low) | (truth > high)).sum()),
+        int(((truth < points[0]) | (truth > points[-1])).sum()),
         name,
         patients,
     )

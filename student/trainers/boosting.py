@@ -9,6 +9,7 @@ additive first guess cannot.
 from __future__ import annotations
 
 import time
+import warnings
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 ROUNDS: Final = 4
 TREES: Final = 100
 _FAR: Final = 8.0  # trees times learning rate
+#: The same where chances are a smooth function of the rows, with nothing random in them to stop short of.
+CLOSELY: Final = 20.0
 #: A leaf holds enough rows to expect this many of the second most frequent class.
 _SECOND_PER_LEAF: Final = 5
 _LEAF: Final = (5, 200)  # rows, at least and at most
@@ -69,7 +72,12 @@ def train_on_counts(
 
 
 def fit_chances(
-    rows: NDArray[np.float32], chances: Floats, *, seed: int, trees: int = TREES
+    rows: NDArray[np.float32],
+    chances: Floats,
+    *,
+    seed: int,
+    trees: int = TREES,
+    far: float = _FAR,
 ) -> Model:
     """Return boosted trees fitted to each row once per class, weighted by the class's probability.
 
@@ -78,26 +86,53 @@ def fit_chances(
         chances: (n, m) probabilities.
         seed: of the trees.
         trees: boosting rounds.
+        far: how far they go in all, trees times learning rate.
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    kept = chances * (chances >= _IGNORED)
-    # At least two classes are needed.
-    first, second = np.argsort(-chances.sum(axis=0), kind="stable")[:2]
-    kept[:, [first, second]] = np.maximum(chances[:, [first, second]], LEAST_SHARE)
-    row, label = np.nonzero(kept)
-    leaf = np.clip(_SECOND_PER_LEAF / kept[:, second].mean(), *_LEAF)
+    row, label, weight = _repeated(chances)
+    second = np.sort(np.bincount(label, weight))[-2] / len(rows)
+    leaf = np.clip(_SECOND_PER_LEAF / second, *_LEAF)
     model: Model = HistGradientBoostingClassifier(
         max_iter=trees,
         # The total step length is fixed, whatever the number of trees.
-        learning_rate=min(0.5, _FAR / trees),
+        learning_rate=min(0.5, far / trees),
         max_leaf_nodes=8,
         min_samples_leaf=round(float(leaf)),
         l2_regularization=1.0,
         early_stopping=False,
         random_state=seed % 2**32,
     )
-    return model.fit(rows[row], label.astype(np.int64), kept[row, label])
+    return model.fit(rows[row], label, weight)
+
+
+def fit_line(rows: NDArray[np.float32], chances: Floats, *, softness: float) -> Model:
+    """Return a logistic model fitted in the same way.
+
+    Args:
+        rows: (n, d) float32.
+        chances: (n, m) probabilities.
+        softness: inverse regularisation.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    row, label, weight = _repeated(chances)
+    model: Model = LogisticRegression(C=softness, max_iter=300)
+    with warnings.catch_warnings():
+        # One that did not converge is still usable, thanks to its regularisation.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(rows[row], label, weight)
+
+
+def _repeated(chances: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+    """Return row, class and weight of each row once per class that it may have."""
+    kept = chances * (chances >= _IGNORED)
+    # At least two classes are needed.
+    two = np.argsort(-chances.sum(axis=0), kind="stable")[:2]
+    kept[:, two] = np.maximum(chances[:, two], LEAST_SHARE)
+    row, label = np.nonzero(kept)
+    return row, label.astype(np.int64), kept[row, label]
 
 
 def _inside(chances: Floats) -> Floats:

@@ -1,5 +1,8 @@
 """One model a label, from noisy counts or dense sums of several labels, of records or of teachers.
 
+So it is with a number whose range has more points than its two ends: one model a point, of whether a number
+lies below it (:mod:`student.trainers.numbers`).
+
 Each label is a question of two classes, those who have it and those who lack it: at a cell its share
 of the records that voted there, with dense votes a ridge regression. A label is predicted from the
 probability on that makes the expected F1 of the public rows largest.
@@ -15,9 +18,9 @@ import numpy as np
 
 from pate.errors import DataError
 from student.trainers.base import Effort, Progress, silent
-from student.trainers.boosting import TREES, fit_chances, train_on_counts
-from student.trainers.counts import Cells, labels_of
-from student.trainers.linear import linear_labels
+from student.trainers.boosting import CLOSELY, TREES, fit_chances, train_on_counts
+from student.trainers.counts import Cells, cells_of, labels_of
+from student.trainers.linear import linear_chances, linear_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,7 +73,8 @@ def train_on_labels(
             raise DataError(ONLY_NOISE)
         return train_on_counts(rows, cells[at], seed=seed + at, effort=effort)
 
-    return _one_a_label(noisy.counts.shape[1] - 1, fit, rows, effort or Effort(), progress)
+    number = noisy.counts.shape[1] - 1
+    return _with_thresholds(_one_a_label(number, fit, effort or Effort(), progress), rows)
 
 
 def train_on_teachers(
@@ -108,22 +112,67 @@ def train_on_teachers(
         )
         return train_on_counts(rows[noisy.queries], cells, seed=seed + at, effort=effort)
 
-    return _one_a_label(number, fit, rows, effort or Effort(), progress)
+    return _with_thresholds(_one_a_label(number, fit, effort or Effort(), progress), rows)
+
+
+def train_on_points(
+    public: Inputs,
+    rows: NDArray[np.float32],
+    noisy: NoisyVotes,
+    *,
+    seed: int,
+    effort: Effort | None = None,
+    progress: Progress = silent,
+) -> list[Model]:
+    """Return a model for each point of a number's range but the last: whether a number is about below it.
+
+    Args:
+        public: the public set, n inputs.
+        rows: (n, d) float32, the encoded public set.
+        noisy: the released counts, or dense sums, of a number at m points.
+        seed: of the trees.
+        effort: as above, shared by the points.
+        progress: called after each point.
+
+    Raises:
+        DataError: if the counts are only noise.
+    """
+    linear = linear_chances(public, noisy) if noisy.dense else None
+    cells = None if noisy.dense else cells_of(public, noisy)
+    points = noisy.counts.shape[1]
+
+    def fit(at: int, effort: Effort) -> Model:
+        if linear is not None:
+            below = linear[:, : at + 1].sum(axis=1)
+            chances = np.stack([1 - below, below], axis=1)
+            trees = effort.steps or TREES
+            return fit_chances(rows, chances, seed=seed + at, trees=trees, far=CLOSELY)
+        if cells is None:
+            raise DataError(ONLY_NOISE)
+        share = cells.shares[:, : at + 1].sum(axis=1)
+        # Noise of at + 1 counts, less that of the mean of all; Cells takes half of its square.
+        noise = math.sqrt(2 * (at + 1) * (1 - (at + 1) / points)) * cells.sigma
+        here = replace(cells, shares=np.stack([1 - share, share], axis=1), sigma=noise)
+        return train_on_counts(rows, here, seed=seed + at, effort=effort)
+
+    return _one_a_label(points - 1, fit, effort or Effort(), progress)
 
 
 def _one_a_label(
-    number: int,
-    fit: Callable[[int, Effort], Model],
-    rows: NDArray[np.float32],
-    effort: Effort,
-    progress: Progress,
-) -> tuple[list[Model], tuple[float, ...]]:
-    """Return a model and a threshold for each label; the labels share the seconds."""
+    number: int, fit: Callable[[int, Effort], Model], effort: Effort, progress: Progress
+) -> list[Model]:
+    """Return a model for each label; the labels share the seconds."""
     each = replace(effort, seconds=None if effort.seconds is None else effort.seconds / number)
     models: list[Model] = []
     for at in range(number):
         models.append(fit(at, each))
         progress(at + 1, number, float("nan"))
+    return models
+
+
+def _with_thresholds(
+    models: list[Model], rows: NDArray[np.float32]
+) -> tuple[list[Model], tuple[float, ...]]:
     chances = chances_of_labels(models, rows)
     return models, tuple(best_threshold(column) for column in chances.T.astype(np.float64))
 

@@ -13,34 +13,41 @@ private records would drown the rest.
 In the principal directions of G these sums are N g w + noise, w being the weights. With weights of variance
 t^2 and noise of a known variance v, the best estimate shrinks by (N g t)^2 / ((N g t)^2 + v). The t with
 which the released sums are most likely (the evidence, in closed form) is taken: no label is held out, and no
-record is asked again. All of it is post-processing.
+record is asked again. The features of a table come in its columns; there the weights are those of features,
+sums N U'F w, U being the public rows in these directions and F their features, and each column has its own t
+(:mod:`student.trainers.relevance`). Whether a number lies below each of several points is estimated for all
+points together (:mod:`student.trainers.pooling`). All of it is post-processing.
 
 Source: Rasmussen and Williams, "Gaussian processes for machine learning", 2006, section 5.4.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
+from pate.answers import NUMBER
 from pate.codes import GRID, code_of
 from pate.features.dense import Directions, looked_at
-from pate.features.space import space_over
+from pate.features.space import directions_over
+from pate.features.tables import TableSpace
 from student.trainers.counts import LEAST_SHARE
 from student.trainers.covariates import matching_weights
+from student.trainers.numbers import shares_below
+from student.trainers.pooling import pooled_weights
+from student.trainers.relevance import relevant_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
     from pate.formats.noisy_counts import NoisyVotes
 
     Floats = NDArray[np.float64]
+    Sizes: TypeAlias = Literal["one", "own", "pooled"]
 
 #: Standard deviations of the weights that are tried.
 _WEIGHTS: Final = tuple(2.0 ** (power / 2) for power in range(-16, 17))
@@ -51,8 +58,12 @@ _RAREST: Final = 0.01
 #: Variances of a record's answer that are tried, relative to p (1 - p), which it is at most, and for a
 #: class or label just about.
 _DRAWN: Final = (1 / 16, 1 / 4, 1.0)
+#: That of answers whose weights are pooled.
+_DRAWN_ALIKE: Final = 1 / 2
 #: Times that the public rows are weighted; the number of records depends on the weights.
 _MATCHED: Final = 2
+#: With fewer sums for each column of a table, its columns share one size of weights.
+_SUMS_A_COLUMN: Final = 2
 #: The number of records must exceed this many standard deviations of its noise.
 _CLEAR: Final = 2.0
 
@@ -60,17 +71,21 @@ _CLEAR: Final = 2.0
 def linear_chances(public: Inputs, noisy: NoisyVotes) -> Floats | None:
     """Return (n, m) class probabilities of the public rows; None if the sums are only noise.
 
-    Of a number they are the shares of the two ends of its range.
+    Of a number they are the shares of the points of its range. With more than two, what is regressed is
+    whether a record's number lies below each point but the first: of neighbouring points those are
+    more alike than the shares are.
 
     Args:
         public: the public set, n inputs.
         noisy: the released sums of dense votes.
     """
     classes = noisy.counts.shape[1]
-    values = _values(public, noisy, np.ones(classes), range(classes), together=True)
+    points = code_of(noisy.code).answer.name == NUMBER and classes > 2
+    asked = np.triu(np.ones((classes, classes)))[:, :-1] if points else np.eye(classes)
+    values = _values(public, noisy, np.ones(classes), asked, "pooled" if points else "one")
     if values is None:
         return None
-    chances = np.clip(values, LEAST_SHARE, 1.0)
+    chances = np.clip(shares_below(values) if points else values, LEAST_SHARE, 1.0)
     made: Floats = chances / chances.sum(axis=1, keepdims=True)
     return made
 
@@ -89,8 +104,7 @@ def linear_labels(public: Inputs, noisy: NoisyVotes, none: int) -> list[Floats] 
     # As in records_of: a record counts once in none and a T-th of each label.
     total = np.full(columns, 1 / code_of(noisy.code).answer.most)
     total[none] = 1.0
-    labels = [column for column in range(columns) if column != none]
-    values = _values(public, noisy, total, labels, together=False)
+    values = _values(public, noisy, total, np.delete(np.eye(columns), none, axis=1), "own")
     if values is None:
         return None
     has = np.clip(values, LEAST_SHARE, 1 - LEAST_SHARE).T
@@ -98,7 +112,7 @@ def linear_labels(public: Inputs, noisy: NoisyVotes, none: int) -> list[Floats] 
 
 
 def _values(
-    public: Inputs, noisy: NoisyVotes, total: Floats, columns: Sequence[int], *, together: bool
+    public: Inputs, noisy: NoisyVotes, total: Floats, asked: Floats, sizes: Sizes
 ) -> Floats | None:
     """Return (n, c) the mean answers of records at the public rows; None if all is only noise.
 
@@ -106,12 +120,19 @@ def _values(
         public: the public set.
         noisy: the released sums, with m columns.
         total: (m,) with which the columns add up to the codes of all records.
-        columns: c of them.
-        together: whether one size of weights is for all columns, else each has its own.
+        asked: (m, c) sums of columns whose means are wanted.
+        sizes: of the weights: one for all of them, each its own, or pooled (a table's columns
+            have theirs even so).
     """
-    points = space_over(public).embed(public)
+    space = directions_over(public, curved=code_of(noisy.code).curved)
+    points = space.embed(public)
     directions = Directions.fit(points[noisy.queries], points[looked_at(len(points))])
     rows = directions.codes(points) / GRID
+    columns_of = None
+    if isinstance(space, TableSpace):
+        # The constant coordinate has a size of its own.
+        blocks = np.repeat(np.arange(len(space.widths) + 1), (*space.widths, 1))
+        columns_of = _Columns(directions.units(points), blocks)
     sums, sigma = noisy.counts / GRID, noisy.sigma / GRID
     every, noise = sums @ total, sigma * float(np.linalg.norm(total))
     basis = _Basis.of(rows, np.full(len(rows), 1 / len(rows)))
@@ -121,7 +142,21 @@ def _values(
             return None
         shares = matching_weights(rows, every / records, (noise / records) ** 2, records)
         basis = _Basis.of(rows, shares)
-    return basis.values(sums, sigma, total, columns, together=together)
+    basis = replace(basis, columns=columns_of)
+    return basis.values(sums, sigma, total, asked, sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """The public rows before they were projected.
+
+    Attributes:
+        units: (n, f) their features.
+        blocks: (f,) the column of the table that each is of, from 0.
+    """
+
+    units: Floats
+    blocks: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,12 +168,16 @@ class _Basis:
         axes: (d, k) orthonormal.
         turned: (n, k) the public rows.
         one: (k,) the combination of directions that is closest to 1 on the public rows, and 1 in the mean.
+        shares: (n,) the share of the private records that each public row stands for.
+        columns: of a table.
     """
 
     moments: Floats
     axes: Floats
     turned: Floats
     one: Floats
+    shares: Floats
+    columns: _Columns | None = None
 
     @classmethod
     def of(cls, rows: Floats, shares: Floats) -> _Basis:
@@ -149,14 +188,14 @@ class _Basis:
         turned = rows @ axes
         mean = shares @ turned
         one = mean / (moments + 1e-3 * moments[-1])
-        return cls(moments, axes, turned, one / float(mean @ one))
+        return cls(moments, axes, turned, one / float(mean @ one), shares)
 
     def number(self, sums: Floats) -> float:
         """Return how many records (d,) summed codes are of."""
         return float(self.one @ (self.axes.T @ sums))
 
     def values(
-        self, sums: Floats, sigma: float, total: Floats, columns: Sequence[int], *, together: bool
+        self, sums: Floats, sigma: float, total: Floats, asked: Floats, sizes: Sizes
     ) -> Floats:
         """Return (n, c) the mean answers of records at the public rows.
 
@@ -164,25 +203,32 @@ class _Basis:
             sums: (d, m) codes times answers.
             sigma: standard deviation of the noise on each.
             total: (m,) with which the columns add up to the codes of all records.
-            columns: c of them.
-            together: whether one size of weights is for all columns, else each has its own.
+            asked: (m, c) sums of columns whose means are wanted.
+            sizes: of the weights: one for all of them, each its own, or pooled (a table's columns
+            have theirs even so).
         """
         records = self.number(sums @ total)
-        means = np.array([self.number(sums[:, column]) / records for column in columns])
+        means = np.array([self.number(sums @ each) / records for each in asked.T])
         means = np.clip(means, _RAREST, 1 - _RAREST)
-        mixed = np.eye(len(total))[:, list(columns)] - np.outer(total, means)
+        mixed = asked - np.outer(total, means)
         seen = self.axes.T @ (sums @ mixed)
         noise = sigma**2 * np.square(mixed).sum(axis=0)
         drawn = records * self.moments[:, None] * (means * (1 - means))
-        groups = [slice(None)] if together else [slice(at, at + 1) for at in range(len(means))]
-        weights = np.concatenate(
-            [self._weights(seen[:, g], noise[g], drawn[:, g], records) for g in groups], axis=1
+        if sizes == "pooled" and self.columns is None:
+            shares = np.array([self.number(each) / records for each in sums.T])
+            spread = (mixed.T * np.clip(shares, _RAREST, 1)) @ mixed
+            return means + self.turned @ pooled_weights(
+                records * self.moments, seen, sigma**2 * mixed.T @ mixed, _DRAWN_ALIKE * spread
+            )
+        groups = (
+            [slice(None)] if sizes == "one" else [slice(at, at + 1) for at in range(len(means))]
         )
-        values: Floats = means + self.turned @ weights
+        apart = [self._apart(seen[:, g], noise[g], drawn[:, g], records) for g in groups]
+        values: Floats = means + np.concatenate(apart, axis=1)
         return values
 
-    def _weights(self, seen: Floats, noise: Floats, drawn: Floats, records: float) -> Floats:
-        """Return (k, c) the weights that are most likely, of one size for all columns.
+    def _apart(self, seen: Floats, noise: Floats, drawn: Floats, records: float) -> Floats:
+        """Return (n, c) how far the public rows are from the mean, by weights of one size for all columns.
 
         Args:
             seen: (k, c) sums in the principal directions.
@@ -198,6 +244,13 @@ class _Basis:
             return float(-(np.log(spread) + energy / spread).sum())
 
         weight, share = max(product(_WEIGHTS, _DRAWN), key=evidence)
-        power = np.square(size * weight)
-        made: Floats = power / (power + noise + share * drawn) / size * seen
-        return made
+        told, variances = self.columns, noise + share * drawn
+        if told is not None and _SUMS_A_COLUMN * (told.blocks[-1] + 1) <= len(seen):
+            adds = records * ((self.turned * self.shares[:, None]).T @ told.units)
+            weights = relevant_weights(adds, seen, variances, told.blocks, weight)
+            rows = told.units
+        else:
+            power = np.square(size * weight)
+            weights, rows = power / (power + variances) / size * seen, self.turned
+        apart: Floats = rows @ weights
+        return apart

@@ -10,7 +10,8 @@ then unused. The counts are learnt by an additive model (:mod:`student.trainers.
 smoothing over similar rows (:mod:`student.trainers.smoothing`); boosted trees are fitted to the mean of
 both, adjusted to agree with the counts (:mod:`student.trainers.boosting`). The errors of the two differ, so
 their mean is better than either. ``--model smoothing`` has the second one only, which is better if no column
-separates the classes well.
+separates the classes well. From dense sums trees and a logistic model are fitted to the chances of
+:mod:`student.trainers.linear`, and averaged; from those by likeness trees only.
 """
 
 from __future__ import annotations
@@ -22,22 +23,24 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.answers import CLASS, LABELS, NONE, NUMBER, answer_of, range_of
+from pate.answers import CLASS, LABELS, NONE, NUMBER, answer_of, points_of
 from pate.codes import code_of
 from pate.data.values import Table
 from pate.errors import DataError
 from pate.features.space import space_over
 from student.trainers.base import Effort, Lesson, Progress, decided, silent
-from student.trainers.boosting import TREES, fit_chances, train_on_counts
+from student.trainers.boosting import CLOSELY, TREES, fit_chances, fit_line, train_on_counts
 from student.trainers.counts import cells_of
 from student.trainers.encoding import Encoding, learn_encoding
 from student.trainers.labels import (
     ONLY_NOISE,
     chances_of_labels,
     train_on_labels,
+    train_on_points,
     train_on_teachers,
 )
 from student.trainers.linear import linear_chances
+from student.trainers.numbers import means, medians, shares_below
 from student.trainers.proportions import guess_shares
 from student.trainers.smoothing import smooth
 
@@ -80,7 +83,7 @@ class TableStudent:
         encoding: of the columns.
         models: fitted classifiers by name; their average decides. None for a constant student.
         constant: the only class of all its labels, or None.
-        classes: class names; of several labels their names, of a number the ends of its range.
+        classes: class names; of several labels their names, of a number the points of its range.
         answer: text of an :class:`~pate.answers.Answer`.
         thresholds: of several labels the probability from which each is predicted.
     """
@@ -106,6 +109,8 @@ class TableStudent:
     def predict_probabilities(self, inputs: Inputs) -> NDArray[np.float32]:
         """Return (n, classes) probabilities; of several labels each row has any sum.
 
+        Of a number they are the shares of the points of its range.
+
         A student whose labels were all of one class gives that class probability 1.
 
         Raises:
@@ -114,13 +119,20 @@ class TableStudent:
         rows = self.encoding.encode(inputs)
         if self.thresholds:
             return chances_of_labels(list(self.models.values()), rows)
+        if self.answer == NUMBER and len(self.classes) > 2:
+            below = chances_of_labels(list(self.models.values()), rows)
+            return shares_below(below.astype(np.float64)).astype(np.float32)
         return _average(self.models, self.constant, rows, len(self.classes)).astype(np.float32)
 
-    def predict_numbers(self, inputs: Inputs) -> NDArray[np.float64]:
-        """Return (n,) predictions of a number, within its range; errors as above."""
-        low, high = range_of(self.classes)
-        share = self.predict_probabilities(inputs)[:, 1].astype(np.float64)
-        return low + share * (high - low)
+    def predict_numbers(self, inputs: Inputs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return (n,) predictions of a number, within its range, and its means; errors as above.
+
+        A prediction is the median; if the campaign's range has its two ends only, the mean.
+        """
+        points = points_of(self.classes)
+        shares = self.predict_probabilities(inputs).astype(np.float64)
+        mean = means(shares, points)
+        return (mean if len(points) == 2 else medians(shares, points)), mean
 
     def predict(self, inputs: Inputs) -> NDArray[np.int64]:
         """Return (n,) indices into the classes."""
@@ -166,6 +178,13 @@ def train(
         names = tuple(name for name in lesson.classes if name != NONE)
         models = {f"label-{at}": model for at, model in enumerate(several)}
         return TableStudent(encoding, models, None, names, answer=answer, thresholds=least)
+    if lesson.noisy is not None and answer == NUMBER and len(lesson.classes) > 2:
+        rows = encoding.encode(lesson.public)
+        several = train_on_points(
+            lesson.public, rows, lesson.noisy, seed=seed, effort=effort, progress=progress
+        )
+        models = {f"label-{at}": model for at, model in enumerate(several)}
+        return TableStudent(encoding, models, None, lesson.classes, answer=answer)
     cells = None if lesson.noisy is None else cells_of(lesson.public, lesson.noisy)
     if cells is not None:
         rows = encoding.encode(lesson.public)
@@ -179,10 +198,18 @@ def train(
     if lesson.noisy is not None and lesson.noisy.dense:
         chances = linear_chances(lesson.public, lesson.noisy)
         if chances is not None:
-            trees = effort.steps or TREES
-            model = fit_chances(encoding.encode(lesson.public), chances, seed=seed, trees=trees)
+            rows, trees = encoding.encode(lesson.public), effort.steps or TREES
+            if code_of(lesson.noisy.code).curved:
+                model = fit_chances(rows, chances, seed=seed, trees=trees, far=CLOSELY)
+                taught = {"boosting": model}
+            else:
+                # What they are fitted to is linear, in other features.
+                taught = {
+                    "boosting": fit_chances(rows, chances, seed=seed, trees=trees),
+                    "logistic": fit_line(rows, chances, softness=settings.softness),
+                }
             progress(1, 1, float("nan"))
-            return TableStudent(encoding, {"boosting": model}, None, lesson.classes, answer=answer)
+            return TableStudent(encoding, taught, None, lesson.classes, answer=answer)
     if answer == NUMBER:
         raise DataError(ONLY_NOISE)
     present = np.unique(lesson.labels)

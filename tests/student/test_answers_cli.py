@@ -115,8 +115,8 @@ def test_a_number_is_trained_measured_and_predicted(tmp_path: Path, here: Here) 
     assert measured["mean_absolute_error"]["value"] < measured["mean_absolute_error_of_median"]  # type: ignore[index]
     student, test = tmp_path / "student", tmp_path / "test.csv"
     card = " ".join((student / "README.md").read_text().split())
-    assert "It predicts a number from 0 to 14." in card
-    assert "its number, divided between the two ends of a range, at the public input" in card
+    assert "It predicts a number from 0 to 14: the mean." in card
+    assert "its number, divided between two points of a range, at the public input" in card
     on_test = ("--data", test, "--label", "days")
     code, printed, _ = here("evaluate", "--model", student, *on_test, "--json")
     assert (code, json.loads(printed)) == (0, measured)

@@ -55,12 +55,12 @@ OPTIONS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
 #: What the model card says, and each last line of a screen.
 CARD: Final = {
     "labels-2": "each of their records vote once, for its labels, at most 2 of them",
-    "number": "vote once, for its number, divided between the two ends of a range",
+    "number": "vote once, for its number, divided between two points of a range",
     "ordered": "It tells 3 classes apart, which have an order: low, middle, high.",
 }
 VOTES: Final = {
     "labels-2": "it casts one vote, for up to 2 labels, and changes no other vote",
-    "number": "it casts one vote, divided between the two ends of a range, and changes no other vote",
+    "number": "it casts one vote, divided between two points of a range, and changes no other vote",
     "ordered": "it casts one vote, for classes in their order, and changes no other vote",
 }
 FIGURE: Final = {

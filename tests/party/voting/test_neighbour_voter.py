@@ -27,7 +27,7 @@ from pate.data.values import Dataset, Images, Inputs, Table, batch_hash, content
 from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.features.dense import Directions, dense_votes, looked_at
 from pate.features.neighbours import near
-from pate.features.space import space_over
+from pate.features.space import directions_over, space_over
 from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
 from pate.mechanisms import DistributedGNMax, DistributedNeighbour, GNMax, Neighbour
 from pate.noise.exact import SystemNoise
@@ -224,7 +224,7 @@ def test_a_spread_vote_is_one_at_each_of_the_nearest_queries(a: Site) -> None:
 def test_a_dense_vote_is_the_records_array_at_all_queries(a: Site) -> None:
     campaign = a.campaign([DENSE], code="dense-4")
     votes = a.votes(campaign)
-    space = space_over(PUBLIC)
+    space = directions_over(PUBLIC)
     directions = Directions.fit(
         space.embed(PUBLIC.take(list(ROWS))), space.embed(PUBLIC.take(looked_at(len(PUBLIC))))
     )
@@ -315,7 +315,8 @@ def test_a_campaign_that_asks_records_for_something_else_is_refused(
         ("nearest number", ("nan", "1")),
         ("nearest number", ("0", "1e309")),
         ("nearest number", ("-1e308", "1e308")),
-        ("nearest number", ("0", "5", "10")),
+        ("nearest number", ("0", "5", "5", "10")),
+        ("nearest number", tuple(map(str, range(65)))),
         ("nearest ordered", ()),
         ("dense-1025 number", ("0", "10")),
     ],
@@ -802,7 +803,7 @@ def test_the_server_learns_the_sum_of_all_records(hospitals: Hospitals) -> None:
 def test_the_server_learns_the_sum_of_all_dense_votes(hospitals: Hospitals) -> None:
     campaign = hospitals.campaign(DENSE, code="dense-4")
     found = hospitals.run(hospitals.aggregation(campaign), [NAMES] * 5)
-    space = space_over(PUBLIC)
+    space = directions_over(PUBLIC)
     directions = Directions.fit(
         space.embed(PUBLIC.take(list(ROWS))), space.embed(PUBLIC.take(looked_at(len(PUBLIC))))
     )

@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.answers import NONE, PARTS, Answer, answer_of, of_classes, of_labels, of_numbers, range_of
+from pate.answers import (
+    NONE,
+    PARTS,
+    Answer,
+    answer_of,
+    of_classes,
+    of_labels,
+    of_numbers,
+    points_of,
+)
 from pate.codes import GRID, Change, Code, code_of
 from pate.errors import DataError, UsageError
 from pate.features.dense import Directions, dense_sums, dense_votes
@@ -17,6 +26,8 @@ from pate.features.neighbours import cast_answers, cast_votes
 LABELS = ("a", "b", "c")
 COLUMNS = ("b", "a", NONE, "c")
 RANGE = ("-2", "6")
+#: Of a number as well: uneven, and two of the values below lie in other parts.
+POINTS = ("-2", "1", "1.5", "6")
 QUERIES = np.array([[0.0], [1.0], [3.0], [4.0]], np.float32)
 #: The second and third are halfway between two queries; the first and last share no two nearest ones.
 PLACES = (-1.0, 0.5, 2.0, 5.0)
@@ -30,23 +41,23 @@ FLAGS = tuple(itertools.product((False, True), repeat=len(LABELS)))
 VALUES = (-9.0, -2.0, 1.3, 6.0)
 
 
-def said(answer: Answer, given: list[Any]) -> np.ndarray:
+def said(answer: Answer, given: list[Any], points: tuple[str, ...] = RANGE) -> np.ndarray:
     """The answers of records."""
     if answer.name == "number":
-        return of_numbers(np.array(given, np.float64), RANGE)
+        return of_numbers(np.array(given, np.float64), points)
     flags = np.array(given, np.bool_).reshape(-1, len(LABELS))
     hashes = [bytes(row) for row in flags.tolist()]
     return of_labels(flags, LABELS, COLUMNS, answer.most, hashes, KEY)
 
 
-def cast(code: Code, world: tuple[Any, ...]) -> np.ndarray:
+def cast(code: Code, world: tuple[Any, ...], points: tuple[str, ...] = RANGE) -> np.ndarray:
     """The sum of all records' arrays, as one party computes it."""
-    answers = said(code.answer, [value for _, value in world])
+    answers = said(code.answer, [value for _, value in world], points)
     if code.name == "dense":
-        points = np.array([spot for spot, _ in world], np.float32).reshape(-1, 2)
-        return dense_sums(Directions.fit(CORNERS), points, answers, code.answer.grid)
-    points = np.array([[spot] for spot, _ in world], np.float32).reshape(-1, 1)
-    return cast_answers(QUERIES, points, answers, spread=code.places)
+        spots = np.array([spot for spot, _ in world], np.float32).reshape(-1, 2)
+        return dense_sums(Directions.fit(CORNERS), spots, answers, code.answer.grid)
+    spots = np.array([[spot] for spot, _ in world], np.float32).reshape(-1, 1)
+    return cast_answers(QUERIES, spots, answers, spread=code.places)
 
 
 def records_of(code: Code) -> tuple[Any, ...]:
@@ -66,13 +77,19 @@ def within(found: Change, most: Change) -> bool:
     )
 
 
+#: An answer, and the points of a number.
+EVERY = (*((text, RANGE) for text in ANSWERS), ("number", POINTS))
+
+
 @pytest.mark.parametrize("cap", [1, 2])
-@pytest.mark.parametrize("text", ANSWERS)
+@pytest.mark.parametrize(("text", "points"), EVERY)
 @pytest.mark.parametrize("where", CODES)
-def test_a_unit_changes_what_is_claimed_and_no_more(where: str, text: str, cap: int) -> None:
+def test_a_unit_changes_what_is_claimed_and_no_more(
+    where: str, text: str, points: tuple[str, ...], cap: int
+) -> None:
     """All units of up to ``cap`` records, and all pairs of them; other records' arrays stay the same."""
     code = code_of(f"{where} {text}")
-    own = np.stack([cast(code, (record,)) for record in records_of(code)])
+    own = np.stack([cast(code, (record,), points) for record in records_of(code)])
     units = [np.zeros_like(own[:1]), own]
     if cap == 2:
         units.append(np.unique((own[:, None] + own[None]).reshape(-1, *own.shape[1:]), axis=0))
@@ -101,18 +118,20 @@ def test_a_unit_changes_what_is_claimed_and_no_more(where: str, text: str, cap: 
     assert reached.counts <= min(claimed.counts, own[0].size)
 
 
-@pytest.mark.parametrize("text", ANSWERS)
+@pytest.mark.parametrize(("text", "points"), EVERY)
 @pytest.mark.parametrize("where", CODES)
-def test_the_sum_is_that_of_the_records_own_arrays_in_any_order(where: str, text: str) -> None:
+def test_the_sum_is_that_of_the_records_own_arrays_in_any_order(
+    where: str, text: str, points: tuple[str, ...]
+) -> None:
     code = code_of(f"{where} {text}")
     records = records_of(code)
-    own = {record: cast(code, (record,)) for record in records}
+    own = {record: cast(code, (record,), points) for record in records}
     rng = np.random.default_rng(0)
     for size in (0, 1, 3, len(records)):
         world = tuple(records[at] for at in rng.permutation(len(records))[:size])
         wanted = sum((own[each] for each in world), np.zeros_like(own[records[0]]))
-        assert np.array_equal(cast(code, world), wanted)
-        assert np.array_equal(cast(code, world[::-1]), wanted)
+        assert np.array_equal(cast(code, world, points), wanted)
+        assert np.array_equal(cast(code, world[::-1], points), wanted)
 
 
 def test_a_class_is_the_answer_that_it_always_was() -> None:
@@ -181,10 +200,28 @@ def test_a_number_is_divided_between_the_ends_of_its_range() -> None:
         ("0", "nan"),
         ("0", "inf"),
         ("0", "1_0"),
-        ("1", "2", "3"),
+        ("1", "2", "2"),
+        ("1", "3", "2"),
+        ("1", "nan", "2"),
+        ("-1.7e308", "0", "1.7e308"),
+        tuple(map(str, range(65))),
     ):
         with pytest.raises(UsageError, match="a number's range is two numbers"):
-            range_of(wrong)
+            points_of(wrong)
+
+
+def test_a_number_is_divided_between_the_two_points_next_to_it() -> None:
+    values = np.array([-1e300, -2.0, -0.5, 1.0, 1.25, 1.5, 3.75, 6.0, 1e300])
+    assert of_numbers(values, POINTS).tolist() == [
+        [64, 0, 0, 0], [64, 0, 0, 0], [32, 32, 0, 0], [0, 64, 0, 0], [0, 32, 32, 0],
+        [0, 0, 64, 0], [0, 0, 32, 32], [0, 0, 0, 64], [0, 0, 0, 64],
+    ]  # fmt: skip
+    many = np.random.default_rng(5).uniform(-3, 7, 2000)
+    made = of_numbers(many, POINTS)
+    assert (made.sum(axis=1) == PARTS).all()
+    # Linear between points: the number itself, up to half a part of the longest piece.
+    back = made @ np.array(points_of(POINTS)) / PARTS
+    assert np.abs(back - np.clip(many, -2, 6)).max() <= 4.5 / PARTS / 2 + 1e-12
 
 
 @pytest.mark.parametrize(

@@ -259,6 +259,23 @@ def test_outliers_among_representatives_do_not_make_all_records_alike() -> None:
     assert np.linalg.norm(first - second) > 3 * np.linalg.norm(alike)
 
 
+def test_directions_reach_where_no_representative_is() -> None:
+    """One row in fifty differs from the usual in a coordinate in which all representatives agree."""
+    drawn = np.random.default_rng(5)
+    rows = drawn.normal(0, 1, (1000, 6)).astype(np.float32)
+    rows[:, 5] = np.arange(1000) % 50 == 0
+    chosen = rows[1:49:2]
+    codes = Directions.fit(chosen, rows[looked_at(1000)]).codes(rows) / GRID
+    # All of each row is there, as it is with fewer directions but for what varies least.
+    assert np.linalg.norm(codes, axis=1).min() > 0.97
+    few = Directions.fit(chosen[:5], rows[looked_at(1000)]).codes(rows) / GRID
+    assert 0.8 < np.square(few).sum(axis=1).mean() < 0.99
+    # A last bit elsewhere changes no direction much.
+    moved = (rows.astype(float) * (1 + 1e-7 * drawn.normal(size=rows.shape))).astype(np.float32)
+    again = Directions.fit(moved[1:49:2], moved[looked_at(1000)]).codes(rows) / GRID
+    assert np.abs(again - codes).max() < 0.01
+
+
 def test_points_that_have_no_directions_are_refused() -> None:
     with pytest.raises(DataError, match="all in one place"):
         Directions.fit(np.ones((3, 2), np.float32))

@@ -75,7 +75,7 @@ def test_every_mechanism_has_words_with_all_its_figures(mechanism: Mechanism) ->
             "it casts one vote, for up to 2 labels, and changes no",
             "1/2 of a vote",
         ),
-        ("nearest number", "divided between the two ends of a range, and", "1/64 of a vote"),
+        ("nearest number", "divided between two points of a range, and", "1/64 of a vote"),
         ("nearest ordered", "it casts one vote, for classes in their order, and", "order"),
     ],
 )

@@ -10,7 +10,7 @@ from pate.data.values import Table
 from pate.errors import DataError
 from pate.features.dense import Directions, dense_votes, looked_at
 from pate.features.neighbours import representatives
-from pate.features.space import space_over
+from pate.features.space import directions_over
 from pate.formats.noisy_counts import NoisyVotes
 from student.trainers import selftraining
 from student.trainers.base import Effort
@@ -24,7 +24,7 @@ def summed(sigma: float, classes: int = 2) -> tuple[Table, NoisyVotes]:
     public, _ = people(1000, 1)
     private, chances = people(6000, 2)
     labels = np.minimum(draw(chances, 3), classes - 1)
-    space = space_over(public)
+    space = directions_over(public)
     points = space.embed(public)
     chosen = representatives(points, 24)
     votes = dense_votes(
@@ -45,7 +45,7 @@ def test_chances_are_those_of_a_linear_model() -> None:
     _, chances = people(1000, 1)
     truth = np.stack([chances[:, 0], chances[:, 1:].sum(axis=1)], axis=1)
     # Least squares on the same records themselves, of what differs from the mean.
-    space = space_over(public)
+    space = directions_over(public)
     private, of_private = people(6000, 2)
     points = space.embed(public)
     directions = Directions.fit(points[noisy.queries], points[looked_at(1000)])
@@ -83,7 +83,7 @@ def test_a_public_set_with_another_mean_does_not_drown_a_rare_class() -> None:
     public = Table(("x", "y"), (known, other))
     x, y = rng.normal(size=20_000), rng.normal(0.3, 1, 20_000)
     labels = (rng.random(20_000) < np.clip(0.02 + 0.01 * x, 0, 1)).astype(np.int64)
-    space = space_over(public)
+    space = directions_over(public)
     points = space.embed(public)
     chosen = representatives(points, 8)
     votes = dense_votes(

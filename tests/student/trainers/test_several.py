@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pate.answers import NONE, of_labels, of_numbers
+from pate.answers import NONE, of_labels, of_numbers, points_of
 from pate.codes import code_of
 from pate.data.values import Dataset, Images, Table
 from pate.errors import DataError, SchemaError
 from pate.features.dense import Directions, dense_sums, looked_at
 from pate.features.neighbours import cast_answers, representatives
-from pate.features.space import space_over
+from pate.features.space import directions_over, space_over
 from pate.formats.noisy_counts import NoisyVotes
 from student import weights
 from student.evaluation.answers import evaluate_answers
@@ -26,6 +26,7 @@ from student.trainers.choose import train
 from student.trainers.counts import labels_of
 from student.trainers.labels import best_threshold
 from student.trainers.linear import linear_labels
+from student.trainers.numbers import means, medians, shares_below
 from tests.student.trainers.test_counts import draw, lesson_of, people, voted
 
 if TYPE_CHECKING:
@@ -63,7 +64,9 @@ def days(count: int, seed: int) -> Dataset:
     return Dataset(table, np.zeros(count, np.int64), (), None, value)
 
 
-def released(data: Dataset, code: str, sigma: float) -> tuple[Table, NoisyVotes, tuple[str, ...]]:
+def released(
+    data: Dataset, code: str, sigma: float, points: tuple[str, ...] = RANGE
+) -> tuple[Table, NoisyVotes, tuple[str, ...]]:
     """Public rows, and the noisy sum of private records; sigma in votes."""
     public, _ = people(1000, 1)
     made, answers = code_of(code), data.answers
@@ -72,27 +75,29 @@ def released(data: Dataset, code: str, sigma: float) -> tuple[Table, NoisyVotes,
         flags = answers.astype(np.bool_)
         said = of_labels(flags, LABELS, COLUMNS, made.answer.most, data.row_hashes(), b"k")
     else:
-        said = of_numbers(answers.astype(np.float64), RANGE)
-    space = space_over(public)
-    points, places = space.embed(public), space.embed(data.inputs)
-    chosen = representatives(points, made.places if made.name == "dense" else 60)
+        said = of_numbers(answers.astype(np.float64), points)
+    space = (directions_over if made.name == "dense" else space_over)(public)
+    spots, places = space.embed(public), space.embed(data.inputs)
+    chosen = representatives(spots, made.places if made.name == "dense" else 60)
     if made.name == "dense":
         votes = dense_sums(
-            Directions.fit(points[chosen], points[looked_at(len(points))]),
+            Directions.fit(spots[chosen], spots[looked_at(len(spots))]),
             places,
             said,
             made.answer.grid,
         )
     else:
-        votes = cast_answers(points[chosen], places, said, spread=made.places)
+        votes = cast_answers(spots[chosen], places, said, spread=made.places)
     spread = sigma * made.grid
     noise = np.rint(spread * np.random.default_rng(4).normal(size=votes.shape)).astype(np.int64)
-    classes = COLUMNS if data.kind == "labels" else RANGE
+    classes = COLUMNS if data.kind == "labels" else points
     return public, NoisyVotes(chosen, votes + noise, spread, code), classes
 
 
-def taught(data: Dataset, code: str, sigma: float, **more: Any) -> TableStudent:
-    public, noisy, classes = released(data, code, sigma)
+def taught(
+    data: Dataset, code: str, sigma: float, points: tuple[str, ...] = RANGE, **more: Any
+) -> TableStudent:
+    public, noisy, classes = released(data, code, sigma, points)
     lesson = Lesson(public, np.array([0]), np.array([0]), classes, noisy)
     made = train(lesson, seed=0, effort=Effort(steps=20), **more)
     assert isinstance(made, selftraining.TableStudent)
@@ -175,17 +180,79 @@ def test_a_student_of_a_number_goes_to_files_and_back(tmp_path: Path, code: str)
     weights.save(student, tmp_path)
     again = weights.load(tmp_path)
     assert isinstance(again, selftraining.TableStudent)
-    made = again.predict_numbers(held.inputs)
-    assert np.array_equal(made, student.predict_numbers(held.inputs))
+    made, mean = again.predict_numbers(held.inputs)
+    assert np.array_equal(made, student.predict_numbers(held.inputs)[0])
+    assert np.array_equal(made, mean)
     assert 0 <= made.min() < made.max() <= 14
     with pytest.raises(SchemaError, match="predicts a number"):
         evaluate_answers(student, LabelledData(records(10, 3)))
+
+
+def stays(count: int, seed: int) -> Dataset:
+    """Numbers with a long tail: most are far below their mean."""
+    table, _ = people(count, seed)
+    age = table.columns[0].astype(np.float64)
+    drawn = np.random.default_rng(seed + 90).exponential(size=count)
+    value = np.rint(1 + np.exp(1.2 + 0.3 * age) * drawn)
+    return Dataset(table, np.zeros(count, np.int64), (), None, value)
+
+
+@pytest.mark.parametrize("points", [tuple(map(str, range(1, 15))), ("1", "2", "4", "7", "14")])
+@pytest.mark.parametrize("code", ["nearest number", "spread-3 number", "dense-24 number"])
+def test_a_student_of_more_points_than_two_ends_predicts_the_median(
+    tmp_path: Path, code: str, points: tuple[str, ...]
+) -> None:
+    data, held = stays(8000, 2), stays(3000, 7)
+    # A seventh of the numbers lies above the range.
+    ends = taught(data, code, 1.0, ("1", "14"))
+    student = taught(data, code, 1.0, points)
+    mean = evaluate_answers(ends, LabelledData(held))
+    found = evaluate_answers(student, LabelledData(held, "test"))
+    assert found.error.value < 0.97 * mean.error.value  # type: ignore[union-attr]
+    # R2 is that of the mean, which the points know as well as the ends.
+    assert found.explained.value > mean.explained.value - 0.03  # type: ignore[union-attr]
+    said, average = student.predict_numbers(held.inputs)
+    assert (said < average).mean() > 0.9
+    assert held.answers is not None
+    assert 0.4 < (held.answers <= said).mean() < 0.62
+    if len(points) == 14:
+        assert set(np.unique(said)) <= set(range(1, 15))
+    weights.save(student, tmp_path)
+    again = weights.load(tmp_path)
+    assert isinstance(again, selftraining.TableStudent)
+    assert np.array_equal(again.predict_numbers(held.inputs)[0], said)
+    text = json.loads((tmp_path / "model.json").read_text())
+    for name, wrong in (("classes", ["1", "14"]), ("classes", list(points)[::-1]), ("constant", 0)):
+        (tmp_path / "model.json").write_text(json.dumps(text | {name: wrong}))
+        with pytest.raises(DataError):
+            weights.load(tmp_path)
+
+
+def test_medians_and_means_are_read_from_shares_of_points() -> None:
+    shares = shares_below(np.array([[0.5, 0.3, 0.9], [-0.2, 0.1, 1.4], [0.0, 0.0, 0.4]]))
+    assert np.allclose(shares.cumsum(axis=1)[:, :-1], [[0.4, 0.4, 0.9], [0, 0.1, 1], [0, 0, 0.4]])
+    assert (shares >= 0).all()
+    assert means(shares, (1.0, 2.0, 3.0, 4.0)) == pytest.approx([2.3, 2.9, 3.6])
+    # Whole numbers that follow each other: one of them.
+    assert medians(shares, (1.0, 2.0, 3.0, 4.0)).tolist() == [3, 3, 4]
+    # Else P(z <= t) is known halfway between points, and lines in between.
+    assert medians(shares, (0.0, 2.0, 4.0, 10.0)) == pytest.approx(
+        [3 + 4 * 0.1 / 0.5, 3 + 4 * 0.4 / 0.9, 7 + 3 * 0.1 / 0.6]
+    )
+    # Uniform numbers: hats hold the mean of P(z <= t) from a point to the next.
+    values, points = np.linspace(0, 9, 90_001), ("0", "1.5", "4", "9")
+    uniform = of_numbers(values, points).mean(axis=0, keepdims=True) / 64
+    assert medians(uniform, points_of(points)) == pytest.approx([4.5], abs=0.02)
+    assert means(uniform, points_of(points)) == pytest.approx([4.5], abs=0.02)
 
 
 def test_noise_alone_teaches_nothing() -> None:
     for data, code in ((records(40, 2), "nearest labels-2"), (days(40, 2), "nearest number")):
         with pytest.raises(DataError, match="no more than their noise"):
             taught(data, code, 300.0)
+    for code in ("nearest number", "dense-24 number"):
+        with pytest.raises(DataError, match="no more than their noise"):
+            taught(days(40, 2), code, 300.0, ("0", "3", "14"))
 
 
 def test_images_of_several_labels_are_refused() -> None:
