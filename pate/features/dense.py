@@ -85,8 +85,10 @@ class Directions:
         middle = wide.mean(axis=0)
         reach = float(np.abs(points - middle).max())
         usual = float(np.sqrt(np.square(wide - middle).sum(1).mean()))
-        if not 0 < reach < 1e300 or (points == points[0]).all():
-            raise DataError("representatives that are all in one place have no directions")
+        if not 0 < reach < 1e300 or not usual or (points == points[0]).all():
+            raise DataError(
+                "representatives, or public rows, that are all in one place have no directions"
+            )
         bare = cls(middle, _FAR * reach, _CONSTANT * usual, np.zeros((0, wide.shape[1] + 1)))
         lifted = bare._lifted(points) / _FINE
         axes = _principal(bare._lifted(around) / _FINE, len(points))
@@ -139,7 +141,9 @@ class Directions:
         whole = np.trunc(apart * _FINE)
         last = np.full((len(whole), 1), np.trunc(self.constant / self.reach * _FINE))
         whole = np.concatenate([whole, last], axis=1)
-        made: Wide = np.trunc(whole / np.sqrt(np.square(whole).sum(axis=1, keepdims=True)) * _FINE)
+        # A row at the very middle, where the constant is cut to 0, stays there.
+        length = np.maximum(np.sqrt(np.square(whole).sum(axis=1, keepdims=True)), 1)
+        made: Wide = np.trunc(whole / length * _FINE)
         return made
 
 

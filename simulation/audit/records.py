@@ -32,6 +32,8 @@ _OTHERS: Final = 15
 _FAR: Final = 100
 #: The same for directions of likeness: what is far off is like nothing, on either side alike.
 _AMONG: Final = 1
+#: Columns of dense votes.
+_NUMBERS: Final = 129
 #: Places tried for the unit's records after the change: which labels count depends on the place.
 _TRIED: Final = 32
 #: The patient who is the unit, and the same one with other answers.
@@ -97,12 +99,23 @@ def _public(code: Code) -> Table:
     """Return the representatives: as many on one side as on the other."""
     many = code.places if code.name == DENSE else 2 * code.places
     sides = [(1 + at // 2 / 1024) * (-1) ** (at + 1) for at in range(many)]
-    return Table(("x",), (np.array(sides, np.float64),))
+    return _table(code, sides)
+
+
+def _table(code: Code, places: Sequence[float]) -> Table:
+    """Return rows whose numbers are all their place.
+
+    For dense votes there are so many that none is cut into steps, in which no record could lie further
+    off than the public rows.
+    """
+    columns = _NUMBERS if code.name == DENSE else 1
+    names = tuple(f"x{at}" for at in range(columns))
+    return Table(names, (np.array(places, np.float64),) * columns)
 
 
 def _records(code: Code, rows: Sequence[tuple[int, float]]) -> tuple[tuple[str, ...], Dataset]:
     """Return the campaign's columns, and the records with as much of an answer as may be."""
-    inputs = Table(("x",), (np.array([place for _, place in rows], np.float64),))
+    inputs = _table(code, [place for _, place in rows])
     patients = np.array([patient for patient, _ in rows])
     unit, groups = patients == _UNIT, patients.astype(np.str_)
     nothing = np.zeros(len(rows), np.int64)

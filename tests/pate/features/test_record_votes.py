@@ -279,6 +279,12 @@ def test_directions_reach_where_no_representative_is() -> None:
 def test_points_that_have_no_directions_are_refused() -> None:
     with pytest.raises(DataError, match="all in one place"):
         Directions.fit(np.ones((3, 2), np.float32))
+    with pytest.raises(DataError, match="all in one place"):
+        Directions.fit(CORNERS, np.ones((5, 2), np.float32))
+    # Nearly so: a record at the middle of the public rows has no direction, and counts nowhere.
+    nearly = np.zeros((4, 2), np.float32)
+    nearly[:2, 0] = 1e-7, -1e-7
+    assert not Directions.fit(CORNERS, nearly).codes(np.zeros((1, 2), np.float32)).any()
     directions = Directions.fit(CORNERS)
     odd: list[Any] = [np.zeros((2, 3), np.float32), np.zeros((2, 2)), np.full((1, 2), np.nan, "f4")]
     for wrong in odd:

@@ -101,12 +101,11 @@ def test_what_ships_stands(
 @pytest.mark.parametrize("answer", ANSWERS)
 @pytest.mark.parametrize("code", CODES)
 def test_the_worlds_change_by_all_that_is_charged(code: str, answer: str, votes: int) -> None:
-    """By what a party counts: dense votes by less, since opposite steps share the constant coordinate."""
+    """By what a party counts: dense votes by a hair less, since features are cut, and cut downwards."""
     made = code_of(code if answer == "class" else f"{code} {answer}")
     claimed_change = made.change(votes)
     altered, gone, _ = (pair.votes - pair.neighbour for pair in record_pairs(made, votes))
-    # It takes 0.35^2 / (1 + 0.35^2) of the square.
-    least = 0.88 if made.name == "dense" else 1.0
+    least = 0.98 if made.name == "dense" else 1.0
     assert least <= np.square(altered).sum() / claimed_change.squared <= 1
     assert least <= np.abs(altered).sum() / claimed_change.total <= 1
     assert np.abs(gone).sum() <= claimed_change.total // 2

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+from unittest import mock
+
 import numpy as np
 import pytest
 
@@ -12,11 +15,15 @@ from pate.features.dense import Directions, dense_votes, looked_at
 from pate.features.neighbours import representatives
 from pate.features.space import directions_over
 from pate.formats.noisy_counts import NoisyVotes
-from student.trainers import selftraining
+from student.trainers import linear, selftraining
 from student.trainers.base import Effort
 from student.trainers.counts import cells_of
 from student.trainers.linear import linear_chances
+from student.weights import load, save
 from tests.student.trainers.test_counts import draw, lesson_of, people
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def summed(sigma: float, classes: int = 2) -> tuple[Table, NoisyVotes]:
@@ -107,9 +114,42 @@ def test_dense_sums_have_no_cells() -> None:
 
 
 @pytest.mark.slow
-def test_a_student_of_tables_learns_from_dense_sums() -> None:
+def test_a_student_of_tables_learns_from_dense_sums(tmp_path: Path) -> None:
     public, noisy = summed(10.0)
     student = selftraining.train(lesson_of(public, noisy), seed=0, effort=Effort(steps=20))
     held, chances = people(2000, 5)
     found = student.predict_probabilities(held)[:, 0]
     assert np.corrcoef(found, chances[:, 0])[0, 1] > 0.8
+    # Both of its models are kept.
+    save(student, tmp_path)
+    kept = sorted(path.name for path in tmp_path.iterdir())
+    assert kept == ["boosting.skops", "logistic.skops", "model.json"]
+    assert np.array_equal(load(tmp_path).predict_probabilities(held)[:, 0], found)
+
+
+def test_columns_that_say_nothing_do_little_harm() -> None:
+    """A class hangs on two of many columns."""
+    rng = np.random.default_rng(6)
+
+    def drawn(count: int) -> tuple[Table, np.ndarray]:
+        told, other = rng.normal(size=(count, 2)), rng.choice([*"abcd"], (18, count))
+        names = tuple(f"column {at}" for at in range(20))
+        return Table(names, (told[:, 0], told[:, 1], *other)), told.sum(axis=1)
+
+    public, truth = drawn(2000)
+    private, value = drawn(20_000)
+    labels = (rng.random(20_000) < 1 / (1 + np.exp(2 - value))).astype(np.int64)
+    space = directions_over(public)
+    points = space.embed(public)
+    chosen = representatives(points, 90)
+    directions = Directions.fit(points[chosen], points[looked_at(2000)])
+    votes = dense_votes(directions, space.embed(private), labels, 2)
+    noise = np.rint(80 * GRID * rng.normal(size=votes.shape)).astype(np.int64)
+    noisy = NoisyVotes(chosen, votes + noise, 80.0 * GRID, "dense-90")
+    found = linear_chances(public, noisy)
+    with mock.patch.object(linear, "_SUMS_A_COLUMN", 100):
+        alike = linear_chances(public, noisy)
+    assert found is not None
+    assert alike is not None
+    left = [1 - np.corrcoef(each[:, 1], truth)[0, 1] ** 2 for each in (found, alike)]
+    assert left[0] < 0.85 * left[1]
