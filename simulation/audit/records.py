@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _OTHERS: Final = 15
 #: How far off the unit is, in public spreads; features are cut nearer.
 _FAR: Final = 100
+#: The same for directions of likeness: what is far off is like nothing, on either side alike.
+_AMONG: Final = 1
 #: Columns of dense votes.
 _NUMBERS: Final = 129
 #: Places tried for the unit's records after the change: which labels count depends on the place.
@@ -50,10 +52,11 @@ def record_pairs(code: Code, votes: int) -> tuple[Pair, ...]:
         code: where records vote, and what they say.
         votes: k, most votes of one unit.
     """
-    given = _counts(code, votes, _unit(votes, -_FAR), _others())
+    far, step = (_AMONG, 1 / 1024) if code.curved else (_FAR, 1)
+    given = _counts(code, votes, _unit(votes, -far), _others())
     moved = max(
         (
-            _counts(code, votes, _others(), _unit(votes, _FAR + place))
+            _counts(code, votes, _others(), _unit(votes, far + place * step))
             for place in range(_TRIED if code.answer.name == LABELS else 1)
         ),
         key=lambda other: int(np.square(other - given).sum()),
@@ -61,7 +64,7 @@ def record_pairs(code: Code, votes: int) -> tuple[Pair, ...]:
     worlds = {
         "moves to the opposite side": moved,
         "leaves": _counts(code, votes, _others()),
-        "says something else": _counts(code, votes, _others(), _unit(votes, -_FAR, _OTHERWISE)),
+        "says something else": _counts(code, votes, _others(), _unit(votes, -far, _OTHERWISE)),
     }
     return tuple(
         Pair(given, other, None, f"a unit {name}", of_records=True)

@@ -121,8 +121,7 @@ def _values(
         noisy: the released sums, with m columns.
         total: (m,) with which the columns add up to the codes of all records.
         asked: (m, c) sums of columns whose means are wanted.
-        sizes: of the weights: one for all of them, each its own, or pooled (a table's columns
-            have theirs even so).
+        sizes: of the weights: one for all of them, each its own, or pooled.
     """
     space = directions_over(public, curved=code_of(noisy.code).curved)
     points = space.embed(public)
@@ -204,8 +203,7 @@ class _Basis:
             sigma: standard deviation of the noise on each.
             total: (m,) with which the columns add up to the codes of all records.
             asked: (m, c) sums of columns whose means are wanted.
-            sizes: of the weights: one for all of them, each its own, or pooled (a table's columns
-            have theirs even so).
+            sizes: of the weights: one for all of them, each its own, or pooled.
         """
         records = self.number(sums @ total)
         means = np.array([self.number(sums @ each) / records for each in asked.T])
@@ -217,9 +215,10 @@ class _Basis:
         if sizes == "pooled" and self.columns is None:
             shares = np.array([self.number(each) / records for each in sums.T])
             spread = (mixed.T * np.clip(shares, _RAREST, 1)) @ mixed
-            return means + self.turned @ pooled_weights(
+            pooled: Floats = means + self.turned @ pooled_weights(
                 records * self.moments, seen, sigma**2 * mixed.T @ mixed, _DRAWN_ALIKE * spread
             )
+            return pooled
         groups = (
             [slice(None)] if sizes == "one" else [slice(at, at + 1) for at in range(len(means))]
         )

@@ -152,7 +152,9 @@ def test_spread_votes_are_planned_with_the_code_that_the_server_would_take() -> 
 
 
 @pytest.mark.parametrize("answer", ["class", "labels-2", "ordered", "number"])
-@pytest.mark.parametrize("code", ["nearest", "spread", "spread-3", "dense", "dense-16"])
+@pytest.mark.parametrize(
+    "code", ["nearest", "spread", "spread-3", "dense", "dense-16", "kernel", "kernel-16"]
+)
 def test_the_server_named_has_the_code_and_noise_that_are_shown(code: str, answer: str) -> None:
     """With its own words on the screen, and all from public numbers."""
     typed = ["--code", code, "--answer", answer, "--epsilon", "0.5", "--records", "6000"]
@@ -204,7 +206,28 @@ def test_the_server_named_has_the_code_and_noise_that_are_shown(code: str, answe
         assert row["counts"] == len(spec.neighbour.representatives) * columns
     else:
         assert answer in ("class", "ordered")
-        assert not code.startswith("dense")
+        assert not code.startswith(("dense", "kernel"))
+
+
+def test_more_points_of_a_number_are_more_counts_and_more_noise_in_a_mean() -> None:
+    plans = {}
+    for text in (None, "0,14", "0,7,14", "0,1,14"):
+        typed = [] if text is None else ["--range", text]
+        done, said = run("--answer", "number", "--representatives", "100", *typed, "--json")
+        assert done == 0
+        found = json.loads(said)
+        assert (f"--range {text}" in found["server"]) == (text is not None)
+        (plans[text],) = [row for row in found["plans"] if row["representatives"] == 100]
+    assert plans[None] == plans["0,14"]
+    assert plans["0,14"]["counts"] == 200
+    assert plans["0,7,14"]["counts"] == 300
+    # Weights of the noise: at an end 0, 1/2 and 1; or 1, 13/14 and 0.
+    for text, more in (("0,7,14", 5 / 4), ("0,1,14", 1 + (13 / 14) ** 2)):
+        assert plans[text]["error"] == pytest.approx(plans["0,14"]["error"] * more**0.5)
+        assert plans[text]["noise"] == plans["0,14"]["noise"]
+    for wrong in (["--range", "0,14"], ["--answer", "number", "--range", "3,1"]):
+        with pytest.raises(UsageError, match="range"):
+            run(*wrong)
 
 
 def test_the_error_of_sums_is_that_of_simulated_ones() -> None:

@@ -111,6 +111,20 @@ def test_the_worlds_change_by_all_that_is_charged(code: str, answer: str, votes:
     assert np.abs(gone).sum() <= claimed_change.total // 2
 
 
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_directions_of_likeness_change_by_most_of_what_is_charged(
+    answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By less than others: no two records are wholly unlike among few public rows."""
+    made = code_of("kernel-4" if answer == "class" else f"kernel-4 {answer}")
+    altered = next(pair.votes - pair.neighbour for pair in record_pairs(made, 2))
+    assert 0.8 <= np.square(altered).sum() / made.change(2).squared <= 1
+    assert np.abs(altered).sum() <= made.change(2).total
+    found = audited(monkeypatch, "kernel-4", answer, runs=1_000)
+    assert found.holds
+    assert found.lower_bound > 0.1 * found.claimed
+
+
 def centred(self: Directions, points: Any, codes: Any = Directions.codes) -> Any:
     """By the party's own records in place of the representatives."""
     return codes(self, (points - points.mean(axis=0)).astype(np.float32))
