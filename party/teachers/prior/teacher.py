@@ -20,6 +20,8 @@ from pate.data.values import Table
 from pate.errors import SchemaError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from pate.data.values import Dataset, Inputs
@@ -123,15 +125,11 @@ class Prior:
         Raises:
             SchemaError: if the shard is not a table.
             UsageError: if the data has too many classes.
-            StateError: if the weights of the network are damaged.
+            DataError: if the weights of the network are damaged.
         """
         if not isinstance(shard.inputs, Table):
             raise SchemaError(f"prior teachers take tables, the data is {shard.inputs.schema()}")
-        if len(shard.classes) > MOST_CLASSES:
-            raise UsageError(
-                f"model prior takes at most {MOST_CLASSES} classes, the data has "
-                f"{len(shard.classes)}; use auto, linear, forest, boosting or logistic"
-            )
+        require_few(shard.classes)
         weights.network()  # a damaged installation shows before a campaign, not at its first vote
         order = _some(shard.labels, np.random.default_rng(seed).permutation(len(shard)))
         encoding = TableEncoding.fit(shard.inputs)
@@ -144,7 +142,7 @@ class Prior:
 
         Raises:
             DamagedTeacherError: if the bytes are not such a teacher.
-            StateError: if the weights of the network are damaged.
+            DataError: if the weights of the network are damaged.
         """
         weights.network()
         encoding = TableEncoding.from_facts(stored.facts.get("table"))
@@ -162,6 +160,19 @@ class Prior:
         filled = np.where(found["missing"].astype(bool), np.float32(np.nan), rows)
         return PriorTeacher(
             encoding, kept.astype(np.int64), filled.astype(np.float32), labels.astype(np.int64)
+        )
+
+
+def require_few(classes: Sequence[str]) -> None:
+    """Check that the network takes so many classes.
+
+    Raises:
+        UsageError: if it does not.
+    """
+    if len(classes) > MOST_CLASSES:
+        raise UsageError(
+            f"model prior takes at most {MOST_CLASSES} classes, the data has {len(classes)}; "
+            "use auto, linear, forest, boosting or logistic"
         )
 
 

@@ -11,7 +11,7 @@ import hashlib
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from pate.errors import StateError
+from pate.errors import DataError
 
 if TYPE_CHECKING:
     from party.teachers.prior.network import PriorNetwork
@@ -25,10 +25,10 @@ def check(content: bytes) -> None:
     """Check that a file has the weights that this version was measured with.
 
     Raises:
-        StateError: if it has not.
+        DataError: if it has not.
     """
     if (found := hashlib.sha256(content).hexdigest()) != DIGEST:
-        raise StateError(
+        raise DataError(
             f"the weights of model prior, {NAME}, have SHA-256 {found[:16]}… instead of {DIGEST[:16]}…: "
             "the installation is damaged; install the package again"
         )
@@ -39,7 +39,7 @@ def network() -> PriorNetwork:
     """Return the network with its weights, to answer only.
 
     Raises:
-        StateError: if the file is not the one that belongs to this version.
+        DataError: if the file is not the one that belongs to this version.
     """
     from safetensors.torch import load
 

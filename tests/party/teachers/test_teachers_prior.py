@@ -22,7 +22,7 @@ from party.teachers.protocol import DamagedTeacherError, Stored
 from party.teachers.several import Sure
 from party.teachers.trees import Forest
 from pate.data.values import Dataset, Images, Table
-from pate.errors import StateError, UsageError
+from pate.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -261,9 +261,9 @@ def test_the_weights_are_those_of_this_version(monkeypatch: pytest.MonkeyPatch) 
     assert hashlib.sha256(content).hexdigest() == weights.DIGEST
     assert weights.DIGEST[:16] in Prior.version
     weights.check(content)
-    with pytest.raises(StateError, match="the installation is damaged"):
+    with pytest.raises(DataError, match="the installation is damaged"):
         weights.check(content[:-1] + b"\1")
     monkeypatch.setattr(weights, "DIGEST", "0" * 64)
     weights.network.cache_clear()
-    with pytest.raises(StateError, match="instead of 0000"):
+    with pytest.raises(DataError, match="instead of 0000"):
         weights.network()
