@@ -79,7 +79,7 @@ class Options(CommandOptions):
     model: Annotated[
         str,
         of_teachers(
-            help="linear, nearest, cnn, resnet; tables: logistic, forest, boosting.",
+            help="linear, nearest, cnn, resnet; tables: prior, logistic, forest, boosting.",
             metavar="KIND",
         ),
     ] = "auto"

@@ -143,7 +143,10 @@ def check_teachers(options: CheckOptions, data: Dataset) -> Finding:
     require_trainable(data, options.teachers)
     from party.teachers.registry import kind_for
 
-    kind_for(options.model, data.inputs, "cpu")
+    if kind_for(options.model, data.inputs, "cpu").name == "prior" and data.kind == "class":
+        from party.teachers.prior.teacher import require_few
+
+        require_few(data.classes)
     what, units = "records", len(data)
     if data.groups is not None:
         what, units = "patients", len(np.unique(data.groups))

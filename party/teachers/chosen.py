@@ -1,5 +1,6 @@
 """Teachers of tables that choose their own model: boosted trees, a logistic one, or a forest.
 
+A shard too small for a choice has a teacher of kind :mod:`prior <party.teachers.prior.teacher>`.
 Each teacher chooses by cross-validation within its shard, independently of other shards. A common
 choice would let one record change every teacher.
 """
@@ -14,6 +15,7 @@ import numpy as np
 
 from party.teachers.linear import LinearTeacher
 from party.teachers.logistic import Logistic
+from party.teachers.prior.teacher import MOST_CLASSES, Prior, PriorTeacher
 from party.teachers.protocol import DamagedTeacherError, Labels, Stored
 from party.teachers.trees import Boosting, Forest, TreeTeacher
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 #: standard error: forests of small shards are all biased to the frequent classes, and a vote over
 #: many teachers averages out only their differences.
 _KINDS: Final[tuple[Kind, ...]] = (Boosting(), Logistic(), Forest())
+#: The kind of smaller shards, and all kinds.
+_TINY: Final = Prior()
+_EVERY: Final[tuple[Kind, ...]] = (*_KINDS, _TINY)
 _FOLDS: Final = 3
 #: With fewer rows, in total or of a second class, the cross-validation error is mostly noise.
 _FEWEST_ROWS: Final = 60
@@ -55,7 +60,7 @@ class ChosenTeacher:
 
     def chances(self, inputs: Inputs) -> NDArray[np.float64]:
         """Return (n,) the probability of class 1 of two; see :class:`party.teachers.several.Sure`."""
-        assert isinstance(self.teacher, TreeTeacher | LinearTeacher)  # noqa: S101 - of the candidate kinds
+        assert isinstance(self.teacher, TreeTeacher | LinearTeacher | PriorTeacher)  # noqa: S101 - of the candidate kinds
         return self.teacher.chances(inputs)
 
     def store(self) -> Stored:
@@ -73,7 +78,7 @@ class Chosen:
     @property
     def version(self) -> str:
         """The versions of all candidate kinds."""
-        return "1; " + "; ".join(f"{kind.name} {kind.version}" for kind in _KINDS)
+        return "2; " + "; ".join(f"{kind.name} {kind.version}" for kind in _EVERY)
 
     def fit(self, shard: Dataset, seed: int) -> ChosenTeacher:
         """Return the teacher of a shard.
@@ -91,7 +96,7 @@ class Chosen:
             DamagedTeacherError: if the bytes are not such a teacher.
         """
         facts = stored.facts.get("facts")
-        for kind in _KINDS:
+        for kind in _EVERY:
             if kind.name == stored.facts.get("chosen") and isinstance(facts, dict):
                 return ChosenTeacher(kind.name, kind.restore(Stored(facts, stored.model)))
         raise DamagedTeacherError("the kind that it chose")
@@ -100,11 +105,16 @@ class Chosen:
 def choose(shard: Dataset, seed: int) -> Kind:
     """Return the kind with the least cross-validation error within the shard.
 
+    Of a shard with too few rows to tell, it is ``prior``, or ``forest`` if the data has more classes
+    than that takes.
+
     Args:
         shard: its records, of two classes or more.
         seed: of the folds, and of the candidate teachers.
     """
     sizes = np.sort(np.bincount(shard.labels))
+    if len(shard) < _FEWEST_ROWS and len(shard.classes) <= MOST_CLASSES:
+        return _TINY
     if len(shard) < _FEWEST_ROWS or sizes[-2] < _FEWEST_OF_A_CLASS:
         return _KINDS[-1]
     from sklearn.model_selection import StratifiedKFold

@@ -15,17 +15,20 @@ if TYPE_CHECKING:
     from pate.data.values import Inputs
 
 #: Values of ``--model``.
-MODELS: Final = ("auto", "linear", "nearest", "cnn", "resnet", "forest", "boosting", "logistic")
+MODELS: Final = (
+    "auto", "linear", "nearest", "cnn", "resnet", "forest", "boosting", "logistic", "prior",
+)  # fmt: skip
 _OF_IMAGES: Final = ("linear", "nearest", "cnn", "resnet")
-_OF_TABLES: Final = ("linear", "forest", "boosting", "logistic")
+_OF_TABLES: Final = ("linear", "forest", "boosting", "logistic", "prior")
 
 
 def kind_for(model: str, inputs: Inputs, device: str = "auto") -> Kind:
     """Return the kind of teachers to train.
 
     ``auto`` is ``linear`` for images. For tables each teacher chooses, on its own shard, between
-    ``boosting``, ``logistic`` and ``forest``. This does not depend on the number of records:
-    otherwise one record could change every teacher.
+    ``boosting``, ``logistic`` and ``forest``, or is ``prior`` if its shard is too small for that.
+    This does not depend on the party's number of records: otherwise one record could change every
+    teacher.
 
     Args:
         model: one of :data:`MODELS`, or the name of a plugin (:mod:`party.teachers.plugged`).
@@ -77,6 +80,10 @@ def _kind(name: str, device: str) -> Kind:
         from party.teachers.chosen import Chosen
 
         return Chosen()
+    if name == "prior":
+        from party.teachers.prior.teacher import Prior
+
+        return Prior()
     from party.teachers.trees import Boosting, Forest
 
     return Forest() if name == "forest" else Boosting()

@@ -33,6 +33,7 @@ from pate.errors import (
     SchemaError,
     StateError,
     UnreachableError,
+    UsageError,
 )
 from pate.preflight.finding import Finding, Status
 from pate.runtime.child import free_port
@@ -356,6 +357,10 @@ def test_teachers_need_records(asked: CheckOptions) -> None:
     assert check_teachers(replace(asked, teachers=30), data).status is Status.WARNING
     with pytest.raises(DataError, match="for 500 teachers"):
         check_teachers(replace(asked, teachers=500), data)
+    tiny = replace(asked, model="prior")
+    assert check_teachers(tiny, data).status is Status.OK
+    with pytest.raises(UsageError, match="at most 10 classes, the data has 11"):
+        check_teachers(tiny, replace(data, classes=tuple(f"class {at:02}" for at in range(11))))
     assert check_teachers(replace(asked, votes="neighbour"), data).status is Status.SKIPPED
     found = checked(
         "--home",

@@ -94,6 +94,7 @@ def test_constants(tmp_path: Path) -> None:
         ("cnn", IMAGES, "cnn"),
         ("nearest", IMAGES, "nearest"),
         ("boosting", TABLE, "boosting"),
+        ("prior", TABLE, "prior"),
     ],
 )
 def test_kinds_by_name(model: str, inputs: Images | Table, name: str) -> None:
@@ -113,7 +114,7 @@ def test_kinds_by_name(model: str, inputs: Images | Table, name: str) -> None:
             "cnn",
             TABLE,
             "cpu",
-            "cnn is not for a table; use auto, linear, forest, boosting or logistic",
+            "cnn is not for a table; use auto, linear, forest, boosting, logistic or prior",
         ),
         (
             "forest",

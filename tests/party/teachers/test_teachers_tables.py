@@ -1,4 +1,4 @@
-"""Encoding of tables, and the teachers that learn from it: linear, forest, boosting."""
+"""Encoding of tables, and the teachers that learn from it: linear, forest, boosting, prior."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from party.teachers.chosen import Chosen, choose
 from party.teachers.columns import NumberColumn, TableEncoding
 from party.teachers.linear import Linear
 from party.teachers.logistic import Logistic
+from party.teachers.prior.teacher import Prior
 from party.teachers.protocol import DamagedTeacherError, Kind, Stored
 from party.teachers.trees import Boosting, Forest
 from pate.data.values import Dataset, Images, Table
 from pate.errors import SchemaError
 
-KINDS: list[Kind] = [Linear(), Forest(), Boosting(), Logistic(), Chosen()]
+KINDS: list[Kind] = [Linear(), Forest(), Boosting(), Logistic(), Prior(), Chosen()]
 
 
 def table(n: int, seed: int = 0) -> Table:
@@ -185,7 +186,7 @@ def test_a_shard_chooses_what_errs_least() -> None:
 
 def test_small_or_one_sided_shards_do_not_choose(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("party.teachers.chosen._FOLDS", 0)  # choosing at all would fail
-    assert choose(sums(59, 0), 0).name == "forest"
+    assert choose(sums(59, 0), 0).name == "prior"
     many = sums(300, 0)
     rows = np.concatenate([np.flatnonzero(many.labels == 0), np.flatnonzero(many.labels == 1)[:5]])
     assert choose(many.take(rows), 0).name == "forest"

@@ -1,0 +1,1 @@
+"""Training and evaluation of the network behind teachers of tiny tables, ``--model prior``."""

@@ -1,0 +1,234 @@
+"""Teachers that answer by their shard's records, which a network reads together with each query.
+
+The network was trained on made-up tables, is the same for all, and has seen no record
+(:mod:`party.teachers.prior.weights`). A teacher is its shard's records and their classes; nothing is
+fitted. So its file has records, like that of :mod:`party.teachers.nearest`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from party.teachers import tensors
+from party.teachers.columns import NumberColumn, TableEncoding
+from party.teachers.prior import weights
+from party.teachers.protocol import DamagedTeacherError, Labels, Stored
+from pate.data.values import Table
+from pate.errors import SchemaError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from pate.data.values import Dataset, Inputs
+
+    Floats = NDArray[np.float32]
+
+#: Most classes: each is one question, whether a record has it.
+MOST_CLASSES: Final = 10
+#: Most records that the network reads at once, as in its training. More are dealt into parts.
+_MOST_KNOWN: Final = 64
+#: Most records of a shard that it reads at all, each class in proportion.
+_MOST_ROWS: Final = 1024
+#: Most columns that it reads: those that go most with the classes in the shard.
+_MOST_COLUMNS: Final = 128
+#: Queries at once, which bounds the memory.
+_AT_ONCE: Final = 256
+
+
+@dataclass(frozen=True, eq=False)
+class PriorTeacher:
+    """A shard's records.
+
+    Attributes:
+        encoding: how tables become cells.
+        kept: (c,) int64, the encoding's cells that the network reads.
+        rows: (n, c) float32, the records' cells; NaN is missing.
+        labels: (n,) int64.
+    """
+
+    encoding: TableEncoding
+    kept: NDArray[np.int64]
+    rows: Floats
+    labels: Labels
+
+    def predict(self, inputs: Inputs) -> Labels:
+        """Return the class of each input.
+
+        Raises:
+            SchemaError: if the inputs are not of the kind that the teacher was fitted on.
+        """
+        seen = np.unique(self.labels)
+        queries = cells(self.encoding, inputs)[:, self.kept]
+        if len(seen) == 2:
+            best = (self._logits(queries, seen[1]) > 0).astype(np.int64)
+        else:
+            best = np.stack([self._logits(queries, each) for each in seen]).argmax(axis=0)
+        answers: Labels = seen[best]
+        return answers
+
+    def chances(self, inputs: Inputs) -> NDArray[np.float64]:
+        """Return (n,) the probability of class 1 of two; see :class:`party.teachers.several.Sure`."""
+        queries = cells(self.encoding, inputs)[:, self.kept]
+        logits = self._logits(queries, np.unique(self.labels)[-1])
+        return 1 / (1 + np.exp(-np.clip(logits.astype(np.float64), -50, 50)))
+
+    def _logits(self, queries: Floats, label: int) -> Floats:
+        """Return (q,) the logit of a class against all others."""
+        import torch
+
+        network = weights.network()
+        has = self.labels == label
+        logits = np.zeros(len(queries), dtype=np.float32)
+        parts = _parts(has)
+        with torch.inference_mode():
+            for part in parts:
+                # Asked both ways round, so that the names of the classes make no difference.
+                known = torch.from_numpy(np.stack([has[part], ~has[part]]).astype(np.int64))
+                for start in range(0, len(queries), _AT_ONCE):
+                    block = queries[start : start + _AT_ONCE]
+                    values = torch.from_numpy(np.concatenate([self.rows[part], block]))
+                    both = network(values.expand(2, -1, -1), known).numpy()
+                    logits[start : start + len(block)] += (both[0] - both[1]) / (2 * len(parts))
+        return logits
+
+    def store(self) -> Stored:
+        """Return the records' cells as safetensors, the encoding as JSON."""
+        missing = np.isnan(self.rows)
+        model = {
+            "kept": self.kept,
+            "rows": np.where(missing, np.float32(0), self.rows),
+            "missing": missing,
+            "labels": self.labels,
+        }
+        return Stored({"table": self.encoding.facts()}, tensors.dump(model))
+
+
+class Prior:
+    """Makes teachers that a network answers for; each depends only on its shard."""
+
+    name = "prior"
+    version = f"1, weights {weights.DIGEST[:16]}"
+    suffix = "safetensors"
+
+    def fit(self, shard: Dataset, seed: int) -> PriorTeacher:
+        """Return the teacher of a shard.
+
+        Args:
+            shard: its records.
+            seed: of the parts of a shard that is too large for one, and of the records left out.
+
+        Raises:
+            SchemaError: if the shard is not a table.
+            UsageError: if the data has too many classes.
+            DataError: if the weights of the network are damaged.
+        """
+        if not isinstance(shard.inputs, Table):
+            raise SchemaError(f"prior teachers take tables, the data is {shard.inputs.schema()}")
+        require_few(shard.classes)
+        weights.network()  # a damaged installation shows before a campaign, not at its first vote
+        order = _some(shard.labels, np.random.default_rng(seed).permutation(len(shard)))
+        encoding = TableEncoding.fit(shard.inputs)
+        rows, labels = cells(encoding, shard.inputs)[order], shard.labels[order]
+        kept = _telling(rows, labels)
+        return PriorTeacher(encoding, kept, np.ascontiguousarray(rows[:, kept]), labels)
+
+    def restore(self, stored: Stored) -> PriorTeacher:
+        """Return the teacher that was stored.
+
+        Raises:
+            DamagedTeacherError: if the bytes are not such a teacher.
+            DataError: if the weights of the network are damaged.
+        """
+        weights.network()
+        encoding = TableEncoding.from_facts(stored.facts.get("table"))
+        found = tensors.load(stored.model, ("kept", "rows", "missing", "labels"))
+        kept, rows, labels = (found[name] for name in ("kept", "rows", "labels"))
+        shapes = rows.ndim == 2 and rows.shape == found["missing"].shape
+        if not shapes or labels.shape != rows.shape[:1] or kept.shape != rows.shape[1:]:
+            raise DamagedTeacherError("the shapes of its records")
+        width = sum(
+            1 if isinstance(column, NumberColumn) else len(column.vocabulary)
+            for column in encoding.columns
+        )
+        if len(np.unique(labels)) < 2 or (kept.size and not 0 <= kept.min() <= kept.max() < width):
+            raise DamagedTeacherError("its classes or columns")
+        filled = np.where(found["missing"].astype(bool), np.float32(np.nan), rows)
+        return PriorTeacher(
+            encoding, kept.astype(np.int64), filled.astype(np.float32), labels.astype(np.int64)
+        )
+
+
+def require_few(classes: Sequence[str]) -> None:
+    """Check that the network takes so many classes.
+
+    Raises:
+        UsageError: if it does not.
+    """
+    if len(classes) > MOST_CLASSES:
+        raise UsageError(
+            f"model prior takes at most {MOST_CLASSES} classes, the data has {len(classes)}; "
+            "use auto, linear, forest, boosting or logistic"
+        )
+
+
+def cells(encoding: TableEncoding, inputs: Inputs) -> Floats:
+    """Return (n, c) float32: a number as one cell, NaN if missing, a category as one for each value.
+
+    Raises:
+        SchemaError: if the inputs lack a column.
+    """
+    encoded = encoding.encode(inputs)
+    kept, at = [], 0
+    for column in encoding.columns:
+        if isinstance(column, NumberColumn):
+            encoded[encoded[:, at + 1] > 0, at] = np.nan
+            kept.append(at)
+            at += 2
+        else:
+            kept += range(at, at + len(column.vocabulary))
+            at += len(column.vocabulary)
+    return np.ascontiguousarray(encoded[:, kept])
+
+
+def _some(labels: Labels, order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the first records of an order: all, or of each class its share of the most, rounded up."""
+    if len(order) <= _MOST_ROWS:
+        return order
+    found = []
+    for label in np.unique(labels):
+        of_class = order[labels[order] == label]
+        found.append(of_class[: -(-len(of_class) * _MOST_ROWS // len(order))])
+    return np.concatenate(found)
+
+
+def _telling(rows: Floats, labels: Labels) -> NDArray[np.int64]:
+    """Return the columns to read, in order: those that differ, at most the most telling ones."""
+    filled = np.nan_to_num(rows, nan=0.0)
+    missing = np.isnan(rows)
+    differs = (filled != filled[:1]).any(axis=0) | (missing != missing[:1]).any(axis=0)
+    kept = np.flatnonzero(differs)
+    if len(kept) <= _MOST_COLUMNS:
+        return kept
+    present = ~missing[:, kept]
+    some = filled[:, kept].astype(np.float64)
+    mean = some.sum(axis=0) / np.maximum(present.sum(axis=0), 1)
+    some = (some - mean) * present
+    named = (labels[:, None] == np.unique(labels)).astype(np.float64)
+    named -= named.mean(axis=0)
+    spread = np.sqrt(np.square(some).sum(axis=0)) + 1e-12
+    telling = (np.abs(named.T @ some) / spread).max(axis=0)
+    best = np.argsort(-telling, kind="stable")[:_MOST_COLUMNS]
+    return np.sort(kept[best])
+
+
+def _parts(has: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
+    """Return which records the network reads together: all, or equal parts with like shares."""
+    count = -(-len(has) // _MOST_KNOWN)
+    dealt = np.argsort(has, kind="stable")
+    parts = [np.sort(dealt[start::count]) for start in range(count)]
+    return [part for part in parts if has[part].any() and not has[part].all()]

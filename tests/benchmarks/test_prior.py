@@ -1,0 +1,93 @@
+"""The made-up tables, and the training of the network that reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+
+import party.teachers.prior
+from benchmarks.prior import tables, train
+from benchmarks.prior.evaluate import answers, parts
+from benchmarks.prior.recipe import RATES
+from party.teachers.prior import weights
+from pate.data.values import Dataset, Table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def drawn(seed: int) -> tables.Batch:
+    return tables.draw(torch.Generator().manual_seed(seed))
+
+
+def test_tables_are_varied_and_finite() -> None:
+    batches = [drawn(seed) for seed in range(12)]
+    for batch in batches:
+        count, known = batch.labels.shape
+        assert batch.values.shape[:2] == (count, known + tables.ASKED)
+        assert batch.chances.shape == (count, tables.ASKED)
+        assert not batch.values.isinf().any()
+        assert ((batch.chances >= 0) & (batch.chances <= 1)).all()
+        assert set(batch.labels.flatten().tolist()) == {0, 1}
+    missing = [float(batch.values.isnan().float().mean()) for batch in batches]
+    assert 0.01 < np.mean(missing) < 0.3
+    assert len({batch.values.shape for batch in batches}) > 6
+    # Neither class is the rule, and binary columns and plain ones occur.
+    assert abs(np.mean([float(batch.chances.mean()) for batch in batches]) - 0.5) < 0.1
+    values = torch.cat([batch.values.nan_to_num().flatten() for batch in batches])
+    assert 0.02 < float((values == 1).float().mean()) < 0.5
+
+
+def test_a_seed_decides_the_tables() -> None:
+    for one, other in ((drawn(3), drawn(3)),):
+        assert torch.equal(one.values.nan_to_num(9), other.values.nan_to_num(9))
+        assert torch.equal(one.labels, other.labels)
+        assert torch.equal(one.chances, other.chances)
+
+
+def test_the_rate_rises_stays_and_falls() -> None:
+    assert train.rate(0, RATES) == pytest.approx(1 / 300)
+    assert [train.rate(step, RATES) for step in (299, 1_000, 2_000)] == [1, 1, 1]
+    assert train.rate(4_750, RATES) == pytest.approx(0.3)
+    assert train.rate(5_500, RATES) == 0
+
+
+@pytest.mark.slow
+def test_a_resumed_training_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "_CELLS", 2_000)
+    monkeypatch.setattr(tables, "_TABLES", (2, 4))
+    monkeypatch.setattr(train, "_SAVE", 2)
+    monkeypatch.setattr(train, "_REPORT", 2)
+    rates = ((-1, 0.0), (1, 1.0), (4, 0.0))
+    threads = torch.get_num_threads()
+    try:
+        whole = train.train(tmp_path / "a", seed=5, rates=rates)
+        middle = tmp_path / "a" / "step-000002.pt"
+        rest = train.train(tmp_path / "b", seed=5, rates=rates, resume=middle)
+    finally:
+        torch.set_num_threads(threads)
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(tensor, rest.state_dict()[name]), name
+    assert '"step": 4' in (tmp_path / "b" / "log.jsonl").read_text()
+    # What is exported is what the package loads, to the last byte.
+    monkeypatch.setattr(party.teachers.prior, "__path__", [str(tmp_path)])
+    digest = train.export(tmp_path / "b" / "step-000004.pt")
+    content = (tmp_path / weights.NAME).read_bytes()
+    assert train.export(tmp_path / "a" / "step-000004.pt") == digest
+    monkeypatch.setattr(weights, "DIGEST", digest)
+    weights.check(content)
+
+
+def test_shards_of_one_size_and_the_same_queries() -> None:
+    labels = np.arange(200) % 2
+    data = Dataset(Table(("c",), (labels + np.arange(200) / 1000,)), labels, ("a", "b"))
+    shards, queries = parts([data.take(range(120)), data.take(range(120, 200))], 12, 0)
+    assert [len(shard) for shard in shards] == [12] * 10
+    assert [len(part) for part in queries] == [48, 32]
+    given = answers("logistic", shards, queries)
+    truth = np.concatenate([part.labels for part in queries])
+    assert given.shape == (10, 80)
+    assert (given == truth).mean() > 0.95
