@@ -15,6 +15,7 @@ from aggregator_server.results.report import LEDGER_FILE, label_set
 from aggregator_server.results.statement import privacy_statement
 from aggregator_server.student_service import StudentService
 from pate.campaign.settings import spec_of
+from pate.data.embeddings import Embeddings
 from pate.data.read import read_dataset
 from pate.data.values import Images
 from pate.errors import ProcessError
@@ -264,6 +265,8 @@ def _size(inputs: Inputs) -> int:
     """Return the size of inputs in bytes."""
     if isinstance(inputs, Images):
         return inputs.pixels.nbytes
+    if isinstance(inputs, Embeddings):
+        return inputs.values.nbytes
     return sum(column.nbytes for column in inputs.columns)
 
 

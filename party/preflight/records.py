@@ -21,7 +21,7 @@ from pate.data.checks import require_records, require_trainable
 from pate.data.odd import Odd
 from pate.data.read import read_inputs
 from pate.data.schema import Schema
-from pate.data.values import Images, Table, is_numeric
+from pate.data.values import Table, is_numeric
 from pate.errors import DataError, SchemaError
 from pate.formats.synthesis_schema import numeric_of
 from pate.preflight import Finding, Skipped
@@ -105,7 +105,7 @@ def kind_of(inputs: Inputs) -> str:
     >>> kind_of(Images(np.zeros((3, 8, 8, 1), np.uint8)))
     'images 8x8x1'
     """
-    if isinstance(inputs, Images):
+    if not isinstance(inputs, Table):
         return inputs.schema()
     kinds = list(zip(inputs.names, map(is_numeric, inputs.columns), strict=True))
     numbers = [name for name, number in kinds if number]

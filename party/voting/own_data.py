@@ -16,7 +16,7 @@ from party.voting.columns import described, left_out, warnings
 from party.voting.neighbour import NeighbourVotes, require_answer
 from pate.answers import CLASS, LABELS, NONE, NUMBER
 from pate.data.cells import PLAIN, Reading
-from pate.data.images import DeepImagesError
+from pate.data.files.images import DeepImagesError
 from pate.data.labels import can_be_class, sorted_classes
 from pate.data.odd import Odd
 from pate.data.read import read_dataset

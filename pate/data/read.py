@@ -5,9 +5,9 @@ what lies at the path     how it is told
 ========================  ==========================================================
 folder of class folders   it has folders that hold image files
 IDX files                 ``*images-idx3-ubyte``, labels beside it, each also ``.gz``
-NumPy archive             ``.npz``; see :mod:`pate.data.npz` for the keys
+NumPy archive             ``.npz``; see :mod:`pate.data.files.npz` for the keys
 table                     ``.csv`` or ``.tsv``, each also ``.gz``, or ``.parquet``; see
-                          :mod:`pate.data.tables` and :mod:`pate.data.parquet`
+                          :mod:`pate.data.files.tables` and :mod:`pate.data.files.parquet`
 folder                    it holds exactly one of the files above, or ``MNIST/raw``
 ========================  ==========================================================
 
@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.answers import NONE
-from pate.data import idx, images, parquet, tables
 from pate.data.cells import PLAIN, Reading
+from pate.data.files import idx, images, parquet, tables
+from pate.data.files.npz import Archive
 from pate.data.labels import encode_labels
-from pate.data.npz import Archive
 from pate.data.odd import Odd
 from pate.data.schema import Schema
 from pate.data.several import Several, several_dataset
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from pate.data.embeddings import Embeddings
     from pate.data.values import Window
 
 #: How the names of tables end.
@@ -105,23 +106,23 @@ def read_dataset(
             return _several_of_table(text, several, group, drop, schema.numeric, odd, reading)
         assert label is not None  # noqa: S101 - checked
         return _table_dataset(text, label, group, classes, drop, schema.numeric, odd, reading)
-    _require_kind(found, "images", not known or schema.size is not None, schema)
+    if not (known and schema.encoder is not None):
+        _require_kind(found, "images", not known or schema.size is not None, schema)
     if found.name.casefold().endswith(".npz"):
         archive = Archive(found, odd)
+        held: Inputs
         if several:
-            pictures, good = archive.usable_images(schema.window)
+            held, good = _inputs_of(archive, schema)
             cells = [archive.cells(name) for name in several.columns]
-            held = _in_colour(pictures, schema)
             return several_dataset(
                 held, several, cells, archive.groups(group), found, good=good, odd=odd
             )
         names = archive.labels(label)
         listed = archive.declared_classes() if classes is None else classes
         groups = archive.groups(group)
-        pictures, good = archive.usable_images(schema.window)
+        held, good = _inputs_of(archive, schema)
         if not good.any():
             Archive(found).images(schema.window)  # says what is wrong, and what to do
-        held = _in_colour(pictures, schema)
         return _dataset(held, names, listed, groups, found, good=good, odd=odd)
     if label is not None or group is not None or several:
         raise UsageError(
@@ -185,7 +186,8 @@ def read_inputs(
         text = _read_table(found)
         inputs = text.table(tuple(drop), reading=Reading(comma=text.writes_commas(drop)))
     elif found.name.casefold().endswith(".npz"):
-        inputs = Archive(found).images(window)
+        archive = Archive(found)
+        inputs = archive.embeddings() or archive.images(window)
     elif found.is_dir():
         inputs = images.read_images(images.all_files(found), window, odd)
     else:
@@ -275,6 +277,23 @@ def _read_table(path: Path, odd: Odd | None = None) -> tables.TextTable:
 def _require_kind(path: Path, what: str, fits: bool, schema: Schema) -> None:
     if not fits:
         raise SchemaError(f"the campaign's inputs are {schema.in_words()}, {path} holds {what}")
+
+
+def _inputs_of(
+    archive: Archive, schema: Schema
+) -> tuple[Images | Embeddings, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    """Return the images or embeddings of an archive, and (n,) which are usable."""
+    embedded = archive.embeddings()
+    if embedded is not None:
+        if schema not in (Schema(window=schema.window), Schema.of(embedded)):
+            raise SchemaError(
+                f"the campaign's inputs are {schema.in_words()}, our data is {embedded.schema()}"
+            )
+        return embedded, np.ones(len(embedded), dtype=np.bool_)
+    if schema.encoder is not None:
+        raise SchemaError(f"the campaign's inputs are {schema.in_words()}, our data is not")
+    pictures, good = archive.usable_images(schema.window)
+    return _in_colour(pictures, schema), good
 
 
 def _in_colour(held: Images, schema: Schema) -> Images:
