@@ -35,8 +35,9 @@ def from_torchvision(
 ) -> None:
     """Make an encoder of a torchvision network.
 
-    Its last layer is left out. The weights come from a file: nothing is downloaded. A .pth file is read as tensors only; what else
-    is in it is refused. Size, mean and spread are those that torchvision states for the network.
+    Its last layer is left out. The weights come from a file: nothing is downloaded. A .pth file is read
+    as tensors only; what else is in it is refused. Size, mean and spread are those that torchvision
+    states for the network.
 
     For example: pate encoder from-torchvision resnet18 --weights resnet18.pth --out ./resnet18
     --licence BSD-3-Clause --trained "torchvision, on ImageNet-1K"

@@ -186,7 +186,7 @@ def test_a_network_of_torchvision_becomes_an_encoder(tmp_path: Path) -> None:
     assert images is not None
     from pate.encoders.pictures import prepared
 
-    net.fc = torch.nn.Identity()  # type: ignore[assignment] # as the command does
+    net.fc = torch.nn.Identity()  # as the command does
     with torch.no_grad():
         wanted = net(torch.from_numpy(prepared(image, images)))[0].numpy()
     wanted = wanted / np.linalg.norm(wanted) * 32767
