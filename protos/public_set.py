@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
+from pate.data.embeddings import Embeddings
+from pate.data.schema import Schema
 from pate.data.values import Column, Images, Inputs, Table, content_hash, is_numeric
-from pate.errors import DataError, ProtocolError, UsageError
+from pate.errors import DataError, ProtocolError, SchemaError, UsageError
 from protos.bounds import MAX_PUBLIC_SET, PIECE_BYTES, check, parse
 from protos.pate.v1 import vote_pb2
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from google.protobuf.message import Message
+    from numpy.typing import NDArray
 
 
 def pack_public_set(inputs: Inputs) -> bytes:
@@ -46,18 +49,16 @@ class PackedPublicSet(Sequence[bytes]):
     def __init__(self, inputs: Inputs, piece: int = PIECE_BYTES) -> None:
         self._piece = piece
         self._file: BinaryIO | None = None
-        self._pixels: memoryview | None = None
+        self._array: memoryview | None = None
         if isinstance(inputs, Images):
             message = vote_pb2.ImageSet(count=len(inputs))
             message.height, message.width, message.channels = inputs.size
             message.window_low, message.window_high = inputs.window or (0, 0)
-            pixels = np.ascontiguousarray(inputs.pixels)
-            self._pixels = pixels.data.cast("B")
-            inner = message.SerializeToString(deterministic=True)
-            inner += _tag(vote_pb2.ImageSet, "pixels") + _varint(pixels.nbytes)
-            length = len(inner) + pixels.nbytes
-            self._head = _tag(vote_pb2.PublicSet, "images") + _varint(length) + inner
-            self._size = len(self._head) + pixels.nbytes
+            self._in_place("images", message, "pixels", inputs.pixels)
+        elif isinstance(inputs, Embeddings):
+            told = vote_pb2.EmbeddingSet(count=len(inputs), width=inputs.width)
+            told.source, told.encoder = inputs.source, inputs.encoder
+            self._in_place("embeddings", told, "values", inputs.values.astype("<i2", copy=False))
         else:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 - as long as this object
             weakref.finalize(self, self._file.close)
@@ -72,6 +73,19 @@ class PackedPublicSet(Sequence[bytes]):
             raise DataError(
                 f"a public set of {self._size} bytes is too large to send; use a smaller one"
             )
+
+    def _in_place(
+        self, kind: str, message: Message, field: str, values: NDArray[np.uint8 | np.int16]
+    ) -> None:
+        """Read the last field of a message from an array's own memory."""
+        array = np.ascontiguousarray(values)
+        # memoryview.cast takes no array without elements.
+        self._array = array.reshape(-1).view(np.uint8).data
+        inner = message.SerializeToString(deterministic=True)
+        inner += _tag(type(message), field) + _varint(array.nbytes)
+        length = len(inner) + array.nbytes
+        self._head = _tag(vote_pb2.PublicSet, kind) + _varint(length) + inner
+        self._size = len(self._head) + array.nbytes
 
     def __len__(self) -> int:
         return (self._size + self._piece - 1) // self._piece
@@ -89,8 +103,8 @@ class PackedPublicSet(Sequence[bytes]):
         first, last = max(first - start, 0), last - start
         if last <= 0:
             return head
-        if self._pixels is not None:
-            return head + bytes(self._pixels[first:last])
+        if self._array is not None:
+            return head + bytes(self._array[first:last])
         if self._file is None:
             return head
         self._file.seek(first)
@@ -151,6 +165,8 @@ def _inputs(message: vote_pb2.PublicSet) -> Inputs:
         window = images.window_low, images.window_high
         pixels = np.frombuffer(images.pixels, dtype=np.uint8).reshape(shape)
         return Images(pixels, None if window == (0, 0) else window)
+    if message.WhichOneof("kind") == "embeddings":
+        return _embeddings(message.embeddings)
     check(message.WhichOneof("kind") == "table", "a public set of no known kind")
     columns: list[Column] = []
     for column in message.table.columns:
@@ -159,6 +175,21 @@ def _inputs(message: vote_pb2.PublicSet) -> Inputs:
         else:
             columns.append(np.array(column.numbers.values, dtype=np.float64))
     return Table(tuple(column.name for column in message.table.columns), tuple(columns))
+
+
+def _embeddings(message: vote_pb2.EmbeddingSet) -> Embeddings:
+    check(0 < message.width < 2**16, f"embeddings of width {message.width}")
+    check(
+        len(message.values) == 2 * message.count * message.width,
+        "embeddings whose size does not match their shape",
+    )
+    values = np.frombuffer(message.values, dtype="<i2").astype(np.int16)
+    made = Embeddings(values.reshape(-1, message.width), message.source, message.encoder)
+    try:
+        Schema.parse(made.schema())
+    except SchemaError as error:
+        raise ProtocolError(f"embeddings of no known kind: {error}") from error
+    return made
 
 
 def _texts(values: list[str]) -> Column:

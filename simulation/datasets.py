@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pate.data.embeddings import Embeddings, embedding_arrays
 from pate.data.values import Dataset, Images, Inputs, Table, is_numeric
 from pate.errors import DataError
 
@@ -119,6 +120,15 @@ def write_labelled(path: Path, records: Dataset, label: str = "label") -> None:
     if isinstance(records.inputs, Images):
         classes = np.array(records.classes, dtype=np.str_)
         np.savez_compressed(path, images=records.inputs.pixels, labels=names, classes=classes)
+    elif isinstance(records.inputs, Embeddings):
+        classes = np.array(records.classes, dtype=np.str_)
+        np.savez_compressed(
+            path,
+            **embedding_arrays(records.inputs),
+            labels=names,
+            classes=classes,
+            allow_pickle=False,
+        )
     else:
         table = records.inputs
         _write_csv(path, Table((*table.names, label), (*table.columns, names)))
@@ -129,6 +139,9 @@ def write_inputs(path: Path, inputs: Inputs) -> Path:
     if isinstance(inputs, Images):
         made = path.with_suffix(".npz")
         np.savez_compressed(made, images=inputs.pixels)
+    elif isinstance(inputs, Embeddings):
+        made = path.with_suffix(".npz")
+        np.savez_compressed(made, **embedding_arrays(inputs), allow_pickle=False)
     else:
         made = path.with_suffix(".csv")
         _write_csv(made, inputs)

@@ -15,6 +15,7 @@ from party.teachers.training import train_ensemble
 from party.voting.neighbour import NeighbourVotes
 from party.voting.site import Site
 from party.voting.voter import Voter
+from pate.data.embeddings import Embeddings, embedding_arrays
 from pate.data.values import Dataset, Images, Inputs, Table
 from pate.noise.exact import SystemNoise
 from pate.runtime.home import private_directory
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     _Array: TypeAlias = (
         NDArray[np.uint8]
+        | NDArray[np.int16]
         | NDArray[np.bool_]
         | NDArray[np.int64]
         | NDArray[np.float64]
@@ -209,6 +211,8 @@ def load_inputs(path: Path) -> Inputs:
 def _as_arrays(inputs: Inputs) -> dict[str, _Array]:
     if isinstance(inputs, Images):
         return {"pixels": inputs.pixels}
+    if isinstance(inputs, Embeddings):
+        return dict(embedding_arrays(inputs))
     arrays: dict[str, _Array] = {"names": np.array(inputs.names, dtype=np.str_)}
     return arrays | {f"column {at}": cells for at, cells in enumerate(inputs.columns)}
 
@@ -216,6 +220,9 @@ def _as_arrays(inputs: Inputs) -> dict[str, _Array]:
 def _from_arrays(arrays: Mapping[str, NDArray[np.generic]]) -> Inputs:
     if "pixels" in arrays:
         return Images(arrays["pixels"].astype(np.uint8))
+    if "embeddings" in arrays:
+        made = arrays["embeddings"].astype(np.int16)
+        return Embeddings(made, str(arrays["source"]), str(arrays["encoder"]))
     names = tuple(arrays["names"].tolist())
     held = (arrays[f"column {at}"] for at in range(len(names)))
     columns = (c.astype(np.str_) if c.dtype.kind == "U" else c.astype(np.float64) for c in held)

@@ -17,8 +17,10 @@ from pate.campaign.outlook import Outlook, plan_command
 from pate.campaign.settings import of_gated_delta, spec_of
 from pate.campaign.terms import budget, composition_of, resolve
 from pate.codes import DENSE, NEAREST, code_of
+from pate.data.embeddings import Embeddings
 from pate.data.read import read_inputs
-from pate.data.values import Images
+from pate.data.values import Images, Table
+from pate.encoders.reading import Reader
 from pate.errors import StateError
 from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.preflight import Finding, Skipped
@@ -45,7 +47,13 @@ def read_public(options: CheckOptions, say: Callable[[str], None]) -> Inputs:
     """
     if options.public is None:
         raise Skipped("no public set is named: --public")
-    return read_inputs(options.public, drop=options.dropped, window=options.window, say=say)
+    return read_inputs(
+        options.public,
+        drop=options.dropped,
+        window=options.window,
+        say=say,
+        encoder=Reader.open(options.encoder),
+    )
 
 
 def specification(options: CheckOptions, inputs: Inputs) -> CampaignSpec:
@@ -68,7 +76,7 @@ def specification(options: CheckOptions, inputs: Inputs) -> CampaignSpec:
 def check_public(inputs: Inputs, notes: Sequence[str]) -> Finding:
     """Describe the public set and its transfer, and say what was noted while it was read."""
     size = _bytes(inputs)
-    what = inputs.schema() if isinstance(inputs, Images) else f"{len(inputs.names)} columns"
+    what = f"{len(inputs.names)} columns" if isinstance(inputs, Table) else inputs.schema()
     text = f"{len(inputs)} inputs, {what}"
     if size >= MAX_PUBLIC_SET:
         return Finding.warning(
@@ -92,6 +100,8 @@ def _bytes(inputs: Inputs) -> int:
     """Return the approximate size of the serialised public set, in bytes."""
     if isinstance(inputs, Images):
         return inputs.pixels.nbytes
+    if isinstance(inputs, Embeddings):
+        return inputs.values.nbytes
     return sum(
         8 * len(column) if column.dtype.kind == "f" else sum(map(len, column.tolist()))
         for column in inputs.columns

@@ -18,7 +18,9 @@ from party.teachers.image_features import VERSION, VIEWS, WIDTH, View, describe,
 from party.teachers.protocol import DamagedTeacherError, Labels, Stored
 from party.teachers.ridge import fit_ridge
 from party.teachers.schema import ImageSchema
+from pate.data.embeddings import Embeddings
 from pate.data.values import Images
+from pate.errors import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,6 +133,8 @@ class Linear:
         if isinstance(inputs, Images):
             view, features = _look(inputs, labels, len(seen))
             takes = LookAt(ImageSchema(inputs.size), view)
+        elif isinstance(inputs, Embeddings):
+            raise SchemaError("linear teachers take images or a table, not embeddings")
         else:
             takes = TableEncoding.fit(inputs)
             features = encoded(takes, inputs)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from party.teachers.device import DEVICES, pick_device
 from party.teachers.plugged import plugged
+from pate.data.embeddings import Embeddings
 from pate.data.values import Images
 from pate.errors import UsageError
 from pate.runtime.plugins import TEACHERS, plugin_names
@@ -39,6 +40,8 @@ def kind_for(model: str, inputs: Inputs, device: str = "auto") -> Kind:
         UsageError: if there is no such kind, it does not take such inputs, or there is no such
             device.
     """
+    if isinstance(inputs, Embeddings):
+        raise UsageError("there are no teachers of embeddings yet; records vote with them")
     images = isinstance(inputs, Images)
     if device not in DEVICES:
         raise UsageError(f"--device {device!r} is not one of {', '.join(DEVICES)}")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pate.data.embeddings import Embeddings
+from pate.data.schema import Schema
 from pate.data.values import Images, Table, is_numeric
 from pate.errors import SchemaError
 
@@ -21,6 +24,11 @@ class ImageSchema:
     """
 
     size: tuple[int, int, int]
+
+    @property
+    def cells(self) -> int:
+        """Return the numbers that an input has."""
+        return math.prod(self.size)
 
     def conform(self, inputs: Inputs) -> Images:
         """Return ``inputs`` if they are images of this size.
@@ -46,6 +54,11 @@ class TableSchema:
     names: tuple[str, ...]
     numeric: tuple[bool, ...]
 
+    @property
+    def cells(self) -> int:
+        """Return the numbers or categories that an input has."""
+        return len(self.names)
+
     def conform(self, inputs: Inputs) -> Table:
         """Return ``inputs`` with these columns; the same object if it has them so already.
 
@@ -59,8 +72,36 @@ class TableSchema:
         return inputs.aligned(self.names, self.numeric)
 
 
-def schema_of(inputs: Inputs) -> ImageSchema | TableSchema:
+@dataclass(frozen=True)
+class EmbeddingSchema:
+    """Embeddings by one encoder.
+
+    Attributes:
+        line: of :meth:`pate.data.embeddings.Embeddings.schema`.
+    """
+
+    line: str
+
+    @property
+    def cells(self) -> int:
+        """Return the numbers that an input has."""
+        return Schema.parse(self.line).width
+
+    def conform(self, inputs: Inputs) -> Embeddings:
+        """Return ``inputs`` if they are embeddings of this kind.
+
+        Raises:
+            SchemaError: if they are not.
+        """
+        if not isinstance(inputs, Embeddings) or inputs.schema() != self.line:
+            raise SchemaError(f"the teachers take {self.line}, the queries are {inputs.schema()}")
+        return inputs
+
+
+def schema_of(inputs: Inputs) -> ImageSchema | TableSchema | EmbeddingSchema:
     """Return the schema that ``inputs`` have."""
+    if isinstance(inputs, Embeddings):
+        return EmbeddingSchema(inputs.schema())
     if isinstance(inputs, Images):
         return ImageSchema(inputs.size)
     return TableSchema(inputs.names, _kinds(inputs))

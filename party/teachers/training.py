@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from party.teachers.protocol import Kind, Shard, Teacher
-    from party.teachers.schema import ImageSchema, TableSchema
+    from party.teachers.schema import EmbeddingSchema, ImageSchema, TableSchema
     from pate.data.values import Dataset, Inputs
     from pate.votes import Counts
 
@@ -60,7 +60,7 @@ class Ensemble:
     unit: Literal["record", "patient"]
     schema: str
     fingerprint: bytes
-    _takes: ImageSchema | TableSchema
+    _takes: ImageSchema | TableSchema | EmbeddingSchema
     _key: bytes
     _kind: Kind
     answer: str = CLASS
@@ -278,6 +278,6 @@ def _derive(key: bytes, purpose: str) -> int:
     return int.from_bytes(digest.digest(), "big") >> 1
 
 
-def _rows_at_once(takes: ImageSchema | TableSchema) -> int:
-    cells = len(takes.names) if hasattr(takes, "names") else int(np.prod(takes.size))
+def _rows_at_once(takes: ImageSchema | TableSchema | EmbeddingSchema) -> int:
+    cells = takes.cells
     return max(1, min(_ROWS_AT_ONCE, _CELLS_AT_ONCE // cells))

@@ -39,7 +39,7 @@ def prepare(
 
     For example: pate prepare ./xrays ./hospital_a --size 64 --window 0 4095
     """
-    from pate.data import images
+    from pate.data.files import images
     from pate.data.odd import Odd
     from pate.data.values import check_window
     from pate.runtime.command import print_json
@@ -94,7 +94,7 @@ def _one(
     """Write one image in its size, and tell whether it could be read."""
     from PIL import Image, ImageOps
 
-    from pate.data import images
+    from pate.data.files import images
 
     place = f"{path.parent.name}/{path.name}"
     lost = images.oddity(path)

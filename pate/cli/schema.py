@@ -20,7 +20,7 @@ from pate.runtime.help import Commands
 from pate.runtime.options import of_data, of_output, of_privacy
 
 if TYPE_CHECKING:
-    from pate.data.tables import TextTable
+    from pate.data.files.tables import TextTable
     from pate.data.values import Column
 
 app = Commands(no_args_is_help=True, help="Draft a schema: what a table's columns may hold.")

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pate.data.embeddings import WIDEST, Embeddings
 from pate.data.values import Table, check_window, is_numeric
 from pate.errors import SchemaError, UsageError
 
@@ -22,25 +23,36 @@ _IMAGES: Final = re.compile(
     r"images ([1-9][0-9]{0,9})x([1-9][0-9]{0,9})x([13])(?: window (-?[0-9]{1,10}) (-?[0-9]{1,10}))?",
     re.ASCII,
 )
+_EMBEDDINGS: Final = re.compile(
+    r"embeddings ([1-9][0-9]{0,3}) by ([0-9a-f]{64}) of "
+    r"(texts|images(?: window (-?[0-9]{1,10}) (-?[0-9]{1,10}))?)",
+    re.ASCII,
+)
 _COLUMN: Final = re.compile(r"(.+?):(number|category)(?:, |\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The kind of inputs: images of one size, or rows of named columns.
+    """The kind of inputs: images of one size, rows of named columns, or what an encoder makes of either.
 
     Attributes:
         size: height, width and channels of images; None for a table.
         window: of images of more than 8 bits a channel, or None if none was stated.
         numeric: of a table, by column name, whether it has numbers; None for images.
+        encoder: SHA-256 of the public encoder; None if there is none.
+        source: "images" or "texts" that the encoder takes; "" if there is none.
+        width: coordinates of its embeddings; 0 if there is none.
     """
 
     size: tuple[int, int, int] | None = None
     window: Window | None = None
     numeric: Mapping[str, bool] | None = None
+    encoder: str | None = None
+    source: str = ""
+    width: int = 0
 
     def __hash__(self) -> int:
-        return hash((self.size, self.window, tuple(self.numeric or ())))
+        return hash((self.size, self.window, tuple(self.numeric or ()), self.encoder))
 
     @classmethod
     def parse(cls, line: str) -> Schema:
@@ -65,15 +77,18 @@ class Schema:
             if not found or line.endswith(", "):
                 raise _unreadable(line)
             return cls(numeric=found)
+        if embedded := _EMBEDDINGS.fullmatch(line):
+            width = int(embedded[1])
+            if width > WIDEST:
+                raise _unreadable(line)
+            source = embedded[3].partition(" ")[0]
+            window = _window(embedded[4], embedded[5])
+            return cls(window=window, encoder=embedded[2], source=source, width=width)
         images = _IMAGES.fullmatch(line)
         if images is None:
             raise _unreadable(line)
         height, width, channels = (int(images[at]) for at in (1, 2, 3))
-        window = None if images[4] is None else (int(images[4]), int(images[5]))
-        try:
-            return cls((height, width, channels), window and check_window(window))
-        except UsageError as error:
-            raise SchemaError(str(error)) from error
+        return cls((height, width, channels), _window(images[4], images[5]))
 
     @classmethod
     def of(cls, inputs: Inputs) -> Schema:
@@ -81,13 +96,26 @@ class Schema:
         if isinstance(inputs, Table):
             kinds = map(is_numeric, inputs.columns)
             return cls(numeric=dict(zip(inputs.names, kinds, strict=True)))
+        if isinstance(inputs, Embeddings):
+            return cls.parse(inputs.schema())
         return cls(inputs.size, inputs.window)
 
     def in_words(self) -> str:
         """Return it in few words, for any number of columns."""
+        if self.encoder is not None:
+            return f"{self.source} by the encoder {self.encoder[:8]}"
         if self.size is None:
             return f"a table of {len(self.numeric or ())} columns"
         return "images {}x{}x{}".format(*self.size)
+
+
+def _window(low: str | None, high: str | None) -> Window | None:
+    if low is None or high is None:
+        return None
+    try:
+        return check_window((int(low), int(high)))
+    except UsageError as error:
+        raise SchemaError(str(error)) from error
 
 
 def _unreadable(line: str) -> SchemaError:

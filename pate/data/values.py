@@ -1,7 +1,8 @@
 """Inputs without labels, labelled data sets, and the hashes that identify them.
 
-Two kinds of inputs exist: :class:`Images` and :class:`Table`. Both are plain values over numpy
-arrays; :mod:`pate.data.read` reads them from files.
+Three kinds of inputs exist: :class:`Images`, :class:`Table` and what an encoder made of images or texts,
+:class:`~pate.data.embeddings.Embeddings`. All are plain values over numpy arrays; :mod:`pate.data.read`
+reads them from files.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from pate.data.embeddings import Embeddings
 from pate.data.labels import parse_number, plain_categories, plain_truth
 from pate.errors import DataError, SchemaError, UsageError
 
@@ -242,7 +244,7 @@ def _canonical(column: Column) -> list[bytes]:
 _AT_A_TIME = 4_096
 
 #: The inputs that queries are taken from.
-Inputs: TypeAlias = Images | Table
+Inputs: TypeAlias = Images | Table | Embeddings
 
 
 def content_hash(inputs: Inputs) -> bytes:

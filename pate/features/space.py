@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pate.data.embeddings import Embeddings
 from pate.data.values import Images
 from pate.errors import SchemaError, UsageError
 from pate.features.dense import looked_at
 from pate.features.diffusion import FEWEST, DiffusionSpace
+from pate.features.embedded import EmbeddedSpace
 from pate.features.gradients import gradients, gradients_width
 from pate.features.invariant import InvariantSpace
 from pate.features.likeness import LikenessSpace
@@ -102,7 +104,7 @@ def space_over(public: Inputs, name: str = "auto") -> FeatureSpace:
     With "auto", drawn shapes are deskewed, if they are large enough, and use gradients with
     normalised contrast; photographs use scattering, which keeps contrast. Both get a diffusion
     space if the public set is large enough; from :data:`STEADY_FROM` drawn shapes on a steady space
-    is used instead. For tables there is one space.
+    is used instead. For tables there is one space, and one for the embeddings of an encoder.
 
     Args:
         public: the public set, the only data used for fitting.
@@ -112,6 +114,10 @@ def space_over(public: Inputs, name: str = "auto") -> FeatureSpace:
         UsageError: for an unknown space, or one for other inputs.
         DataError: if there are too few public inputs to fit it.
     """
+    if isinstance(public, Embeddings):
+        if name not in ("auto", EmbeddedSpace.name):
+            raise _unknown(name, public, (EmbeddedSpace.name,))
+        return EmbeddedSpace.fit(public)
     if not isinstance(public, Images):
         if name not in ("auto", *TABLE_SPACES):
             raise _unknown(name, public, TABLE_SPACES)

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.papers.data import data_folder
 from benchmarks.papers.split import Split
-from pate.data import idx
+from pate.data.files import idx
 from pate.data.values import Dataset, Images
 
 PUBLIC: Final = 9_000

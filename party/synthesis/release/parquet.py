@@ -18,7 +18,7 @@ import numpy as np
 
 from party.ledger.synthesis import RELEASES, UNITS
 from pate import text_form
-from pate.data.parquet import read_parquet
+from pate.data.files.parquet import read_parquet
 from pate.data.values import Table, is_numeric
 from pate.errors import DataError, SchemaError
 from pate.formats.privacy_statement import in_words

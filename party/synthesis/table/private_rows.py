@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from party.synthesis.table.domain import Domain
-    from pate.data.tables import TextTable
+    from pate.data.files.tables import TextTable
 
 _DIGEST: Final = b"pate party synthesis data v1\0"
 _IMAGES: Final = (

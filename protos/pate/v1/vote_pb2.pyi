@@ -371,12 +371,28 @@ class Farewell(_message.Message):
     def __init__(self) -> None: ...
 
 class PublicSet(_message.Message):
-    __slots__ = ("images", "table")
+    __slots__ = ("images", "table", "embeddings")
     IMAGES_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
+    EMBEDDINGS_FIELD_NUMBER: _ClassVar[int]
     images: ImageSet
     table: TableSet
-    def __init__(self, images: _Optional[_Union[ImageSet, _Mapping]] = ..., table: _Optional[_Union[TableSet, _Mapping]] = ...) -> None: ...
+    embeddings: EmbeddingSet
+    def __init__(self, images: _Optional[_Union[ImageSet, _Mapping]] = ..., table: _Optional[_Union[TableSet, _Mapping]] = ..., embeddings: _Optional[_Union[EmbeddingSet, _Mapping]] = ...) -> None: ...
+
+class EmbeddingSet(_message.Message):
+    __slots__ = ("count", "width", "source", "encoder", "values")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    ENCODER_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    width: int
+    source: str
+    encoder: str
+    values: bytes
+    def __init__(self, count: _Optional[int] = ..., width: _Optional[int] = ..., source: _Optional[str] = ..., encoder: _Optional[str] = ..., values: _Optional[bytes] = ...) -> None: ...
 
 class ImageSet(_message.Message):
     __slots__ = ("count", "height", "width", "channels", "pixels", "window_low", "window_high")

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pate.data import tables
+from pate.data.files import tables
+from pate.data.files.parquet import read_parquet
 from pate.data.limits import CELL_BYTES, MAX_BYTES, MAX_CELL
-from pate.data.parquet import read_parquet
 from pate.data.read import read_dataset, read_inputs
 from pate.data.values import Table, is_numeric
 from pate.errors import DataError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pate.data.images import windowed
+from pate.data.files.images import windowed
 from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
 from pate.data.schema import Schema

@@ -1,6 +1,7 @@
-"""NumPy ``.npz`` archives of images, never with pickled objects.
+"""NumPy ``.npz`` archives of images, or of embeddings, never with pickled objects.
 
-Keys: ``images``, ``x`` or ``data``, (n, height, width[, channels]); ``labels`` or ``y``, (n,)
+Keys: ``images``, ``x`` or ``data``, (n, height, width[, channels]), or ``embeddings`` with ``encoder`` and
+``source`` as :mod:`pate.data.embeddings` describes them; ``labels`` or ``y``, (n,)
 numbers or text, or (n, l) yes or no for l labels that ``classes`` names; optional ``classes``, (m,) text;
 optional ``groups``, (n,) numbers or text.
 
@@ -21,12 +22,14 @@ from typing import IO, TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from pate.data.images import WINDOW, DeepImagesError, windowed
+from pate.data.embeddings import Embeddings
+from pate.data.files.images import WINDOW, DeepImagesError, windowed
+from pate.data.files.tables import LONGEST_TEXT, LOST_DIGITS
 from pate.data.labels import is_nothing, parse_number, plain_identities, plain_names
 from pate.data.limits import require_room
-from pate.data.tables import LONGEST_TEXT, LOST_DIGITS
+from pate.data.schema import Schema
 from pate.data.values import Images
-from pate.errors import DataError
+from pate.errors import DataError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,6 +107,32 @@ class Archive:
         pixels, good = _as_pixels(array, self._path, window, self._odd, deep=window is not None)
         _note_bytes(array, window, self._odd)
         return Images(pixels, window), good
+
+    def embeddings(self) -> Embeddings | None:
+        """Return the embeddings, None if the archive has images.
+
+        Raises:
+            DataError: if they are of another type or shape, or made by no known kind of encoder.
+        """
+        if "embeddings" not in self._members:
+            return None
+        values = self._read("embeddings")
+        if values.dtype != np.int16:
+            raise DataError(f"{self._path}: 'embeddings' are {values.dtype}, not int16")
+        source, encoder = (
+            str(self._read(self._named(key)).squeeze()) for key in ("source", "encoder")
+        )
+        try:
+            made = Embeddings(np.ascontiguousarray(values, np.int16), source, encoder)
+            Schema.parse(made.schema())
+        except (DataError, SchemaError) as error:
+            raise DataError(f"{self._path}: {error}") from error
+        return made
+
+    def _named(self, key: str) -> str:
+        if key not in self._members:
+            raise DataError(f"{self._path} has 'embeddings' and no array {key!r}; write it again")
+        return key
 
     def labels(self, key: str | None) -> list[str]:
         """Return one class name per record.

@@ -3,7 +3,7 @@
 ``?`` and empty cells are missing, and in columns of numbers also words such as ``NA``
 (:mod:`pate.data.cells`). If a schema states a column's kind, each cell is read only by it. Without one,
 a column is numbers if every cell that is not missing parses as one, else categories;
-CSV and Parquet files (:mod:`pate.data.parquet`) follow the same rule.
+CSV and Parquet files (:mod:`pate.data.files.parquet`) follow the same rule.
 
 A party's own file is read with a collector of problems (:class:`~pate.data.odd.Odd`): an unreadable
 cell is missing, a malformed line is excluded, and both are noted there. Without a collector the first
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.data.cells import COMMAS, NO_WORDS, PLAIN, Reading
-from pate.data.csv_lines import Lines
+from pate.data.files.csv_lines import Lines
 from pate.data.labels import is_nothing, plain_identities, plain_truth
 from pate.data.limits import CELL_BYTES, MAX_BYTES, MAX_CELL, read_whole, require_room
 from pate.data.values import Column, Table

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from pate.data.files.tables import TextTable, clean
 from pate.data.limits import CELL_BYTES, require_room
-from pate.data.tables import TextTable, clean
 from pate.errors import DataError
 
 if TYPE_CHECKING:
