@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate.data.embeddings import Embeddings
-from pate.data.files.images import DEEP, WINDOW, DeepImagesError
+from pate.data.files.images import DEEP, OUTSIDE, WINDOW, DeepImagesError
 from pate.errors import DataError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def embedded(raw: Raw, encoder: Encoder) -> tuple[Embeddings, NDArray[np.bool_]]
     rows, made = encoder.rows(usable(), odd=raw.odd, place=lambda row: raw.place(kept[row]))
     if not made.any():
         reasons = "; ".join(raw.odd.reasons) if raw.odd is not None else "there is none"
-        if DEEP in reasons:
+        if DEEP in reasons or OUTSIDE in reasons:
             raise DeepImagesError(f"no image of {raw.path} can be used: {reasons}; {WINDOW}")
         raise DataError(f"{raw.path} has no record that can take part: {reasons}")
     good = np.zeros(raw.count, dtype=np.bool_)

@@ -1,15 +1,6 @@
 """Reading data sets from a path, whatever the format.
 
-========================  ==========================================================
-what lies at the path     how it is told
-========================  ==========================================================
-folder of class folders   it has folders that hold image files
-IDX files                 ``*images-idx3-ubyte``, labels beside it, each also ``.gz``
-NumPy archive             ``.npz``; see :mod:`pate.data.files.npz` for the keys
-table                     ``.csv`` or ``.tsv``, each also ``.gz``, or ``.parquet``; see
-                          :mod:`pate.data.files.tables` and :mod:`pate.data.files.parquet`
-folder                    it holds exactly one of the files above, or ``MNIST/raw``
-========================  ==========================================================
+Formats: :mod:`pate.data.locate`. With an encoder, records are read one at a time and become embeddings.
 
 Column names, the kind of each column and image sizes are a schema that all parties of a campaign
 share; they count as public.
@@ -17,7 +8,7 @@ share; they count as public.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,7 +17,10 @@ from pate.data.cells import PLAIN, Reading
 from pate.data.files import idx, images, parquet, tables
 from pate.data.files.npz import Archive
 from pate.data.labels import encode_labels
+from pate.data.locate import TABLE_SUFFIXES, is_table, locate, require_there
 from pate.data.odd import Odd
+from pate.data.raw import embedded
+from pate.data.read_raw import read_raw
 from pate.data.schema import Schema
 from pate.data.several import Several, several_dataset
 from pate.data.values import Dataset, Images, Inputs, check_window
@@ -37,11 +31,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pate.data.embeddings import Embeddings
+    from pate.data.raw import Encoder, Raw
     from pate.data.values import Window
 
-#: How the names of tables end.
-TABLE_SUFFIXES: Final = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
-_FORMATS: Final = f"class folders of images, .npz, IDX files, {', '.join(TABLE_SUFFIXES)}"
+__all__ = ["TABLE_SUFFIXES", "read_dataset", "read_inputs", "read_table", "require_there"]
 
 
 def read_dataset(
@@ -57,6 +50,9 @@ def read_dataset(
     reading: Reading = PLAIN,
     labels: Sequence[str] = (),
     number: str | None = None,
+    encoder: Encoder | None = None,
+    text: str | None = None,
+    dicom_labels: Path | None = None,
 ) -> Dataset:
     """Return the labelled records at ``path``.
 
@@ -78,6 +74,10 @@ def read_dataset(
         reading: format of a table's cells.
         labels: in place of ``label``, columns of yes or no, or such arrays of an archive.
         number: in place of ``label``, a column of numbers, or such an array of an archive.
+        encoder: makes embeddings of the records, as of :func:`~pate.data.read_raw.read_raw`; not used if
+            they are embeddings already, or a schema is of other inputs.
+        text: the column of texts that an encoder takes.
+        dicom_labels: the table of the labels of DICOM files.
 
     Raises:
         DataError: if there is nothing there, or what is there cannot be used.
@@ -90,12 +90,32 @@ def read_dataset(
     if len(set(labels)) != len(labels) or NONE in labels:
         raise UsageError(f"a label is named twice, or {NONE!r}: {', '.join(labels)}")
     several = Several(tuple(labels), number)
-    found = _locate(path, flat=False)
     known = schema is not None
     if window is not None:
         check_window(window)
     schema = schema or Schema(window=window)
-    if _is_table(found):
+    _require_encoder(encoder, text, dicom_labels)
+    if encoder is not None and (not known or schema.encoder is not None):
+        if known and schema.encoder != encoder.digest:
+            raise SchemaError(
+                f"the campaign's inputs are {schema.in_words()}, our encoder is {encoder.digest[:8]}: get "
+                "the campaign's"
+            )
+        raw = read_raw(
+            path,
+            encoder.source,
+            text=text,
+            dicom_labels=dicom_labels,
+            label=label,
+            group=group,
+            columns=several.columns,
+            window=schema.window,
+            odd=odd,
+        )
+        if raw is not None:
+            return _embedded_dataset(raw, encoder, several, classes, reading)
+    found = locate(path, flat=False)
+    if is_table(found):
         _require_kind(found, "a table", not known or schema.numeric is not None, schema)
         if label is None and not several:
             raise UsageError(f"{found} is a table; name its label column with --label")
@@ -159,6 +179,8 @@ def read_inputs(
     drop: Sequence[str] = (),
     window: Window | None = None,
     say: Callable[[str], None] | None = None,
+    encoder: Encoder | None = None,
+    text: str | None = None,
 ) -> Inputs:
     """Return the inputs of a public set; labels are ignored.
 
@@ -170,17 +192,24 @@ def read_inputs(
         window: the values that become black and white in images of more than 8 bits a pixel; server and
             parties read their images by it.
         say: called with a line for each kind of image that may be read otherwise than intended.
+        encoder: as of :func:`read_dataset`.
+        text: as of :func:`read_dataset`.
 
     Raises:
         DataError: if there is nothing there, or what is there cannot be used.
         UsageError: if a window is given for a table.
     """
-    found = _locate(path, flat=True)
     if window is not None:
         check_window(window)
+    _require_encoder(encoder, text, None)
     inputs: Inputs
-    odd = Odd()
-    if _is_table(found):
+    odd, raw = Odd(), None
+    if encoder is not None:
+        raw = read_raw(path, encoder.source, text=text, window=window, flat=True, notes=odd)
+    found = locate(path, flat=True) if raw is None else raw.path
+    if raw is not None and encoder is not None:
+        inputs, _ = embedded(raw, encoder)
+    elif is_table(found):
         if window is not None:
             raise UsageError(f"--window is for images, and {found} is a table")
         text = _read_table(found)
@@ -210,61 +239,47 @@ def read_table(path: Path, odd: Odd | None = None) -> tables.TextTable:
     Raises:
         DataError: if there is no table, or it cannot be read.
     """
-    found = _locate(path, flat=True)
-    if not _is_table(found):
+    found = locate(path, flat=True)
+    if not is_table(found):
         raise DataError(f"{found} is no table")
     return _read_table(found, odd)
 
 
-def require_there(path: Path) -> None:
-    """Check that ``path`` exists in a readable format; its content is not read.
-
-    Raises:
-        DataError: if not.
-    """
-    _locate(path, flat=False)
-
-
-def _locate(path: Path, *, flat: bool) -> Path:
-    """Return the one file, or the folder of images, that ``path`` stands for."""
-    if path.is_file():
-        if _is_readable(path):
-            return path
-        raise DataError(f"{path} is of no format that can be read; use {_FORMATS}")
-    if not path.is_dir():
-        raise DataError(f"there is no file or folder at {path}; check the path")
-    if (path / "MNIST" / "raw").is_dir():  # where torchvision keeps MNIST
-        path = path / "MNIST" / "raw"
-    held = images.entries(path)
-    sets = idx.image_files(path)
-    if len(sets) > 1 and not flat:
-        # MNIST's own layout: the test images are not training data.
-        sets = [file for file in sets if file.name.startswith("train")] or sets
-    readable = [
-        *sets,
-        *(file for file in held if _is_readable(file) and not idx.is_idx_images(file)),
-    ]
-    if any(folder.is_dir() and images.holds_images(folder) for folder in held):
-        return path
-    if flat and images.holds_images(path):
-        return path
-    if len(readable) == 1:
-        return readable[0]
-    if readable:
-        names = ", ".join(file.name for file in readable[:5])
-        raise DataError(f"{path} holds several data files ({names}); give the path of one")
-    if images.holds_images(path):
-        raise DataError(f"{path} holds images outside of class folders; make one folder a class")
-    raise DataError(f"{path} holds nothing that can be read; use {_FORMATS}")
+def _require_encoder(encoder: Encoder | None, text: str | None, table: Path | None) -> None:
+    if encoder is None and (text is not None or table is not None):
+        option = "--text" if text is not None else "--dicom-labels"
+        what = "texts" if text is not None else "DICOM files"
+        raise UsageError(
+            f"{option} is for records that an encoder reads: a campaign of {what} needs one, --encoder DIR"
+        )
 
 
-def _is_table(path: Path) -> bool:
-    return path.is_file() and path.name.casefold().endswith(TABLE_SUFFIXES)
-
-
-def _is_readable(path: Path) -> bool:
-    return path.is_file() and (
-        _is_table(path) or path.name.casefold().endswith(".npz") or idx.is_idx_images(path)
+def _embedded_dataset(
+    raw: Raw,
+    encoder: Encoder,
+    several: Several,
+    classes: Sequence[str] | None,
+    reading: Reading,
+) -> Dataset:
+    """Return records as embeddings, without those that cannot be read or lack an answer."""
+    if raw.names is None and not several:
+        raise UsageError(f"{raw.path} is a table; name its label column with --label")
+    inputs, good = embedded(raw, encoder)
+    if several:
+        cells = [raw.cells[name] for name in several.columns]
+        return several_dataset(
+            inputs, several, cells, raw.groups, raw.path, good=good, odd=raw.odd, place=raw.place,
+            reading=reading,
+        )  # fmt: skip
+    return _dataset(
+        inputs,
+        raw.names or [],
+        classes,
+        raw.groups,
+        raw.path,
+        good=good,
+        odd=raw.odd,
+        place=raw.place,
     )
 
 
