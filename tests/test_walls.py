@@ -346,7 +346,7 @@ def test_a_crowded_folder_is_found(tmp_path: Path) -> None:
 
 
 def test_a_package_that_says_nothing_is_found(tmp_path: Path) -> None:
-    tree(tmp_path, {**GOOD, "pate/noise/__init__.py": "", "pate/data/files/idx.py": ""})
+    tree(tmp_path, {**GOOD, "pate/noise/__init__.py": "", "pate/data/idx.py": ""})
     assert unnamed(tmp_path, ["pate"]) == ["pate/data", "pate/noise"]
 
 
