@@ -16,6 +16,7 @@ from pate.runtime.options import (
     CommandOptions,
     DropOption,
     HomeOption,
+    TextOption,
     WindowOption,
     of_campaign,
     of_data,
@@ -83,6 +84,7 @@ class ServingOptions(CommandOptions):
         of_data(help="Public set. Default: ./public (or .npz, .csv, .parquet)", metavar="PATH"),
     ] = None
     drop: DropOption = None
+    text: TextOption = None
     window: WindowOption = None
     host: Annotated[
         str,

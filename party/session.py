@@ -64,7 +64,7 @@ def take_part(
     public = None
     if options.public is not None:
         warn = partial(screen.say, level="warning")
-        public = read_inputs(options.public, drop=options.dropped, say=warn)
+        public = read_inputs(options.public, drop=options.dropped, say=warn, text=options.text)
     for line in policy.in_words():
         screen.say(f"your policy: {line}")
     for line in _warnings(enrolment):

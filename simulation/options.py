@@ -26,6 +26,7 @@ from pate.runtime.options import (
     LabelOption,
     LabelsOption,
     NumberOption,
+    TextOption,
     names_in,
     of_campaign,
     of_data,
@@ -62,6 +63,7 @@ class SimulationOptions(SumOptions, CommandOptions):
     label: LabelOption = None
     labels: LabelsOption = None
     number: NumberOption = None
+    text: TextOption = None
     queries: Annotated[
         int | None,
         of_data(help="Made-up digits for the public set. Default: 3/10 of all"),

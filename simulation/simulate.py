@@ -158,7 +158,11 @@ def _dealt(setting: SimulationOptions, screen: Screen) -> DatasetSplit:
     """Return the split of the named data, of the digits, or of synthetic digits if more are needed."""
     if setting.data is not None:
         records = read_dataset(
-            setting.data, label=setting.label, labels=setting.label_list, number=setting.number
+            setting.data,
+            label=setting.label,
+            labels=setting.label_list,
+            number=setting.number,
+            text=setting.text,
         )
     else:
         records = digits()

@@ -10,7 +10,15 @@ import click
 from pate.errors import DataError, UsageError
 from pate.runtime.command import print_json, run
 from pate.runtime.help import Commands
-from pate.runtime.options import JsonOption, LabelOption, WindowOption, of_output, takes
+from pate.runtime.options import (
+    DicomLabelsOption,
+    JsonOption,
+    LabelOption,
+    TextOption,
+    WindowOption,
+    of_output,
+    takes,
+)
 from pate.runtime.screen import Screen
 from student.options import (
     DataPath,
@@ -89,7 +97,9 @@ def train(options: TrainOptions) -> None:
     if options.labels:
         released = together([label_file(each) for each in options.labels], options.half_life)
     screen = Screen(NAME)
-    inputs = public_inputs(options.public, options.drop or (), options.window, screen)
+    inputs = public_inputs(
+        options.public, options.drop or (), options.window, screen, text=options.text
+    )
     kind = choose(options.model, inputs)
     if kind in IMAGE_MODELS:
         from student.trainers.images import choose_device
@@ -142,6 +152,8 @@ def evaluate(
             metavar="DIR", help="For the figures. Default: MODEL-evaluation beside the model."
         ),
     ] = None,
+    text: TextOption = None,
+    dicom_labels: DicomLabelsOption = None,
     window: WindowOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -173,7 +185,9 @@ def evaluate(
                 "--positive, --threshold, --at-sensitivity and --group-column are for students of classes"
             )
         asked = "labels" if student.thresholds else "number", student.classes
-        test = labelled_data(data, label, None, patient_column, window, asked)
+        test = labelled_data(
+            data, label, None, patient_column, window, asked, text=text, dicom_labels=dicom_labels
+        )
         found = evaluate_answers(student, test)
         _write_figures(found, model, out)
         if as_json:
@@ -184,7 +198,9 @@ def evaluate(
         screen.say(found.in_words)
         return
     question.positive_of(student.classes)  # before reading much
-    test = labelled_data(data, label, group_column, patient_column, window)
+    test = labelled_data(
+        data, label, group_column, patient_column, window, text=text, dicom_labels=dicom_labels
+    )
     result = measure(
         student, test.records, name=test.name, patients=test.patients, question=question
     )
@@ -218,6 +234,7 @@ def predict(
     out: Annotated[Path, of_output(metavar="FILE.csv", help="Where to write.")],
     positive: PositiveOption = None,
     threshold: ThresholdOption = None,
+    text: TextOption = None,
     window: WindowOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -234,7 +251,7 @@ def predict(
 
     student = load(model)
     screen = Screen(NAME)
-    inputs = public_inputs(data, (), window, screen)
+    inputs = public_inputs(data, (), window, screen, text=text)
     if isinstance(student, TableStudent) and not student.has_classes:
         if positive is not None or threshold is not None:
             raise UsageError("--positive and --threshold are for students of classes")

@@ -13,8 +13,10 @@ from pate.errors import UsageError
 from pate.runtime.options import (
     CommandOptions,
     DeviceOption,
+    DicomLabelsOption,
     DropOption,
     LabelOption,
+    TextOption,
     WindowOption,
     of_data,
     of_network,
@@ -132,6 +134,8 @@ class TrainOptions(CommandOptions):
     label: LabelOption = None
     group_column: GroupColumnOption = None
     patient_column: PatientColumnOption = None
+    text: TextOption = None
+    dicom_labels: DicomLabelsOption = None
     drop: DropOption = None
     window: WindowOption = None
     ca: Annotated[

@@ -37,12 +37,19 @@ def label_file(path: Path) -> LabelSet:
         raise DataError(f"{path}: {error}") from error
 
 
-def public_inputs(path: Path, drop: Sequence[str], window: Window | None, screen: Screen) -> Inputs:
+def public_inputs(
+    path: Path,
+    drop: Sequence[str],
+    window: Window | None,
+    screen: Screen,
+    *,
+    text: str | None = None,
+) -> Inputs:
     """Return a public set; warnings go to the screen. Errors: :func:`pate.data.read.read_inputs`."""
     from pate.data.read import read_inputs
 
     warn = partial(screen.say, level="warning")
-    return read_inputs(path, drop=tuple(drop), window=window, say=warn)
+    return read_inputs(path, drop=tuple(drop), window=window, say=warn, text=text)
 
 
 def is_table(inputs: Inputs) -> bool:
@@ -80,6 +87,8 @@ def test_data(options: TrainOptions, released: LabelSet | None) -> LabelledData:
         options.patient_column,
         options.window,
         columns_of(released),
+        text=options.text,
+        dicom_labels=options.dicom_labels,
     )
 
 
@@ -90,6 +99,9 @@ def labelled_data(
     patients: str | None = None,
     window: Window | None = None,
     asked: Columns = ("class", ()),
+    *,
+    text: str | None = None,
+    dicom_labels: Path | None = None,
 ) -> LabelledData:
     """Return labelled data; a column of groups remains a feature, an array of groups is none.
 
@@ -100,6 +112,8 @@ def labelled_data(
         patients: the column of the patients that intervals count, None for records.
         window: of deep images.
         asked: what the data must have.
+        text: the column of texts.
+        dicom_labels: the table of the labels of DICOM files.
 
     Raises:
         UsageError: for options that do not go with it.
@@ -122,6 +136,8 @@ def labelled_data(
         labels=names_of_labels if kind == "labels" else (),
         number=label if kind == "number" else None,
         window=window,
+        text=text,
+        dicom_labels=dicom_labels,
     )
     data = read()
     if groups is not None and isinstance(data.inputs, Table):

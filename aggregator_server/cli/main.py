@@ -71,7 +71,9 @@ def serve(options: CampaignOptions) -> None:
     identities = _identities(options.home, options.host)
     screen = Screen("pate-server")
     warn = partial(screen.say, level="warning")
-    inputs = read_inputs(public, drop=options.dropped, window=options.window, say=warn)
+    inputs = read_inputs(
+        public, drop=options.dropped, window=options.window, say=warn, text=options.text
+    )
     if options.public is None:
         screen.say(f"public set: ./{public}, found in this folder; --public PATH names another one")
     listening = _listening(options, identities, screen)
@@ -133,7 +135,13 @@ def resume(options: ResumeOptions) -> None:
     inputs, screen = None, Screen("pate-server")
     if options.public is not None:
         warn = partial(screen.say, level="warning")
-        inputs = read_inputs(options.public, drop=options.dropped, window=options.window, say=warn)
+        inputs = read_inputs(
+            options.public,
+            drop=options.dropped,
+            window=options.window,
+            say=warn,
+            text=options.text,
+        )
     identities = _identities(options.home, options.host)
     listening = _listening(options, identities, screen)
     summary = resume_campaign(

@@ -46,7 +46,9 @@ def read_public(options: CheckOptions, say: Callable[[str], None]) -> Inputs:
     """
     if options.public is None:
         raise Skipped("no public set is named: --public")
-    return read_inputs(options.public, drop=options.dropped, window=options.window, say=say)
+    return read_inputs(
+        options.public, drop=options.dropped, window=options.window, say=say, text=options.text
+    )
 
 
 def specification(options: CheckOptions, inputs: Inputs) -> CampaignSpec:

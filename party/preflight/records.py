@@ -187,7 +187,9 @@ def check_schema(options: CheckOptions, data: Dataset) -> Finding:
     public: Inputs | None = None
     noted: list[str] = []
     if options.public is not None:
-        public = read_inputs(options.public, drop=options.dropped, say=noted.append)
+        public = read_inputs(
+            options.public, drop=options.dropped, say=noted.append, text=options.text
+        )
         sources[Schema.of(public)] = f"the public set {options.public}"
     if options.schema is not None:
         sources.setdefault(_stated(options.schema), "the schema given")
