@@ -11,10 +11,6 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pate.data.embeddings import Embeddings
-from pate.data.files.images import DEEP, OUTSIDE, WINDOW, DeepImagesError
-from pate.errors import DataError
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
@@ -82,32 +78,3 @@ class Raw:
     groups: NDArray[np.str_] | None
     cells: Mapping[str, Sequence[str]]
     odd: Odd | None
-
-
-def embedded(raw: Raw, encoder: Encoder) -> tuple[Embeddings, NDArray[np.bool_]]:
-    """Return the embeddings of n records, and (n,) which of them are usable; others are zero.
-
-    Raises:
-        DataError: if none can be used, or one cannot and problems are errors.
-        DeepImagesError: if all have more than 8 bits a pixel and there is no window.
-    """
-    kept: list[int] = []
-
-    def usable() -> Iterator[Record]:
-        for at, record in enumerate(raw.stream()):
-            if record is not None:
-                kept.append(at)
-                yield record
-
-    # An encoder may ask for records ahead of its work: `kept` has at least those that it names.
-    rows, made = encoder.rows(usable(), odd=raw.odd, place=lambda row: raw.place(kept[row]))
-    if not made.any():
-        reasons = "; ".join(raw.odd.reasons) if raw.odd is not None else "there is none"
-        if DEEP in reasons or OUTSIDE in reasons:
-            raise DeepImagesError(f"no image of {raw.path} can be used: {reasons}; {WINDOW}")
-        raise DataError(f"{raw.path} has no record that can take part: {reasons}")
-    good = np.zeros(raw.count, dtype=np.bool_)
-    good[kept] = made
-    values = np.zeros((raw.count, encoder.width), dtype=np.int16)
-    values[kept] = rows
-    return Embeddings(values, raw.source, encoder.digest), good

@@ -19,8 +19,7 @@ from pate.data.files.npz import Archive
 from pate.data.labels import encode_labels
 from pate.data.locate import TABLE_SUFFIXES, is_table, locate, require_there
 from pate.data.odd import Odd
-from pate.data.raw import embedded
-from pate.data.read_raw import read_raw
+from pate.data.read_raw import embedded, read_raw
 from pate.data.schema import Schema
 from pate.data.several import Several, several_dataset
 from pate.data.values import Dataset, Images, Inputs, check_window

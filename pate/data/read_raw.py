@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from pate.data.embeddings import Embeddings
 from pate.data.files import idx, images
 from pate.data.files.dicom import holds_dicom, read_dicom
+from pate.data.files.images import DEEP, OUTSIDE, WINDOW, DeepImagesError
 from pate.data.files.npz import Archive
 from pate.data.files.texts import read_texts
 from pate.data.locate import is_table, locate
@@ -16,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from pate.data.odd import Odd
+    from pate.data.raw import Encoder, Record
     from pate.data.values import Window
 
 
@@ -163,3 +167,32 @@ def _of_folder(
 
     names = None if flat else [name for name, _ in files]
     return Raw(folder, source, len(files), stream, place, names, None, {}, odd)
+
+
+def embedded(raw: Raw, encoder: Encoder) -> tuple[Embeddings, NDArray[np.bool_]]:
+    """Return the embeddings of n records, and (n,) which of them are usable; others are zero.
+
+    Raises:
+        DataError: if none can be used, or one cannot and problems are errors.
+        DeepImagesError: if all have more than 8 bits a pixel and there is no window.
+    """
+    kept: list[int] = []
+
+    def usable() -> Iterator[Record]:
+        for at, record in enumerate(raw.stream()):
+            if record is not None:
+                kept.append(at)
+                yield record
+
+    # An encoder may ask for records ahead of its work: `kept` has at least those that it names.
+    rows, made = encoder.rows(usable(), odd=raw.odd, place=lambda row: raw.place(kept[row]))
+    if not made.any():
+        reasons = "; ".join(raw.odd.reasons) if raw.odd is not None else "there is none"
+        if DEEP in reasons or OUTSIDE in reasons:
+            raise DeepImagesError(f"no image of {raw.path} can be used: {reasons}; {WINDOW}")
+        raise DataError(f"{raw.path} has no record that can take part: {reasons}")
+    good = np.zeros(raw.count, dtype=np.bool_)
+    good[kept] = made
+    values = np.zeros((raw.count, encoder.width), dtype=np.int16)
+    values[kept] = rows
+    return Embeddings(values, raw.source, encoder.digest), good
