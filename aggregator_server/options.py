@@ -15,6 +15,7 @@ from pate.runtime.home import default_home
 from pate.runtime.options import (
     CommandOptions,
     DropOption,
+    EncoderOption,
     HomeOption,
     TextOption,
     WindowOption,
@@ -86,6 +87,7 @@ class ServingOptions(CommandOptions):
     drop: DropOption = None
     text: TextOption = None
     window: WindowOption = None
+    encoder: EncoderOption = None
     host: Annotated[
         str,
         of_network(help="Listen here for parties.", metavar="ADDRESS"),

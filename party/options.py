@@ -21,6 +21,7 @@ from pate.runtime.options import (
     CommandOptions,
     DicomLabelsOption,
     DropOption,
+    EncoderOption,
     HomeOption,
     LabelOption,
     LabelsOption,
@@ -106,6 +107,7 @@ class Options(CommandOptions):
         of_data(help="Your own public set. Default: the server sends it", metavar="PATH"),
     ] = None
     drop: DropOption = None
+    encoder: EncoderOption = None
     decimal: DecimalOption = "point"
     missing: MissingOption = None
     strict: Annotated[

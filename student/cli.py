@@ -12,6 +12,7 @@ from pate.runtime.command import print_json, run
 from pate.runtime.help import Commands
 from pate.runtime.options import (
     DicomLabelsOption,
+    EncoderOption,
     JsonOption,
     LabelOption,
     TextOption,
@@ -98,7 +99,12 @@ def train(options: TrainOptions) -> None:
         released = together([label_file(each) for each in options.labels], options.half_life)
     screen = Screen(NAME)
     inputs = public_inputs(
-        options.public, options.drop or (), options.window, screen, text=options.text
+        options.public,
+        options.drop or (),
+        options.window,
+        screen,
+        options.encoder,
+        text=options.text,
     )
     kind = choose(options.model, inputs)
     if kind in IMAGE_MODELS:
@@ -155,6 +161,7 @@ def evaluate(
     text: TextOption = None,
     dicom_labels: DicomLabelsOption = None,
     window: WindowOption = None,
+    encoder: EncoderOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a student on labelled data.
@@ -186,7 +193,15 @@ def evaluate(
             )
         asked = "labels" if student.thresholds else "number", student.classes
         test = labelled_data(
-            data, label, None, patient_column, window, asked, text=text, dicom_labels=dicom_labels
+            data,
+            label,
+            None,
+            patient_column,
+            window,
+            asked,
+            encoder,
+            text=text,
+            dicom_labels=dicom_labels,
         )
         found = evaluate_answers(student, test)
         _write_figures(found, model, out)
@@ -199,7 +214,14 @@ def evaluate(
         return
     question.positive_of(student.classes)  # before reading much
     test = labelled_data(
-        data, label, group_column, patient_column, window, text=text, dicom_labels=dicom_labels
+        data,
+        label,
+        group_column,
+        patient_column,
+        window,
+        encoder=encoder,
+        text=text,
+        dicom_labels=dicom_labels,
     )
     result = measure(
         student, test.records, name=test.name, patients=test.patients, question=question
@@ -236,6 +258,7 @@ def predict(
     threshold: ThresholdOption = None,
     text: TextOption = None,
     window: WindowOption = None,
+    encoder: EncoderOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write predictions and probabilities of each input as CSV.
@@ -251,7 +274,7 @@ def predict(
 
     student = load(model)
     screen = Screen(NAME)
-    inputs = public_inputs(data, (), window, screen, text=text)
+    inputs = public_inputs(data, (), window, screen, encoder, text=text)
     if isinstance(student, TableStudent) and not student.has_classes:
         if positive is not None or threshold is not None:
             raise UsageError("--positive and --threshold are for students of classes")

@@ -15,6 +15,7 @@ from pate.runtime.options import (
     DeviceOption,
     DicomLabelsOption,
     DropOption,
+    EncoderOption,
     LabelOption,
     TextOption,
     WindowOption,
@@ -138,6 +139,7 @@ class TrainOptions(CommandOptions):
     dicom_labels: DicomLabelsOption = None
     drop: DropOption = None
     window: WindowOption = None
+    encoder: EncoderOption = None
     ca: Annotated[
         Path | None,
         of_network(metavar="FILE", help="PEM certificate of --server. Default: no TLS"),

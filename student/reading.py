@@ -42,14 +42,17 @@ def public_inputs(
     drop: Sequence[str],
     window: Window | None,
     screen: Screen,
+    encoder: Path | None = None,
     *,
     text: str | None = None,
 ) -> Inputs:
     """Return a public set; warnings go to the screen. Errors: :func:`pate.data.read.read_inputs`."""
     from pate.data.read import read_inputs
+    from pate.encoders.reading import Reader
 
     warn = partial(screen.say, level="warning")
-    return read_inputs(path, drop=tuple(drop), window=window, say=warn, text=text)
+    opened = Reader.open(encoder, bar=screen.bar)
+    return read_inputs(path, drop=tuple(drop), window=window, say=warn, encoder=opened, text=text)
 
 
 def is_table(inputs: Inputs) -> bool:
@@ -87,6 +90,7 @@ def test_data(options: TrainOptions, released: LabelSet | None) -> LabelledData:
         options.patient_column,
         options.window,
         columns_of(released),
+        options.encoder,
         text=options.text,
         dicom_labels=options.dicom_labels,
     )
@@ -99,6 +103,7 @@ def labelled_data(
     patients: str | None = None,
     window: Window | None = None,
     asked: Columns = ("class", ()),
+    encoder: Path | None = None,
     *,
     text: str | None = None,
     dicom_labels: Path | None = None,
@@ -114,6 +119,7 @@ def labelled_data(
         asked: what the data must have.
         text: the column of texts.
         dicom_labels: the table of the labels of DICOM files.
+        encoder: folder of the encoder that embeds them, or None.
 
     Raises:
         UsageError: for options that do not go with it.
@@ -121,6 +127,7 @@ def labelled_data(
     """
     from pate.data.read import read_dataset
     from pate.data.values import Table
+    from pate.encoders.reading import Reader
     from student.evaluation.evaluate import LabelledData
     from student.evaluation.fairness import group_column, require_groups
 
@@ -138,6 +145,7 @@ def labelled_data(
         window=window,
         text=text,
         dicom_labels=dicom_labels,
+        encoder=Reader.open(encoder),
     )
     data = read()
     if groups is not None and isinstance(data.inputs, Table):

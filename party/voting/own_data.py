@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from party.options import Options
+    from pate.data.encoded import Embedder
     from pate.data.values import Dataset
     from protos.pate.v1 import vote_pb2
 
@@ -43,6 +44,7 @@ class OwnFile:
 
     Attributes:
         reading: --decimal and --missing.
+        encoder: the open one of --encoder.
     """
 
     data: Path
@@ -56,10 +58,11 @@ class OwnFile:
     number: str | None = None
     text: str | None = None
     dicom_labels: Path | None = None
+    encoder: Embedder | None = None
 
     @classmethod
-    def of(cls, options: Options) -> Self:
-        """Return the data options of a command.
+    def of(cls, options: Options, encoder: Embedder | None = None) -> Self:
+        """Return the data options of a command, with the open encoder of ``--encoder``.
 
         Raises:
             UsageError: if no data is named.
@@ -78,6 +81,7 @@ class OwnFile:
             number=options.number,
             text=options.text,
             dicom_labels=options.dicom_labels,
+            encoder=encoder,
         )
 
     @property
@@ -130,6 +134,7 @@ class OwnFile:
             reading=self.reading,
             text=self.text,
             dicom_labels=self.dicom_labels,
+            encoder=self.encoder,
         )
         if classes is not None and dataset.classes != classes:
             dataset = dataset.with_classes(classes)
@@ -152,6 +157,7 @@ class OwnFile:
             reading=self.reading,
             text=self.text,
             dicom_labels=self.dicom_labels,
+            encoder=self.encoder,
         )
         if classes is not None:
             dataset = dataset.with_classes(

@@ -6,49 +6,17 @@ They are read one at a time, so memory holds one of them and the embeddings of a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pate.data.encoded import Record
     from pate.data.odd import Odd
-
-#: One image, (height, width, 1 or 3) uint8, or one text.
-Record: TypeAlias = NDArray[np.uint8] | str
-
-
-class Encoder(Protocol):
-    """A public encoder, as readers of files use it."""
-
-    @property
-    def source(self) -> str:
-        """What it takes: ``images`` or ``texts``."""
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of its files and its description, 64 hexadecimal digits."""
-
-    @property
-    def width(self) -> int:
-        """Number of coordinates."""
-
-    def rows(
-        self, records: Iterable[Record], *, odd: Odd | None, place: Callable[[int], str]
-    ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
-        """Return the embeddings of n records, each by its record only, and which are usable.
-
-        Args:
-            records: n of them, each read as it is asked for.
-            odd: collects unusable records; None: the first of them is an error.
-            place: returns the place of a record, by its number among those asked for.
-
-        Returns:
-            (n, :attr:`width`) int16, and (n,) whether each is usable.
-        """
 
 
 @dataclass(frozen=True, eq=False)

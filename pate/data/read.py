@@ -14,6 +14,7 @@ import numpy as np
 
 from pate.answers import NONE
 from pate.data.cells import PLAIN, Reading
+from pate.data.encoded import require_encoder
 from pate.data.files import idx, images, parquet, tables
 from pate.data.files.npz import Archive
 from pate.data.labels import encode_labels
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pate.data.embeddings import Embeddings
-    from pate.data.raw import Encoder, Raw
+    from pate.data.encoded import Embedder
+    from pate.data.raw import Raw
     from pate.data.values import Window
 
 __all__ = ["TABLE_SUFFIXES", "read_dataset", "read_inputs", "read_table", "require_there"]
@@ -49,7 +51,7 @@ def read_dataset(
     reading: Reading = PLAIN,
     labels: Sequence[str] = (),
     number: str | None = None,
-    encoder: Encoder | None = None,
+    encoder: Embedder | None = None,
     text: str | None = None,
     dicom_labels: Path | None = None,
 ) -> Dataset:
@@ -94,12 +96,9 @@ def read_dataset(
         check_window(window)
     schema = schema or Schema(window=window)
     _require_encoder(encoder, text, dicom_labels)
-    if encoder is not None and (not known or schema.encoder is not None):
-        if known and schema.encoder != encoder.digest:
-            raise SchemaError(
-                f"the campaign's inputs are {schema.in_words()}, our encoder is {encoder.digest[:8]}: get "
-                "the campaign's"
-            )
+    if encoder is not None:
+        encoder = require_encoder(schema, encoder)
+    if encoder is not None:
         raw = read_raw(
             path,
             encoder.source,
@@ -148,6 +147,7 @@ def read_dataset(
             f"{found} has no columns, so --label and --group cannot name one; "
             "for images with groups use an .npz with an array 'groups'"
         )
+    require_encoder(schema, None)
     if found.is_dir():
         files = images.class_files(found, odd)
         if odd is None:
@@ -178,7 +178,7 @@ def read_inputs(
     drop: Sequence[str] = (),
     window: Window | None = None,
     say: Callable[[str], None] | None = None,
-    encoder: Encoder | None = None,
+    encoder: Embedder | None = None,
     text: str | None = None,
 ) -> Inputs:
     """Return the inputs of a public set; labels are ignored.
@@ -244,7 +244,7 @@ def read_table(path: Path, odd: Odd | None = None) -> tables.TextTable:
     return _read_table(found, odd)
 
 
-def _require_encoder(encoder: Encoder | None, text: str | None, table: Path | None) -> None:
+def _require_encoder(encoder: Embedder | None, text: str | None, table: Path | None) -> None:
     if encoder is None and (text is not None or table is not None):
         option = "--text" if text is not None else "--dicom-labels"
         what = "texts" if text is not None else "DICOM files"
@@ -255,7 +255,7 @@ def _require_encoder(encoder: Encoder | None, text: str | None, table: Path | No
 
 def _embedded_dataset(
     raw: Raw,
-    encoder: Encoder,
+    encoder: Embedder,
     several: Several,
     classes: Sequence[str] | None,
     reading: Reading,
@@ -304,8 +304,7 @@ def _inputs_of(
                 f"the campaign's inputs are {schema.in_words()}, our data is {embedded.schema()}"
             )
         return embedded, np.ones(len(embedded), dtype=np.bool_)
-    if schema.encoder is not None:
-        raise SchemaError(f"the campaign's inputs are {schema.in_words()}, our data is not")
+    require_encoder(schema, None)
     pictures, good = archive.usable_images(schema.window)
     return _in_colour(pictures, schema), good
 

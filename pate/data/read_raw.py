@@ -14,7 +14,7 @@ from pate.data.files.npz import Archive
 from pate.data.files.texts import read_texts
 from pate.data.locate import is_table, locate
 from pate.data.raw import Raw
-from pate.errors import DataError, SchemaError, UsageError
+from pate.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pate.data.encoded import Embedder, Record
     from pate.data.odd import Odd
-    from pate.data.raw import Encoder, Record
     from pate.data.values import Window
 
 
@@ -60,8 +60,7 @@ def read_raw(
 
     Raises:
         DataError: if there is nothing there, or it cannot be read.
-        SchemaError: if it is no record that the encoder takes.
-        UsageError: for options that do not go with the records.
+        UsageError: for options that do not go with the records, or a table where the encoder takes images.
     """
     if path.is_file() and path.name.casefold().endswith(".npz") and Archive(path).has_embeddings:
         return None
@@ -84,7 +83,7 @@ def read_raw(
         )
     found = locate(path, flat=flat)
     if is_table(found):
-        raise SchemaError(f"the encoder takes images, and {found} is a table")
+        raise UsageError(f"--encoder is for images, and {found} is a table")
     stated = "images" if window is None else "images window {} {}".format(*window)
     if found.name.casefold().endswith(".npz"):
         archive = Archive(found, odd)
@@ -169,7 +168,7 @@ def _of_folder(
     return Raw(folder, source, len(files), stream, place, names, None, {}, odd)
 
 
-def embedded(raw: Raw, encoder: Encoder) -> tuple[Embeddings, NDArray[np.bool_]]:
+def embedded(raw: Raw, encoder: Embedder) -> tuple[Embeddings, NDArray[np.bool_]]:
     """Return the embeddings of n records, and (n,) which of them are usable; others are zero.
 
     Raises:
@@ -185,7 +184,9 @@ def embedded(raw: Raw, encoder: Encoder) -> tuple[Embeddings, NDArray[np.bool_]]
                 yield record
 
     # An encoder may ask for records ahead of its work: `kept` has at least those that it names.
-    rows, made = encoder.rows(usable(), odd=raw.odd, place=lambda row: raw.place(kept[row]))
+    rows, made = encoder.embed(
+        usable(), raw.count, odd=raw.odd, place=lambda row: raw.place(kept[row])
+    )
     if not made.any():
         reasons = "; ".join(raw.odd.reasons) if raw.odd is not None else "there is none"
         if DEEP in reasons or OUTSIDE in reasons:

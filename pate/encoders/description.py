@@ -20,6 +20,8 @@ from pate.text_form import parse, read, write
 FORMAT: Final = "pate-encoder/1"
 #: The description's name in an encoder's folder.
 FILE: Final = "encoder.json"
+#: Prefix in a draft where a person has to decide.
+TODO: Final = "TODO"
 #: Largest description, in bytes.
 MOST_BYTES: Final = 1 << 16
 #: Largest graph, in bytes. A protobuf message cannot be larger than 2 GiB.
@@ -159,6 +161,8 @@ class Description:
             said = getattr(self, what)
             if not 0 < len(said) <= longest or not said.isprintable() or said != said.strip():
                 raise DataError(f"{what} must be one line of 1 to {longest} characters")
+            if said.startswith(TODO):
+                raise DataError(f"{what} is still to be filled in by a person: {said!r:.80}")
         if not 0 < self.width <= WIDEST:
             raise DataError(f"width is {self.width}: 1 to {WIDEST} coordinates")
         if self.model.size > MOST_MODEL:
@@ -203,6 +207,13 @@ class Description:
     def in_words(self) -> str:
         """Return name and beginning of the digest, for a line."""
         return f"{self.name} ({self.digest[:8]})"
+
+    def statement(self) -> str:
+        """Return what a campaign's terms and screens say of it."""
+        return (
+            f"{self.name}, SHA-256 {self.digest}, licence {self.licence}; the encoder is public; trained "
+            f"by: {self.trained}; nothing here protects the records that it was trained on"
+        )
 
 
 RESAMPLES: Final[tuple[str, ...]] = get_args(Resample)

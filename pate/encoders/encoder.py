@@ -10,20 +10,19 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pate.data.embeddings import UNIT, Embeddings
 from pate.encoders import pictures
 from pate.encoders.description import FILE, MOST_BYTES, Description, FileOf
 from pate.encoders.graph import checked_graph
+from pate.encoders.plain_files import read_at_most
 from pate.encoders.session import open_session
 from pate.encoders.trial import require_runs
 from pate.errors import DataError
@@ -32,11 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
+    from pate.data.encoded import Record
     from pate.data.odd import Odd
     from pate.encoders.cache import Cache
-
-#: An image, (height, width, 1 or 3) uint8 of any size, or a text.
-Record: TypeAlias = NDArray[np.uint8] | str
 
 #: Wall-clock seconds for one record, after which the run is ended.
 MOST_SECONDS: Final = 60.0
@@ -95,8 +94,7 @@ class Encoder:
             DataError: if a file is missing or is not the described one, the graph is not accepted, or one
                 input takes too long or too much memory.
         """
-        description = read_description(folder)
-        contents = [_described(folder, each) for each in description.files]
+        description, contents = opened_files(folder)
         checked_graph(contents[0])
         if trial:
             require_runs(folder, description)
@@ -312,6 +310,16 @@ class Encoder:
         return np.rint(scaled * (UNIT / length)).astype(np.int16)
 
 
+def opened_files(folder: Path) -> tuple[Description, list[bytes]]:
+    """Return an encoder's description and the content of each of its files, compared with its digest.
+
+    Raises:
+        DataError: if one is missing, or is not the described one.
+    """
+    description = read_description(folder)
+    return description, [_described(folder, each) for each in description.files]
+
+
 def read_description(folder: Path) -> Description:
     """Return what an encoder's folder says of it; its other files are not read.
 
@@ -321,7 +329,7 @@ def read_description(folder: Path) -> Description:
     if not folder.is_dir():
         raise DataError(f"there is no folder at {folder}: --encoder takes an encoder's folder")
     path = folder / FILE
-    return Description.from_bytes(_bytes_of(path, MOST_BYTES), str(path))
+    return Description.from_bytes(read_at_most(path, MOST_BYTES), str(path))
 
 
 def hash_of(record: Record) -> bytes:
@@ -365,27 +373,12 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
 def _described(folder: Path, entry: FileOf) -> bytes:
     """Return the content of a file of an encoder, if it is the described one."""
     path = folder / entry.file
-    content = _bytes_of(path, entry.size)
+    content = read_at_most(path, entry.size)
     if FileOf.of(entry.file, content) != entry:
         raise DataError(
             f"{path} is not the file that {FILE} describes: its SHA-256 differs; get both again"
         )
     return content
-
-
-def _bytes_of(path: Path, most: int) -> bytes:
-    """Return the content of a regular file of at most some bytes; a larger one is not read."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        with open(handle, "rb") as file:  # noqa: PTH123  (of a descriptor)
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode):
-                raise DataError(f"{path} is no file")
-            if found.st_size > most:
-                raise DataError(f"{path} has {found.st_size} bytes, at most {most} are read")
-            return file.read(most + 1)
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def _tokenizer_of(content: bytes, longest: int) -> Any:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pate.data.raw import Record
+    from pate.data.encoded import Record
 
 DIGEST = "cd" * 32
 
@@ -35,15 +35,20 @@ class Hashing:
 
     def __init__(self, source: str = "images", digest: str = DIGEST, refused: str = "") -> None:
         self.source, self.digest, self.width = source, digest, 8
-        self.refused = refused
+        self.refused, self.words = refused, "hashing"
         self.seen: list[tuple[int, ...]] = []
 
     def row(self, record: Record) -> NDArray[np.int16]:
         held = record.encode() if isinstance(record, str) else record.tobytes()
         return np.frombuffer(hashlib.sha256(held).digest()[:16], dtype="<i2").astype(np.int16)
 
-    def rows(
-        self, records: Iterable[Record], *, odd: Odd | None, place: Callable[[int], str]
+    def embed(
+        self,
+        records: Iterable[Record],
+        total: int,
+        *,
+        odd: Odd | None,
+        place: Callable[[int], str],
     ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
         values, good = [], []
         for at, record in enumerate(records):
@@ -257,5 +262,5 @@ def test_a_table_without_a_text_or_label_column_says_so(tmp_path: Path) -> None:
         read_dataset(path, encoder=encoder)
     with pytest.raises(UsageError, match="--label"):
         read_dataset(path, encoder=encoder, text="note")
-    with pytest.raises(SchemaError, match=r"the encoder takes images, and .* is a table"):
+    with pytest.raises(UsageError, match=r"--encoder is for images, and .* is a table"):
         read_dataset(path, encoder=Hashing(), label="class")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pate.encoders.encoder import Record
+    from pate.data.encoded import Record
 
 ENCODER = "ab" * 32
 KEYS = [bytes([at]) * 32 for at in range(20)]
