@@ -99,7 +99,7 @@ TextOption = Annotated[
 ]
 DicomLabelsOption = Annotated[
     Path | None,
-    of_data(help="DICOM: a table with the class of each study or image UID.", metavar="FILE"),
+    of_data(help="DICOM: a table of classes by study or image UID.", metavar="FILE"),
 ]
 WindowOption = Annotated[
     tuple[int, int] | None,

@@ -16,6 +16,7 @@ from pydicom.uid import (
     ExplicitVRLittleEndian,
     JPEG2000Lossless,
     JPEGBaseline8Bit,
+    JPEGLosslessSV1,
     RLELossless,
 )
 
@@ -67,7 +68,7 @@ def dicom(pixels: Pixels, syntax: str = ExplicitVRLittleEndian, **values: object
     if syntax == RLELossless:
         made.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
         made.compress(RLELossless)
-    elif syntax in (JPEGBaseline8Bit, JPEG2000Lossless):
+    elif syntax in (JPEGBaseline8Bit, JPEG2000Lossless, JPEGLosslessSV1):
         made.PixelData = encapsulate([_coded(frame, syntax) for frame in frames])
         made["PixelData"].is_undefined_length = True
     for name, value in values.items():
@@ -82,10 +83,10 @@ def dicom(pixels: Pixels, syntax: str = ExplicitVRLittleEndian, **values: object
 
 def _coded(frame: Pixels, syntax: str) -> bytes:
     held = io.BytesIO()
-    if syntax == JPEGBaseline8Bit:
-        Image.fromarray(frame).save(held, "JPEG", quality=95)
-    else:
+    if syntax == JPEG2000Lossless:
         Image.fromarray(frame).save(held, "JPEG2000", no_jp2=True)
+    else:
+        Image.fromarray(frame).save(held, "JPEG", quality=95)
     return held.getvalue()
 
 

@@ -124,7 +124,7 @@ class _Counted(io.RawIOBase):
         self._file = file
         self._bytes, self._reads = _HEADER_BYTES, _HEADER_READS
 
-    def read(self, size: int = -1) -> bytes:  # type: ignore[override] # it never blocks
+    def read(self, size: int = -1) -> bytes:
         if size < 0:  # only done to unpack a deflated file as a whole
             raise UnusableError(unread("Deflated Explicit VR Little Endian"))
         self._bytes -= size
@@ -206,7 +206,10 @@ def _checked(found: dict[str, object], syntax: str, words: bool, start: int, len
         raise UnusableError(f"the image's colours ({kind}) are not read: save grey or RGB")
     told = found.get("frames")
     header = Header(
-        *(_text(found.get(name)) for name in ("patient", "study", "series", "image")),
+        patient=_text(found.get("patient")),
+        study=_text(found.get("study")),
+        series=_text(found.get("series")),
+        image=_text(found.get("image")),
         frames=1 if told in (None, "") else _whole(told, 1, MOST_FRAMES),
         rows=_whole(found.get("rows"), 1, 2**16),
         columns=_whole(found.get("columns"), 1, 2**16),
@@ -271,10 +274,11 @@ def unread(name: str) -> str:
 def _require_readable(syntax: str) -> None:
     if syntax in (*LITTLE_ENDIAN, BIG_ENDIAN, RLE, *JPEG, *JPEG_2000):
         return
-    from pydicom.uid import UID, UID_dictionary
+    from pydicom.uid import UID
 
-    known = re.fullmatch(r"[0-9.]{1,64}", syntax) and syntax in UID_dictionary
-    raise UnusableError(unread(UID(syntax).name if known else "unknown"))
+    # An unknown one is its own name, and could be any text.
+    name = UID(syntax).name if re.fullmatch(r"[0-9.]{1,64}", syntax) else syntax
+    raise UnusableError(unread("unknown" if name == syntax else name))
 
 
 def _element(file: BinaryIO, *, implicit: bool, little: bool) -> tuple[int, bool, int]:
