@@ -17,6 +17,7 @@ from pate.runtime.options import (
     DropOption,
     EncoderOption,
     HomeOption,
+    TextOption,
     WindowOption,
     of_campaign,
     of_data,
@@ -84,6 +85,7 @@ class ServingOptions(CommandOptions):
         of_data(help="Public set. Default: ./public (or .npz, .csv, .parquet)", metavar="PATH"),
     ] = None
     drop: DropOption = None
+    text: TextOption = None
     window: WindowOption = None
     encoder: EncoderOption = None
     host: Annotated[

@@ -19,12 +19,14 @@ from pate.formats.enrolment import Bundle
 from pate.runtime.home import default_home
 from pate.runtime.options import (
     CommandOptions,
+    DicomLabelsOption,
     DropOption,
     EncoderOption,
     HomeOption,
     LabelOption,
     LabelsOption,
     NumberOption,
+    TextOption,
     names_in,
     of_campaign,
     of_data,
@@ -35,7 +37,7 @@ from pate.runtime.options import (
 )
 
 _monitoring = partial(typer.Option, rich_help_panel="Monitoring")
-_DATA: Final = of_data(help="Records: image folders, .npz, IDX, CSV or Parquet.", metavar="PATH")
+_DATA: Final = of_data(help="Records: images, .npz, IDX, a table, texts or DICOM.", metavar="PATH")
 
 DecimalOption = Annotated[
     Decimal,
@@ -90,6 +92,8 @@ class Options(CommandOptions):
     label: LabelOption = None
     labels: LabelsOption = None
     number: NumberOption = None
+    text: TextOption = None
+    dicom_labels: DicomLabelsOption = None
     group: Annotated[
         str | None,
         of_data(help="Table: the column that names the patient.", metavar="COLUMN"),

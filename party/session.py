@@ -70,7 +70,9 @@ def take_part(
         screen.say(f"encoder: {encoder.encoder.description.statement()}")
     if options.public is not None:
         warn = partial(screen.say, level="warning")
-        public = read_inputs(options.public, drop=options.dropped, say=warn, encoder=encoder)
+        public = read_inputs(
+            options.public, drop=options.dropped, say=warn, encoder=encoder, text=options.text
+        )
     for line in policy.in_words():
         screen.say(f"your policy: {line}")
     for line in _warnings(enrolment):

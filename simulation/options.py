@@ -27,6 +27,7 @@ from pate.runtime.options import (
     LabelOption,
     LabelsOption,
     NumberOption,
+    TextOption,
     names_in,
     of_campaign,
     of_data,
@@ -63,6 +64,7 @@ class SimulationOptions(SumOptions, CommandOptions):
     label: LabelOption = None
     labels: LabelsOption = None
     number: NumberOption = None
+    text: TextOption = None
     encoder: EncoderOption = None
     queries: Annotated[
         int | None,

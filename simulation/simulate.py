@@ -167,6 +167,7 @@ def _dealt(setting: SimulationOptions, encoder: Reader | None, screen: Screen) -
             label=setting.label,
             labels=setting.label_list,
             number=setting.number,
+            text=setting.text,
             encoder=encoder,
         )
     else:

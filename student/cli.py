@@ -11,9 +11,11 @@ from pate.errors import DataError, UsageError
 from pate.runtime.command import print_json, run
 from pate.runtime.help import Commands
 from pate.runtime.options import (
+    DicomLabelsOption,
     EncoderOption,
     JsonOption,
     LabelOption,
+    TextOption,
     WindowOption,
     of_output,
     takes,
@@ -97,7 +99,12 @@ def train(options: TrainOptions) -> None:
         released = together([label_file(each) for each in options.labels], options.half_life)
     screen = Screen(NAME)
     inputs = public_inputs(
-        options.public, options.drop or (), options.window, screen, options.encoder
+        options.public,
+        options.drop or (),
+        options.window,
+        screen,
+        options.encoder,
+        text=options.text,
     )
     kind = choose(options.model, inputs)
     if kind in IMAGE_MODELS:
@@ -151,6 +158,8 @@ def evaluate(
             metavar="DIR", help="For the figures. Default: MODEL-evaluation beside the model."
         ),
     ] = None,
+    text: TextOption = None,
+    dicom_labels: DicomLabelsOption = None,
     window: WindowOption = None,
     encoder: EncoderOption = None,
     as_json: JsonOption = False,
@@ -183,7 +192,17 @@ def evaluate(
                 "--positive, --threshold, --at-sensitivity and --group-column are for students of classes"
             )
         asked = "labels" if student.thresholds else "number", student.classes
-        test = labelled_data(data, label, None, patient_column, window, asked, encoder)
+        test = labelled_data(
+            data,
+            label,
+            None,
+            patient_column,
+            window,
+            asked,
+            encoder,
+            text=text,
+            dicom_labels=dicom_labels,
+        )
         found = evaluate_answers(student, test)
         _write_figures(found, model, out)
         if as_json:
@@ -194,7 +213,16 @@ def evaluate(
         screen.say(found.in_words)
         return
     question.positive_of(student.classes)  # before reading much
-    test = labelled_data(data, label, group_column, patient_column, window, encoder=encoder)
+    test = labelled_data(
+        data,
+        label,
+        group_column,
+        patient_column,
+        window,
+        encoder=encoder,
+        text=text,
+        dicom_labels=dicom_labels,
+    )
     result = measure(
         student, test.records, name=test.name, patients=test.patients, question=question
     )
@@ -228,6 +256,7 @@ def predict(
     out: Annotated[Path, of_output(metavar="FILE.csv", help="Where to write.")],
     positive: PositiveOption = None,
     threshold: ThresholdOption = None,
+    text: TextOption = None,
     window: WindowOption = None,
     encoder: EncoderOption = None,
     as_json: JsonOption = False,
@@ -245,7 +274,7 @@ def predict(
 
     student = load(model)
     screen = Screen(NAME)
-    inputs = public_inputs(data, (), window, screen, encoder)
+    inputs = public_inputs(data, (), window, screen, encoder, text=text)
     if isinstance(student, TableStudent) and not student.has_classes:
         if positive is not None or threshold is not None:
             raise UsageError("--positive and --threshold are for students of classes")

@@ -13,9 +13,11 @@ from pate.errors import UsageError
 from pate.runtime.options import (
     CommandOptions,
     DeviceOption,
+    DicomLabelsOption,
     DropOption,
     EncoderOption,
     LabelOption,
+    TextOption,
     WindowOption,
     of_data,
     of_network,
@@ -133,6 +135,8 @@ class TrainOptions(CommandOptions):
     label: LabelOption = None
     group_column: GroupColumnOption = None
     patient_column: PatientColumnOption = None
+    text: TextOption = None
+    dicom_labels: DicomLabelsOption = None
     drop: DropOption = None
     window: WindowOption = None
     encoder: EncoderOption = None

@@ -43,6 +43,8 @@ def public_inputs(
     window: Window | None,
     screen: Screen,
     encoder: Path | None = None,
+    *,
+    text: str | None = None,
 ) -> Inputs:
     """Return a public set; warnings go to the screen. Errors: :func:`pate.data.read.read_inputs`."""
     from pate.data.read import read_inputs
@@ -50,7 +52,7 @@ def public_inputs(
 
     warn = partial(screen.say, level="warning")
     opened = Reader.open(encoder, bar=screen.bar)
-    return read_inputs(path, drop=tuple(drop), window=window, say=warn, encoder=opened)
+    return read_inputs(path, drop=tuple(drop), window=window, say=warn, encoder=opened, text=text)
 
 
 def is_table(inputs: Inputs) -> bool:
@@ -89,6 +91,8 @@ def test_data(options: TrainOptions, released: LabelSet | None) -> LabelledData:
         options.window,
         columns_of(released),
         options.encoder,
+        text=options.text,
+        dicom_labels=options.dicom_labels,
     )
 
 
@@ -100,6 +104,9 @@ def labelled_data(
     window: Window | None = None,
     asked: Columns = ("class", ()),
     encoder: Path | None = None,
+    *,
+    text: str | None = None,
+    dicom_labels: Path | None = None,
 ) -> LabelledData:
     """Return labelled data; a column of groups remains a feature, an array of groups is none.
 
@@ -110,6 +117,8 @@ def labelled_data(
         patients: the column of the patients that intervals count, None for records.
         window: of deep images.
         asked: what the data must have.
+        text: the column of texts.
+        dicom_labels: the table of the labels of DICOM files.
         encoder: folder of the encoder that embeds them, or None.
 
     Raises:
@@ -134,6 +143,8 @@ def labelled_data(
         labels=names_of_labels if kind == "labels" else (),
         number=label if kind == "number" else None,
         window=window,
+        text=text,
+        dicom_labels=dicom_labels,
         encoder=Reader.open(encoder),
     )
     data = read()

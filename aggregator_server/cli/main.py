@@ -76,7 +76,12 @@ def serve(options: CampaignOptions) -> None:
     if encoder is not None:
         screen.say(f"encoder: {encoder.encoder.description.statement()}")
     inputs = read_inputs(
-        public, drop=options.dropped, window=options.window, say=warn, encoder=encoder
+        public,
+        drop=options.dropped,
+        window=options.window,
+        say=warn,
+        encoder=encoder,
+        text=options.text,
     )
     if options.public is None:
         screen.say(f"public set: ./{public}, found in this folder; --public PATH names another one")
@@ -144,7 +149,12 @@ def resume(options: ResumeOptions) -> None:
         warn = partial(screen.say, level="warning")
         encoder = Reader.open(options.encoder, home=_home(options), bar=screen.bar)
         inputs = read_inputs(
-            options.public, drop=options.dropped, window=options.window, say=warn, encoder=encoder
+            options.public,
+            drop=options.dropped,
+            window=options.window,
+            say=warn,
+            encoder=encoder,
+            text=options.text,
         )
     identities = _identities(options.home, options.host)
     listening = _listening(options, identities, screen)

@@ -53,6 +53,7 @@ def read_public(options: CheckOptions, say: Callable[[str], None]) -> Inputs:
         window=options.window,
         say=say,
         encoder=Reader.open(options.encoder),
+        text=options.text,
     )
 
 

@@ -205,6 +205,7 @@ def check_schema(options: CheckOptions, data: Dataset) -> Finding:
             drop=options.dropped,
             say=noted.append,
             encoder=Reader.open(options.encoder),
+            text=options.text,
         )
         sources[Schema.of(public)] = f"the public set {options.public}"
     if options.schema is not None:

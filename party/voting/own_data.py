@@ -56,6 +56,8 @@ class OwnFile:
     reading: Reading = PLAIN
     labels: tuple[str, ...] = ()
     number: str | None = None
+    text: str | None = None
+    dicom_labels: Path | None = None
     encoder: Embedder | None = None
 
     @classmethod
@@ -77,6 +79,8 @@ class OwnFile:
             reading=options.reading,
             labels=options.label_list,
             number=options.number,
+            text=options.text,
+            dicom_labels=options.dicom_labels,
             encoder=encoder,
         )
 
@@ -91,12 +95,14 @@ class OwnFile:
         missing = sorted(self.reading.missing)
         # Left out where there are none, so that a series goes on.
         more = [[*self.labels], self.number] if self.labels or self.number is not None else []
+        more += [] if self.text is None else ["text", self.text]
         return json.dumps([self.label, self.group, self.reading.comma, missing, *more])
 
     @property
     def no_features(self) -> tuple[str, ...]:
         """Columns that have another role."""
-        return (*filter(None, (self.label, self.number, self.group)), *self.labels, *self.drop)
+        told = (self.label, self.number, self.group, self.text)
+        return (*filter(None, told), *self.labels, *self.drop)
 
     def read(self, schema: Schema | None, classes: Classes) -> tuple[Dataset, Odd]:
         """Return the usable records, and the problems of others.
@@ -126,6 +132,8 @@ class OwnFile:
             schema=schema,
             odd=None if self.strict else odd,
             reading=self.reading,
+            text=self.text,
+            dicom_labels=self.dicom_labels,
             encoder=self.encoder,
         )
         if classes is not None and dataset.classes != classes:
@@ -147,6 +155,8 @@ class OwnFile:
             schema=schema,
             odd=None if self.strict else odd,
             reading=self.reading,
+            text=self.text,
+            dicom_labels=self.dicom_labels,
             encoder=self.encoder,
         )
         if classes is not None:

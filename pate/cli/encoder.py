@@ -216,11 +216,13 @@ def check(
 
 def _records(path: Path, encoder: Encoder) -> Iterator[Record]:
     """Yield raw records of a file or folder."""
-    from pate.data.read import raw_images
+    from pate.data.read_raw import read_raw
     from pate.encoders.plain_files import read_at_most
 
     if encoder.source == "images":
-        yield from raw_images(path)
+        if (raw := read_raw(path, encoder.source, flat=True)) is None:
+            raise DataError(f"{path} has embeddings, not images")
+        yield from (record for record in raw.stream() if record is not None)
         return
     try:
         text = read_at_most(path, _MOST_TEXT).decode()

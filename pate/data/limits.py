@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import zlib
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,8 @@ MAX_BYTES: Final = 8 << 30
 MAX_CELL: Final = 2**16
 #: Bytes of a cell in addition to its text: the string object, and its place in a list.
 CELL_BYTES: Final = 64
+
+_PIECE: Final = 1 << 20
 
 #: Deflate never unpacks a byte into more than this many (zlib's technical notes: 1032:1).
 _DEFLATE_RATIO: Final = 1032
@@ -50,8 +53,12 @@ def read_at_most(path: Path, limit: int) -> bytes:
         DataError: if the file cannot be read, is truncated, or is not a gzip file.
     """
     try:
+        held = io.BytesIO()
         with _open(path) as file:
-            return file.read(limit)
+            # In pieces: to read many bytes at once, room for all of them is taken first.
+            while (left := limit - held.tell()) > 0 and (piece := file.read(min(left, _PIECE))):
+                held.write(piece)
+        return held.getvalue()
     except EOFError as error:
         raise DataError(
             f"{path} is truncated: its gzip stream has no end; copy it again"

@@ -1,15 +1,6 @@
 """Reading data sets from a path, whatever the format.
 
-========================  ==========================================================
-what lies at the path     how it is told
-========================  ==========================================================
-folder of class folders   it has folders that hold image files
-IDX files                 ``*images-idx3-ubyte``, labels beside it, each also ``.gz``
-NumPy archive             ``.npz``; see :mod:`pate.data.files.npz` for the keys
-table                     ``.csv`` or ``.tsv``, each also ``.gz``, or ``.parquet``; see
-                          :mod:`pate.data.files.tables` and :mod:`pate.data.files.parquet`
-folder                    it holds exactly one of the files above, or ``MNIST/raw``
-========================  ==========================================================
+Formats: :mod:`pate.data.locate`. With an encoder, records are read one at a time and become embeddings.
 
 Column names, the kind of each column and image sizes are a schema that all parties of a campaign
 share; they count as public.
@@ -17,35 +8,34 @@ share; they count as public.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pate.answers import NONE
 from pate.data.cells import PLAIN, Reading
-from pate.data.embeddings import Embeddings
-from pate.data.encoded import embedded, embedded_files, require_encoder
+from pate.data.encoded import require_encoder
 from pate.data.files import idx, images, parquet, tables
 from pate.data.files.npz import Archive
 from pate.data.labels import encode_labels
+from pate.data.locate import TABLE_SUFFIXES, is_table, locate, require_there
 from pate.data.odd import Odd
+from pate.data.read_raw import embedded, read_raw
 from pate.data.schema import Schema
 from pate.data.several import Several, several_dataset
 from pate.data.values import Dataset, Images, Inputs, check_window
 from pate.errors import DataError, SchemaError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
+    from pate.data.embeddings import Embeddings
     from pate.data.encoded import Embedder
+    from pate.data.raw import Raw
     from pate.data.values import Window
 
-#: How the names of tables end.
-TABLE_SUFFIXES: Final = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
-_FORMATS: Final = f"class folders of images, .npz, IDX files, {', '.join(TABLE_SUFFIXES)}"
+__all__ = ["TABLE_SUFFIXES", "read_dataset", "read_inputs", "read_table", "require_there"]
 
 
 def read_dataset(
@@ -62,6 +52,8 @@ def read_dataset(
     labels: Sequence[str] = (),
     number: str | None = None,
     encoder: Embedder | None = None,
+    text: str | None = None,
+    dicom_labels: Path | None = None,
 ) -> Dataset:
     """Return the labelled records at ``path``.
 
@@ -83,13 +75,14 @@ def read_dataset(
         reading: format of a table's cells.
         labels: in place of ``label``, columns of yes or no, or such arrays of an archive.
         number: in place of ``label``, a column of numbers, or such an array of an archive.
-        encoder: by which images of any sizes are embedded as they are read; not used if the schema is of
-            plain inputs.
+        encoder: makes embeddings of the records, as of :func:`~pate.data.read_raw.read_raw`; not used if
+            they are embeddings already, or a schema is of other inputs.
+        text: the column of texts that an encoder takes.
+        dicom_labels: the table of the labels of DICOM files.
 
     Raises:
         DataError: if there is nothing there, or what is there cannot be used.
-        SchemaError: if a label is not in ``classes``, nothing is of the schema, or its encoder is
-            another one than ours.
+        SchemaError: if a label is not in ``classes``, or nothing is of the schema.
         UsageError: if ``label`` or ``group`` is given for data that has no columns, no
             ``label`` for a table, or more than one of ``label``, ``labels`` and ``number``.
     """
@@ -98,18 +91,34 @@ def read_dataset(
     if len(set(labels)) != len(labels) or NONE in labels:
         raise UsageError(f"a label is named twice, or {NONE!r}: {', '.join(labels)}")
     several = Several(tuple(labels), number)
-    found = _locate(path, flat=False)
     known = schema is not None
     if window is not None:
         check_window(window)
     schema = schema or Schema(window=window)
-    if _is_table(found):
+    _require_encoder(encoder, text, dicom_labels)
+    if encoder is not None:
+        encoder = require_encoder(schema, encoder)
+    if encoder is not None:
+        raw = read_raw(
+            path,
+            encoder.source,
+            text=text,
+            dicom_labels=dicom_labels,
+            label=label,
+            group=group,
+            columns=several.columns,
+            window=schema.window,
+            odd=odd,
+        )
+        if raw is not None:
+            return _embedded_dataset(raw, encoder, several, classes, reading)
+    found = locate(path, flat=False)
+    if is_table(found):
         _require_kind(found, "a table", not known or schema.numeric is not None, schema)
         if label is None and not several:
             raise UsageError(f"{found} is a table; name its label column with --label")
         if label is not None and label == group:
             raise UsageError(f"column {label!r} cannot be both the label and the group")
-        _refuse_encoder(found, encoder if schema.numeric is None else None)
         text = _read_table(found, odd)
         if several:
             return _several_of_table(text, several, group, drop, schema.numeric, odd, reading)
@@ -121,7 +130,7 @@ def read_dataset(
         archive = Archive(found, odd)
         held: Inputs
         if several:
-            held, good = _inputs_of(archive, schema, encoder, odd)
+            held, good = _inputs_of(archive, schema)
             cells = [archive.cells(name) for name in several.columns]
             return several_dataset(
                 held, several, cells, archive.groups(group), found, good=good, odd=odd
@@ -129,8 +138,8 @@ def read_dataset(
         names = archive.labels(label)
         listed = archive.declared_classes() if classes is None else classes
         groups = archive.groups(group)
-        held, good = _inputs_of(archive, schema, encoder, odd)
-        if not good.any() and not isinstance(held, Embeddings):
+        held, good = _inputs_of(archive, schema)
+        if not good.any():
             Archive(found).images(schema.window)  # says what is wrong, and what to do
         return _dataset(held, names, listed, groups, found, good=good, odd=odd)
     if label is not None or group is not None or several:
@@ -138,18 +147,9 @@ def read_dataset(
             f"{found} has no columns, so --label and --group cannot name one; "
             "for images with groups use an .npz with an array 'groups'"
         )
-    encoder = require_encoder(schema, encoder)
+    require_encoder(schema, None)
     if found.is_dir():
         files = images.class_files(found, odd)
-        if encoder is not None:
-            held, good = embedded_files([file for _, file in files], encoder, schema.window, odd)
-            if not good.any() and odd is not None:
-                _nothing_of(found, odd)
-            names = [name for name, _ in files]
-            places = [f"{file.parent.name}/{file.name}" for _, file in files]
-            return _dataset(
-                held, names, classes, None, found, good=good, odd=odd, place=places.__getitem__
-            )
         if odd is None:
             held = images.read_images([file for _, file in files], schema.window)
             held = _in_colour(held, schema)
@@ -157,19 +157,19 @@ def read_dataset(
             paths = [file for _, file in files]
             held, kept = images.read_fitting(paths, odd, schema.size, schema.window)
             if not kept:
-                _nothing_of(found, odd)
+                reasons = "; ".join(odd.reasons)
+                if images.DEEP in reasons:
+                    raise images.DeepImagesError(
+                        f"no image of {found} can be used: {reasons}; {images.WINDOW}"
+                    )
+                raise SchemaError(f"no image of {found} can be used: {reasons}")
             files = [files[at] for at in kept]
         names = [name for name, _ in files]
         places = [f"{file.parent.name}/{file.name}" for _, file in files]
         return _dataset(held, names, classes, None, found, odd=odd, place=places.__getitem__)
+    pixels = _in_colour(Images(idx.read_idx_images(found), schema.window), schema)
     names = idx.read_idx_labels(idx.labels_beside(found))
-    pictures = Images(idx.read_idx_images(found), schema.window)
-    if encoder is not None:
-        held, good = embedded(
-            pictures.pixels, len(pictures), encoder, window=schema.window, odd=odd
-        )
-        return _dataset(held, names, classes, None, found, good=good, odd=odd)
-    return _dataset(_in_colour(pictures, schema), names, classes, None, found, odd=odd)
+    return _dataset(pixels, names, classes, None, found, odd=odd)
 
 
 def read_inputs(
@@ -179,6 +179,7 @@ def read_inputs(
     window: Window | None = None,
     say: Callable[[str], None] | None = None,
     encoder: Embedder | None = None,
+    text: str | None = None,
 ) -> Inputs:
     """Return the inputs of a public set; labels are ignored.
 
@@ -190,62 +191,41 @@ def read_inputs(
         window: the values that become black and white in images of more than 8 bits a pixel; server and
             parties read their images by it.
         say: called with a line for each kind of image that may be read otherwise than intended.
-        encoder: by which images of any sizes are embedded as they are read.
+        encoder: as of :func:`read_dataset`.
+        text: as of :func:`read_dataset`.
 
     Raises:
         DataError: if there is nothing there, or what is there cannot be used.
-        SchemaError: if there are embeddings by another encoder.
         UsageError: if a window is given for a table.
     """
-    found = _locate(path, flat=True)
     if window is not None:
         check_window(window)
+    _require_encoder(encoder, text, None)
     inputs: Inputs
-    odd = Odd()
-    if _is_table(found):
+    odd, raw = Odd(), None
+    if encoder is not None:
+        raw = read_raw(path, encoder.source, text=text, window=window, flat=True, notes=odd)
+    found = locate(path, flat=True) if raw is None else raw.path
+    if raw is not None and encoder is not None:
+        inputs, _ = embedded(raw, encoder)
+    elif is_table(found):
         if window is not None:
             raise UsageError(f"--window is for images, and {found} is a table")
-        _refuse_encoder(found, encoder)
         text = _read_table(found)
         inputs = text.table(tuple(drop), reading=Reading(comma=text.writes_commas(drop)))
     elif found.name.casefold().endswith(".npz"):
         archive = Archive(found)
-        embeddings = archive.embeddings()
-        inputs = embeddings or archive.images(window)
-        if embeddings is not None and encoder is not None:
-            require_encoder(Schema.of(embeddings), encoder)
-    elif found.is_dir() and encoder is not None:
-        inputs, _ = embedded_files(images.all_files(found), encoder, window, None)
+        inputs = archive.embeddings() or archive.images(window)
     elif found.is_dir():
         inputs = images.read_images(images.all_files(found), window, odd)
     else:
         inputs = Images(idx.read_idx_images(found), window)
-    if isinstance(inputs, Images) and encoder is not None:
-        inputs, _ = embedded(inputs.pixels, len(inputs), encoder, window=window)
     if not len(inputs):
         raise DataError(f"{found} holds no records")
     if say is not None:
         for line in odd.lines():
             say(f"{found}: {line}")
     return inputs
-
-
-def raw_images(path: Path) -> Iterator[NDArray[np.uint8]]:
-    """Yield the images at ``path`` as they are, of any sizes; labels are ignored.
-
-    Raises:
-        DataError: if there is none, or one cannot be read.
-    """
-    found = _locate(path, flat=True)
-    if _is_table(found):
-        raise DataError(f"{found} is a table, not images")
-    if found.is_dir():
-        for file in images.all_files(found):
-            yield images.read_one(file, None)
-    elif found.name.casefold().endswith(".npz"):
-        yield from Archive(found).images().pixels
-    else:
-        yield from idx.read_idx_images(found)
 
 
 def read_table(path: Path, odd: Odd | None = None) -> tables.TextTable:
@@ -258,61 +238,47 @@ def read_table(path: Path, odd: Odd | None = None) -> tables.TextTable:
     Raises:
         DataError: if there is no table, or it cannot be read.
     """
-    found = _locate(path, flat=True)
-    if not _is_table(found):
+    found = locate(path, flat=True)
+    if not is_table(found):
         raise DataError(f"{found} is no table")
     return _read_table(found, odd)
 
 
-def require_there(path: Path) -> None:
-    """Check that ``path`` exists in a readable format; its content is not read.
-
-    Raises:
-        DataError: if not.
-    """
-    _locate(path, flat=False)
-
-
-def _locate(path: Path, *, flat: bool) -> Path:
-    """Return the one file, or the folder of images, that ``path`` stands for."""
-    if path.is_file():
-        if _is_readable(path):
-            return path
-        raise DataError(f"{path} is of no format that can be read; use {_FORMATS}")
-    if not path.is_dir():
-        raise DataError(f"there is no file or folder at {path}; check the path")
-    if (path / "MNIST" / "raw").is_dir():  # where torchvision keeps MNIST
-        path = path / "MNIST" / "raw"
-    held = images.entries(path)
-    sets = idx.image_files(path)
-    if len(sets) > 1 and not flat:
-        # MNIST's own layout: the test images are not training data.
-        sets = [file for file in sets if file.name.startswith("train")] or sets
-    readable = [
-        *sets,
-        *(file for file in held if _is_readable(file) and not idx.is_idx_images(file)),
-    ]
-    if any(folder.is_dir() and images.holds_images(folder) for folder in held):
-        return path
-    if flat and images.holds_images(path):
-        return path
-    if len(readable) == 1:
-        return readable[0]
-    if readable:
-        names = ", ".join(file.name for file in readable[:5])
-        raise DataError(f"{path} holds several data files ({names}); give the path of one")
-    if images.holds_images(path):
-        raise DataError(f"{path} holds images outside of class folders; make one folder a class")
-    raise DataError(f"{path} holds nothing that can be read; use {_FORMATS}")
+def _require_encoder(encoder: Embedder | None, text: str | None, table: Path | None) -> None:
+    if encoder is None and (text is not None or table is not None):
+        option = "--text" if text is not None else "--dicom-labels"
+        what = "texts" if text is not None else "DICOM files"
+        raise UsageError(
+            f"{option} is for records that an encoder reads: a campaign of {what} needs one, --encoder DIR"
+        )
 
 
-def _is_table(path: Path) -> bool:
-    return path.is_file() and path.name.casefold().endswith(TABLE_SUFFIXES)
-
-
-def _is_readable(path: Path) -> bool:
-    return path.is_file() and (
-        _is_table(path) or path.name.casefold().endswith(".npz") or idx.is_idx_images(path)
+def _embedded_dataset(
+    raw: Raw,
+    encoder: Embedder,
+    several: Several,
+    classes: Sequence[str] | None,
+    reading: Reading,
+) -> Dataset:
+    """Return records as embeddings, without those that cannot be read or lack an answer."""
+    if raw.names is None and not several:
+        raise UsageError(f"{raw.path} is a table; name its label column with --label")
+    inputs, good = embedded(raw, encoder)
+    if several:
+        cells = [raw.cells[name] for name in several.columns]
+        return several_dataset(
+            inputs, several, cells, raw.groups, raw.path, good=good, odd=raw.odd, place=raw.place,
+            reading=reading,
+        )  # fmt: skip
+    return _dataset(
+        inputs,
+        raw.names or [],
+        classes,
+        raw.groups,
+        raw.path,
+        good=good,
+        odd=raw.odd,
+        place=raw.place,
     )
 
 
@@ -328,43 +294,19 @@ def _require_kind(path: Path, what: str, fits: bool, schema: Schema) -> None:
 
 
 def _inputs_of(
-    archive: Archive, schema: Schema, encoder: Embedder | None, odd: Odd | None
+    archive: Archive, schema: Schema
 ) -> tuple[Images | Embeddings, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
     """Return the images or embeddings of an archive, and (n,) which are usable."""
-    embeddings = archive.embeddings()
-    if embeddings is not None:
-        if schema not in (Schema(window=schema.window), Schema.of(embeddings)):
+    embedded = archive.embeddings()
+    if embedded is not None:
+        if schema not in (Schema(window=schema.window), Schema.of(embedded)):
             raise SchemaError(
-                f"the campaign's inputs are {schema.in_words()}, our data is {embeddings.schema()}"
+                f"the campaign's inputs are {schema.in_words()}, our data is {embedded.schema()}"
             )
-        return embeddings, np.ones(len(embeddings), dtype=np.bool_)
-    encoder = require_encoder(schema, encoder)
+        return embedded, np.ones(len(embedded), dtype=np.bool_)
+    require_encoder(schema, None)
     pictures, good = archive.usable_images(schema.window)
-    if encoder is None:
-        return _in_colour(pictures, schema), good
-    rows = np.flatnonzero(good).tolist()
-    held, fine = embedded(
-        (pictures.pixels[at] for at in rows), len(rows), encoder, window=schema.window, odd=odd,
-        place=lambda row: f"record {rows[row] + 1}",
-    )  # fmt: skip
-    values = np.zeros((len(pictures), encoder.width), dtype=np.int16)
-    values[good] = held.values
-    usable = np.zeros(len(pictures), dtype=np.bool_)
-    usable[good] = fine
-    return Embeddings(values, held.source, held.encoder), usable
-
-
-def _nothing_of(found: Path, odd: Odd) -> NoReturn:
-    """Say why no image of a folder can be used."""
-    reasons = "; ".join(odd.reasons)
-    if images.DEEP in reasons:
-        raise images.DeepImagesError(f"no image of {found} can be used: {reasons}; {images.WINDOW}")
-    raise SchemaError(f"no image of {found} can be used: {reasons}")
-
-
-def _refuse_encoder(found: Path, encoder: Embedder | None) -> None:
-    if encoder is not None:
-        raise UsageError(f"--encoder is for {encoder.source}, and {found} is a table")
+    return _in_colour(pictures, schema), good
 
 
 def _in_colour(held: Images, schema: Schema) -> Images:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 #: Wall-clock seconds for one record, after which the run is ended.
 MOST_SECONDS: Final = 60.0
 #: Characters of a text that are brought to the tokenizer.
-MOST_CHARACTERS: Final = 2**16
+MOST_CHARACTERS: Final = 100_000
 #: Records that are in work at a time, per thread.
 _AHEAD: Final = 4
 

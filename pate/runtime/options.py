@@ -93,6 +93,14 @@ DropOption = Annotated[
     list[str] | None,
     of_data(help="Table: a column to leave out; repeat for more.", metavar="COLUMN"),
 ]
+TextOption = Annotated[
+    str | None,
+    of_data(help="Table: the column with the text, for an encoder.", metavar="COLUMN"),
+]
+DicomLabelsOption = Annotated[
+    Path | None,
+    of_data(help="DICOM: a table of classes by study or image UID.", metavar="FILE"),
+]
 WindowOption = Annotated[
     tuple[int, int] | None,
     of_data(help="Images over 8 bits: the values of black and white.", metavar="LOW HIGH"),

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 _SEPARATORS: Final = ",;\t"
 #: Most lines of one record of a CSV file, with line breaks within quotes.
 _MOST_LINES: Final = 200
+#: The same in a file with a column of long texts.
+MOST_LINES_OF_A_TEXT: Final = 5_000
+#: Part of the error of a cell beyond the csv module's limit.
+TOO_LONG: Final = "field limit"
 
 
 class Lines:
@@ -23,9 +27,11 @@ class Lines:
 
     Args:
         text: of the file.
+        most_lines: of one record.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, most_lines: int = _MOST_LINES) -> None:
+        self._most_lines = most_lines
         # Line breaks are not translated: those within quotes belong to the cell.
         self._lines = list(io.StringIO(text, newline=""))
         self._at = self._end = 0
@@ -37,7 +43,7 @@ class Lines:
         reader = self._reader()
         while self._at < len(self._lines):
             start = self._at
-            self._end = min(start + _MOST_LINES, len(self._lines))
+            self._end = min(start + self._most_lines, len(self._lines))
             try:
                 row = next(reader)
             except csv.Error as error:

@@ -46,6 +46,8 @@ _DEEP_MODES: Final = frozenset({"I;16", "I;16B", "I;16L", "I;16N"})
 _UNUSABLE_MODES: Final = frozenset({"I", "F"})
 #: The reason for refusing them.
 DEEP: Final = "has more than 8 bits a pixel"
+#: The same of whole numbers in an archive.
+OUTSIDE: Final = "pixels lie outside 0 to 255"
 #: What to do about deep images, for messages.
 WINDOW: Final = (
     "say which values are black and white (`--window LOW HIGH` of the server, which goes into the "
@@ -194,15 +196,18 @@ def read_fitting(
     return Images(pixels[: len(kept)], window), kept
 
 
-def windowed(values: NDArray[np.integer], window: Window) -> NDArray[np.uint8]:
+def windowed(
+    values: NDArray[np.integer] | NDArray[np.floating], window: Window
+) -> NDArray[np.uint8]:
     """Return grey values of 8 bits: 0 up to the window's low end, 255 from its high one, linear between.
 
-    Each pixel by itself, rounded to the nearest.
+    Each pixel by itself, rounded to the nearest, a half up.
     """
     low, high = window
-    # As floats: whole numbers within any window are exact, and all others remain outside it.
-    inside = np.clip(values.astype(np.float64), low, high).astype(np.int64) - low
-    return ((510 * inside + (high - low)) // (2 * (high - low))).astype(np.uint8)
+    # As floats: exact for whole numbers. Within 32 bits no quotient is near enough to a half that is not
+    # one, at least 2^-33 away, to be rounded to it.
+    inside = np.clip(values.astype(np.float64), low, high) - low
+    return np.floor(255 * inside / (high - low) + 0.5).astype(np.uint8)
 
 
 def oddity(path: Path) -> str:
@@ -287,7 +292,9 @@ def _pixels(image: Image.Image, path: Path, window: Window | None) -> NDArray[np
     if image.mode in _DEEP_MODES:
         if window is None:
             raise DeepImagesError(f"{path} {DEEP}; {WINDOW}")
-        return windowed(np.asarray(image).astype(np.uint16), window)[..., np.newaxis]
+        # By a table of all values, which is smaller than a large image as floats.
+        table = windowed(np.arange(2**16), window)
+        return table[np.asarray(image).astype(np.uint16)][..., np.newaxis]
     if _cut_to_eight(image):
         raise DataError(f"{path} has more than 8 bits a channel in colour; save it with 8 bits")
     if image.mode in _GREY_MODES:

@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from pate.data.embeddings import Embeddings
-from pate.data.files.images import WINDOW, DeepImagesError, windowed
+from pate.data.files.images import OUTSIDE, WINDOW, DeepImagesError, windowed
 from pate.data.files.tables import LONGEST_TEXT, LOST_DIGITS
 from pate.data.labels import is_nothing, parse_number, plain_identities, plain_names
 from pate.data.limits import require_room
@@ -32,7 +32,7 @@ from pate.data.values import Images
 from pate.errors import DataError, SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -108,13 +108,36 @@ class Archive:
         _note_bytes(array, window, self._odd)
         return Images(pixels, window), good
 
+    def one_by_one(
+        self, window: Window | None, *, public: bool
+    ) -> tuple[int, Callable[[], Iterator[NDArray[np.uint8] | None]]]:
+        """Return the number of images, and what yields them in order, None for an unusable one.
+
+        Args:
+            window: as of :meth:`images` for a public set, else of :meth:`usable_images`.
+            public: whether the array's type says how deep images are.
+
+        Raises:
+            DataError: if there are none, or of another shape.
+        """
+        array = _as_images(self._one_of(_IMAGES), self._path)
+        of_type = array.dtype.kind in "iu" and array.dtype.itemsize > 1
+        deep = of_type if public else window is not None
+        _note_bytes(array, window, self._odd)
+        return len(array), lambda: _each(array, self._path, window, self._odd, deep=deep)
+
+    @property
+    def has_embeddings(self) -> bool:
+        """Whether it has embeddings, not images."""
+        return "embeddings" in self._members
+
     def embeddings(self) -> Embeddings | None:
         """Return the embeddings, None if the archive has images.
 
         Raises:
             DataError: if they are of another type or shape, or made by no known kind of encoder.
         """
-        if "embeddings" not in self._members:
+        if not self.has_embeddings:
             return None
         values = self._read("embeddings")
         if values.dtype != np.int16:
@@ -289,6 +312,19 @@ def _as_pixels(
 
     With ``deep`` all whole numbers are read by the window.
     """
+    array = _as_images(array, path)
+    good = np.ones(len(array), dtype=np.bool_)
+    made = np.zeros(array.shape, dtype=np.uint8)
+    for at, picture in enumerate(_each(array, path, window, odd, deep=deep)):
+        if picture is None:
+            good[at] = False
+        else:
+            made[at] = picture
+    return made, good
+
+
+def _as_images(array: NDArray[np.generic], path: Path) -> NDArray[np.generic]:
+    """Return images as (n, height, width, channels)."""
     if array.ndim == 3:
         array = array[..., np.newaxis]
     if array.ndim != 4 or array.shape[3] not in (1, 3):
@@ -296,22 +332,31 @@ def _as_pixels(
             f"{path}: images have shape {array.shape}; "
             "they must be (n, height, width) or (n, height, width, 1 or 3)"
         )
-    good = np.ones(len(array), dtype=np.bool_)
     if array.dtype.kind not in "iuf":
         raise DataError(
             f"{path}: images are {array.dtype}; they must be uint8, or floats in [0, 1]"
         )
-    made = np.zeros(array.shape, dtype=np.uint8)
+    return array
+
+
+def _each(
+    array: NDArray[np.generic],
+    path: Path,
+    window: Window | None,
+    odd: Odd | None,
+    *,
+    deep: bool,
+) -> Iterator[NDArray[np.uint8] | None]:
+    """Yield each image in 8 bits; None for an unusable one, which is noted."""
     for at, picture in enumerate(array):
         found, why = _in_bytes(picture, window, deep)
         if not why:
-            made[at] = found
+            yield found.astype(np.uint8)
         elif odd is None:
             raise (DeepImagesError if WINDOW in why else DataError)(f"{path}: {why}")
         else:
-            good[at] = False
             odd.record(why.partition(";")[0], f"record {at + 1}")
-    return made, good
+            yield None
 
 
 def _note_bytes(array: NDArray[np.generic], window: Window | None, odd: Odd | None) -> None:
@@ -353,7 +398,7 @@ def _in_bytes(
     if window is not None:
         inside = np.clip(picture.astype(np.float64), *window)
         return windowed(inside.astype(np.int64), window), ""
-    return picture, f"pixels lie outside 0 to 255; {WINDOW}"
+    return picture, f"{OUTSIDE}; {WINDOW}"
 
 
 def _flat(array: NDArray[np.generic], what: str, path: Path) -> NDArray[np.generic]:

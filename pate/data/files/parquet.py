@@ -18,11 +18,16 @@ if TYPE_CHECKING:
     from pate.data.odd import Odd
 
 
-def read_parquet(path: Path, odd: Odd | None = None) -> TextTable:
+def read_parquet(path: Path, odd: Odd | None = None, *, text: str | None = None) -> TextTable:
     """Return the cells of a Parquet file of numbers, truth values, text, dates and times.
 
     A file of some kilobytes may contain billions of cells, or one long text a million times. So its
     rows are counted before any is read, and a repeated text is unpacked once.
+
+    Args:
+        path: of the file.
+        odd: collects unreadable cells; None: they are errors.
+        text: a column of long texts, as of :func:`~pate.data.files.tables.read_csv`.
 
     Raises:
         DataError: if it is damaged or truncated, has a column of another kind, or cells too many or too long.
@@ -40,7 +45,7 @@ def read_parquet(path: Path, odd: Odd | None = None) -> TextTable:
             _check_kind(path, field.name, field.type)
         texts = [field.name for field in schema if _is_text(field.type)]
         columns: dict[str, list[str]] = {name: [] for name in schema.names}
-        found = TextTable(path, columns, None, odd)
+        found = TextTable(path, columns, None, odd, text)
         held = 0
         with pq.ParquetFile(path, read_dictionary=texts) as file:
             for group in range(file.metadata.num_row_groups):
@@ -131,11 +136,13 @@ def _cells(table: TextTable, name: str, chunk: pa.Array, held: int, first: int) 
     """
     import pyarrow as pa
 
+    # A long text that is not UTF-8 is refused by its own reader, which names the record.
+    lenient = table.odd is not None or name == table.text
     if not isinstance(chunk, pa.DictionaryArray):
-        return clean(table, name, _as_text(chunk, table.odd is not None), first)
+        return clean(table, name, _as_text(chunk, lenient), first)
     require_room(table.path, held + _bytes_of_texts(chunk))
     # Equal cells share one string.
-    distinct = [*_as_text(chunk.dictionary, table.odd is not None), ""]
+    distinct = [*_as_text(chunk.dictionary, lenient), ""]
     cells = [distinct[-1 if at is None else at] for at in chunk.indices.to_pylist()]
     return clean(table, name, cells, first)
 
@@ -151,12 +158,12 @@ def _as_text(cells: pa.Array, replace: bool) -> list[str]:
             for cell in cells.to_pylist()
         ]
     if _is_bytes(cells.type):
-        errors = "replace" if replace else "strict"
+        errors = "surrogateescape" if replace else "strict"
         return ["" if cell is None else cell.decode(errors=errors) for cell in cells.to_pylist()]
     if replace and _is_text(cells.type):
         binary = pa.large_binary() if pa.types.is_large_string(cells.type) else pa.binary()
         return [
-            "" if cell is None else cell.decode(errors="replace")
+            "" if cell is None else cell.decode(errors="surrogateescape")
             for cell in cells.cast(binary).to_pylist()
         ]
     texts = []
@@ -166,13 +173,13 @@ def _as_text(cells: pa.Array, replace: bool) -> list[str]:
         elif isinstance(cell, bool):
             texts.append(str(int(cell)))
         elif isinstance(cell, float):
-            texts.append(_float_text(cell))
+            texts.append(float_text(cell))
         else:
             texts.append(str(cell))
     return texts
 
 
-def _float_text(cell: float) -> str:
+def float_text(cell: float) -> str:
     """Return a number's text; a whole number's without a point, as in a column of integers."""
     if math.isnan(cell):
         return ""

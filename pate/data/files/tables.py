@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.data.cells import COMMAS, NO_WORDS, PLAIN, Reading
-from pate.data.files.csv_lines import Lines
+from pate.data.files.csv_lines import MOST_LINES_OF_A_TEXT, TOO_LONG, Lines
 from pate.data.labels import is_nothing, plain_identities, plain_truth
 from pate.data.limits import CELL_BYTES, MAX_BYTES, MAX_CELL, read_whole, require_room
 from pate.data.values import Column, Table
@@ -54,12 +54,14 @@ class TextTable:
         columns: n cells by column name, in the order of the file.
         lines: of a CSV file, the line on which each record begins.
         odd: collects unreadable cells and lines; None: they are errors.
+        text: the column of long texts, whose cells are as they are in the file; None if there is none.
     """
 
     path: Path
     columns: dict[str, list[str]]
     lines: Sequence[int] | None = None
     odd: Odd | None = field(default=None, compare=False)
+    text: str | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -218,12 +220,18 @@ class TextTable:
         return np.array(cells, dtype=np.str_)
 
 
-def read_csv(path: Path, odd: Odd | None = None) -> TextTable:
+def read_csv(path: Path, odd: Odd | None = None, *, text: str | None = None) -> TextTable:
     """Return the cells of a CSV file with a header line; comma, semicolon or tab between cells.
 
     A record takes one line, or more where a cell has line breaks within quotes. With ``odd``, a line
     that begins no record with the header's number of cells is excluded by itself, and reading continues
     with the next line.
+
+    Args:
+        path: of the file.
+        odd: collects unreadable cells and lines; None: they are errors.
+        text: a column of long texts, which are neither cut, stripped nor taken for missing. Text that is
+            not UTF-8 has surrogates there.
 
     Raises:
         DataError: if it is not UTF-8 text, a line has another number of cells than the header, or cells
@@ -231,24 +239,30 @@ def read_csv(path: Path, odd: Odd | None = None) -> TextTable:
     """
     content = read_whole(path)
     try:
-        text = content.decode("utf-8-sig", errors="strict" if odd is None else "replace")
+        whole = content.decode("utf-8-sig", errors="strict" if odd is None else "surrogateescape")
     except UnicodeDecodeError as error:
-        raise _not_utf8(path, error.start) from error
+        raise _not_utf8(path, content.count(b"\n", 0, error.start) + 1) from error
     del content
-    lines = Lines(text)
-    del text
+    lines = Lines(whole) if text is None else Lines(whole, MOST_LINES_OF_A_TEXT)
+    del whole
     names = _header(path, lines)
     columns: list[list[str]] = [[] for _ in names]
     numbers: list[int] = []
     most = MAX_BYTES // (CELL_BYTES * max(1, len(names)))
     for line, row, why in lines.records():
         if row is None or len(row) != len(names):
+            long = TOO_LONG in why
+            if odd is None and long:
+                raise DataError(f"{path} line {line} has a cell that is too long; take it out")
             if odd is None:
                 told = why or f"has {len(row or ())} cells, the header {len(names)}"
                 raise DataError(f"{path} line {line} {told}; the file may be truncated")
             lines.go_on_after(line)
             odd.record(
-                "the line has another number of cells, or a quote without an end", f"line {line}"
+                "the line has a cell that is too long"
+                if long
+                else "the line has another number of cells, or a quote without an end",
+                f"line {line}",
             )
             continue
         if len(numbers) == most:
@@ -258,7 +272,7 @@ def read_csv(path: Path, odd: Odd | None = None) -> TextTable:
             cells.append(cell)
     if not numbers:
         raise DataError(f"{path} holds no records")
-    found = TextTable(path, dict(zip(names, columns, strict=True)), numbers, odd)
+    found = TextTable(path, dict(zip(names, columns, strict=True)), numbers, odd, text)
     for name, held in found.columns.items():
         found.columns[name] = clean(found, name, held)
     return found
@@ -272,18 +286,26 @@ def _header(path: Path, lines: Lines) -> list[str]:
     names = [name.strip() for name in row]
     if not all(names) or len(set(names)) != len(names):
         raise DataError(f"{path} needs a header line of distinct column names, got {names}")
-    if any(_NO_TEXT in name for name in names):
-        raise _not_utf8(path, None)
+    if any(_NO_TEXT in name or not is_utf8(name) for name in names):
+        raise _not_utf8(path, 1)
     return names
 
 
-def _not_utf8(path: Path, at: int | None) -> DataError:
-    place = "its header" if at is None else f"byte {at}"
-    return DataError(f"{path} is not UTF-8 text ({place}); save it as UTF-8")
+def _not_utf8(path: Path, line: int) -> DataError:
+    return DataError(f"{path} line {line} is not UTF-8 text; save the file as UTF-8")
+
+
+def is_utf8(text: str) -> bool:
+    """Return whether a text can be written in UTF-8: it has no surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def clean(table: TextTable, name: str, cells: Sequence[str], first: int = 0) -> list[str]:
-    """Return cells without spaces around them, "" for missing ones.
+    """Return cells without spaces around them, "" for missing ones; long texts as they are.
 
     Args:
         table: that they belong to.
@@ -294,6 +316,8 @@ def clean(table: TextTable, name: str, cells: Sequence[str], first: int = 0) -> 
     Raises:
         DataError: if one is too long, and problems are not collected.
     """
+    if name == table.text:
+        return list(cells)
     odd, clean = table.odd, {}
     for cell in set(cells):
         stripped = cell.strip()
@@ -319,7 +343,7 @@ def _unreadable(cell: str) -> str:
     """Return why a cell of a party's own file is unreadable, or ""."""
     if len(cell) > LONGEST_TEXT:
         return f"is longer than {LONGEST_TEXT} characters"
-    return "is not UTF-8 text" if _NO_TEXT in cell else ""
+    return "is not UTF-8 text" if _NO_TEXT in cell or not is_utf8(cell) else ""
 
 
 def _room(cells: Sequence[str]) -> int:

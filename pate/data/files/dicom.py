@@ -1,0 +1,250 @@
+"""DICOM files as hospitals keep them: one file, a folder with all below it, or a DICOMDIR.
+
+A frame is a record. Its group is the patient, by PatientID. Its class is the name of its top folder, or in a
+table that names the class of each study or image by its UID. Nothing else of a header is kept, and errors
+name files only.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from pate.data.files import dicom_pixels, parquet, tables
+from pate.data.files.dicom_header import UnusableError, is_dicom, read_header
+from pate.data.files.images import DEEP, WINDOW, DeepImagesError, entries
+from pate.data.labels import plain_identities
+from pate.data.raw import Raw
+from pate.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from pate.data.files.dicom_header import Header
+    from pate.data.odd import Odd
+    from pate.data.values import Window
+
+#: Most files that are looked at, and how deep folders may lie within each other.
+_MOST_FILES: Final = 1_000_000
+_DEEPEST: Final = 16
+#: Files that are looked at to tell whether a folder has DICOM files.
+_LOOKED_AT: Final = 1_000
+_INDEX: Final = "dicomdir"
+#: What can name the group of an image: values of its header.
+_GROUPS: Final = {
+    "PatientID": "patient", "StudyInstanceUID": "study", "SeriesInstanceUID": "series"
+}  # fmt: skip
+#: What a table of labels can go by, the finer first.
+_KEYS: Final = {"SOPInstanceUID": "image", "StudyInstanceUID": "study"}
+
+
+class _File(NamedTuple):
+    path: Path
+    place: str
+    folder: str
+    header: Header
+
+
+def holds_dicom(path: Path) -> bool:
+    """Return whether there is a DICOM file at a path, or in a folder: a DICOMDIR, or an early file."""
+    if path.is_file():
+        return path.name.casefold() == _INDEX or _says_so(path)
+    if any(file.name.casefold() == _INDEX for file in entries(path)):
+        return True
+    return any(_says_so(file) for file in islice(_below(path, 0), _LOOKED_AT))
+
+
+def read_dicom(
+    path: Path,
+    *,
+    window: Window | None = None,
+    table: Path | None = None,
+    label: str | None = None,
+    group: str | None = None,
+    columns: Sequence[str] = (),
+    flat: bool = False,
+    odd: Odd | None = None,
+) -> Raw:
+    """Return the frames at ``path``, with their groups, and classes or cells.
+
+    The headers are read at once; pixels only with the stream, one file at a time.
+
+    Args:
+        path: one file, a folder, or a DICOMDIR, which stands for the folder that it is in.
+        window: the values that become black and white, after each file's own slope and intercept.
+        table: CSV or Parquet with a column ``StudyInstanceUID`` or ``SOPInstanceUID``; None: the folders
+            directly in ``path`` name the classes.
+        label: its column of classes.
+        group: ``PatientID``, which is the default, ``StudyInstanceUID`` or ``SeriesInstanceUID``.
+        columns: its columns of several labels, or of a number.
+        flat: whether neither classes nor groups are wanted, as of a public set.
+        odd: collects unusable files and frames; None: the first of them is an error.
+
+    Raises:
+        DataError: if there are no files, or too many, or the table cannot be read.
+        UsageError: for options that do not go together.
+    """
+    if group is not None and group not in _GROUPS:
+        raise UsageError(f"of DICOM files --group takes {', '.join(_GROUPS)}, not {group!r:.80}")
+    if table is None and (label is not None or columns):
+        raise UsageError("labels of DICOM files are in a table: name it with --dicom-labels")
+    if table is not None and label is None and not columns:
+        raise UsageError(f"name the column of {table} that has the class with --label")
+    files = list(_headers(path, odd, by_folder=table is None and not flat))
+    of_record = [each for each in files for _ in range(each.header.frames)]
+    starts = np.cumsum([0, *(each.header.frames for each in files)])
+
+    def place(at: int) -> str:
+        file = of_record[at]
+        if file.header.frames == 1:
+            return file.place
+        return (
+            f"{file.place} frame {at - int(starts[np.searchsorted(starts, at, 'right') - 1]) + 1}"
+        )
+
+    def stream() -> Iterator[NDArray[np.uint8] | None]:
+        for file in files:
+            yield from _frames(file, window, odd)
+
+    names: list[str] | None = None
+    cells: dict[str, list[str]] = {}
+    if table is not None and not flat:
+        told = _labels(table, label, columns, odd)
+        cells = {
+            name: [by.get(_key(each, key), "") for each in of_record] for name, key, by in told
+        }
+        names = cells.pop(label) if label is not None else None
+    elif not flat:
+        names = [each.folder for each in of_record]
+    groups = None
+    if not flat:
+        held = [getattr(each.header, _GROUPS[group or "PatientID"]) for each in of_record]
+        groups = np.array(plain_identities(held), dtype=np.str_)
+        if odd is None and (groups == "").any():
+            first = place(int(np.flatnonzero(groups == "")[0]))
+            raise DataError(f"{path}: {first} has no {group or 'PatientID'}; take it out")
+    source = "images" if window is None else "images window {} {}".format(*window)
+    return Raw(path, source, len(of_record), stream, place, names, groups, cells, odd)
+
+
+def _key(file: _File, key: str) -> str:
+    return str(getattr(file.header, key))
+
+
+def _frames(
+    file: _File, window: Window | None, odd: Odd | None
+) -> Iterator[NDArray[np.uint8] | None]:
+    """Yield each frame of a file; None from the first one on that cannot be read."""
+    done = 0
+    try:
+        with file.path.open("rb") as opened:
+            for frame in dicom_pixels.frames(opened, file.header, window):
+                yield frame
+                done += 1
+            return
+    except UnusableError as error:
+        why = str(error)
+    except OSError as error:
+        why = f"the file cannot be read ({error.strerror})"
+    if odd is None:
+        if DEEP in why:
+            raise DeepImagesError(f"{file.path} {DEEP}; {WINDOW}")
+        raise DataError(f"{file.path}: {why}")
+    for _ in range(done, file.header.frames):
+        odd.record(why, file.place)
+        yield None
+
+
+def _headers(path: Path, odd: Odd | None, *, by_folder: bool) -> Iterator[_File]:
+    """Yield the files whose header can be used; others are noted."""
+    if path.is_file() and path.name.casefold() != _INDEX:
+        root, found = path.parent, [path]
+    else:
+        root = path.parent if path.is_file() else path
+        if not root.is_dir():
+            raise DataError(f"there is no file or folder at {path}; check the path")
+        found = list(_below(root, 0))
+    if by_folder and any(file.parent == root for file in found):
+        raise DataError(
+            f"{root} holds DICOM files outside of class folders: make a folder a class, or name the file "
+            "with their labels with --dicom-labels"
+        )
+    # Next to the index of a disc lies the program that shows it.
+    indexed = any(each.name.casefold() == _INDEX for each in entries(root))
+    for file in found:
+        place = file.relative_to(root).as_posix()
+        try:
+            if not _says_so(file):
+                if indexed:
+                    continue
+                raise UnusableError("it is no DICOM file")
+            with file.open("rb") as opened:
+                header = read_header(opened)
+        except (UnusableError, OSError) as error:
+            why = error if isinstance(error, UnusableError) else "the file cannot be read"
+            if odd is None:
+                raise DataError(f"{file}: {why}") from None
+            odd.record(str(why), place)
+            continue
+        yield _File(file, place, file.relative_to(root).parts[0], header)
+
+
+def _below(folder: Path, depth: int) -> Iterator[Path]:
+    """Yield the files of a folder and all below it, by name; not the index of a disc."""
+    if depth > _DEEPEST:
+        raise DataError(f"{folder} lies more than {_DEEPEST} folders deep, or in a circle of links")
+    count = 0
+    for each in entries(folder):
+        held = _below(each, depth + 1) if each.is_dir() else iter([each])
+        for file in held:
+            count += 1
+            if count > _MOST_FILES:
+                raise DataError(f"{folder} has more than {_MOST_FILES:,} files; take some of them")
+            if file.name.casefold() != _INDEX:
+                yield file
+
+
+def _says_so(file: Path) -> bool:
+    try:
+        with file.open("rb") as opened:
+            return is_dicom(opened.read(132))
+    except OSError:
+        return False
+
+
+def _labels(
+    table: Path, label: str | None, columns: Sequence[str], odd: Odd | None
+) -> list[tuple[str, str, dict[str, str]]]:
+    """Return for each wanted column its name, the header's value that it goes by, and cells by that."""
+    read = parquet.read_parquet if table.name.casefold().endswith(".parquet") else tables.read_csv
+    if not table.is_file():
+        raise DataError(f"there is no file at {table}: --dicom-labels")
+    held = read(table, odd)
+    of_column = next((name for name in _KEYS if name in held.columns), None)
+    if of_column is None:
+        raise DataError(
+            f"{table} has no column {' or '.join(reversed(_KEYS))}; it names each label's images"
+        )
+    uids = held.cells(of_column, "UID")
+    made = []
+    for name in (*columns, *([] if label is None else [label])):
+        cells = held.column(name, "label") if name == label else held.cells(name, "label")
+        by: dict[str, str] = {}
+        for row, (uid, cell) in enumerate(zip(uids, cells, strict=True)):
+            if by.setdefault(uid, cell) == cell:
+                continue
+            if odd is None:
+                raise DataError(
+                    f"{table} {held.place(row)} has a second {name!r} for a {of_column}"
+                )
+            if by[uid]:
+                odd.cell(name, f"is a second one for a {of_column}", held.place(row))
+            by[uid] = ""
+        by.pop("", None)  # of rows without a UID
+        made.append((name, _KEYS[of_column], by))
+    return made

@@ -1,0 +1,94 @@
+"""Tables from JSON lines: one object a line, its cells as a CSV file of the same table would have them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from pate.data.files.parquet import float_text
+from pate.data.files.tables import TextTable, clean
+from pate.data.limits import CELL_BYTES, MAX_BYTES, read_whole, require_room
+from pate.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pate.data.odd import Odd
+
+#: Most bytes of one line: a text of 100,000 characters, each written as \\uXXXX, and other cells.
+_LONGEST_LINE: Final = 1 << 20
+
+
+def read_json_lines(
+    path: Path, wanted: Sequence[str], odd: Odd | None, *, text: str | None = None
+) -> TextTable:
+    """Return some columns of a file of JSON objects, one a line; other keys are not kept.
+
+    Args:
+        path: of the file.
+        wanted: keys; a record that lacks one has a missing cell there.
+        odd: collects lines that are no object, and cells that are a list or an object; None: they are
+            errors.
+        text: the key of long texts, as of :func:`~pate.data.files.tables.read_csv`.
+
+    Raises:
+        DataError: if the file cannot be read, or no record has one of the keys.
+    """
+    wanted = tuple(dict.fromkeys(wanted))
+    columns: dict[str, list[str]] = {name: [] for name in wanted}
+    numbers: list[int] = []
+    table = TextTable(path, columns, numbers, odd, text)
+    seen: set[str] = set()
+    most = MAX_BYTES // (CELL_BYTES * max(1, len(wanted)))
+    for at, line in enumerate(read_whole(path).removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        if not line.strip():
+            continue
+        held, why = _object(line)
+        if held is None:
+            if odd is None:
+                raise DataError(f"{path} line {at} {why}; a line has one JSON object, in UTF-8")
+            odd.record(f"the line {why}", f"line {at}")
+            continue
+        if len(numbers) == most:
+            require_room(path, (most + 1) * CELL_BYTES * len(wanted))
+        numbers.append(at)
+        seen.update(name for name in wanted if name in held)
+        for name in wanted:
+            cell = _cell(held.get(name))
+            if cell is None:
+                if odd is None:
+                    raise DataError(f"{path} line {at}: {name!r} holds a list or an object")
+                odd.cell(name, "is a list or an object", f"line {at}")
+            columns[name].append(cell or "")
+    if not numbers:
+        raise DataError(f"{path} holds no records")
+    if missing := [name for name in wanted if name not in seen]:
+        raise DataError(f"{path}: no line has {', '.join(map(repr, missing))}")
+    for name, cells in columns.items():
+        columns[name] = clean(table, name, cells)
+    return table
+
+
+def _object(line: bytes) -> tuple[dict[str, object] | None, str]:
+    """Return a line's object, or None and why it has none."""
+    if len(line) > _LONGEST_LINE:
+        return None, f"has more than {_LONGEST_LINE:,} bytes"
+    try:
+        held = json.loads(line.decode(), parse_constant=lambda _: None)
+    except UnicodeDecodeError:
+        return None, "is not UTF-8 text"
+    except (ValueError, RecursionError):
+        return None, "is no JSON"
+    return (held, "") if isinstance(held, dict) else (None, "is no JSON object")
+
+
+def _cell(value: object) -> str | None:
+    """Return a value as text, "" for null; None for a list or an object."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float):
+        return float_text(value)
+    return str(value) if isinstance(value, str | int) else None

@@ -1,0 +1,376 @@
+"""DICOM files: their pixels by the campaign's window, their groups and labels, and files that lie."""
+
+from __future__ import annotations
+
+import logging
+import struct
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from pydicom.dataset import Dataset
+from pydicom.sequence import Sequence as Items
+from pydicom.uid import (
+    DeflatedExplicitVRLittleEndian,
+    ExplicitVRBigEndian,
+    ExplicitVRLittleEndian,
+    ImplicitVRLittleEndian,
+    JPEG2000Lossless,
+    JPEGBaseline8Bit,
+    JPEGLosslessSV1,
+    RLELossless,
+)
+
+from pate.data.files.dicom import read_dicom
+from pate.data.files.images import DeepImagesError, windowed
+from pate.data.odd import Odd
+from pate.errors import DataError, UsageError
+from tests.support.dicom_files import dicom, grey, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+NATIVE = [ImplicitVRLittleEndian, ExplicitVRLittleEndian, ExplicitVRBigEndian]
+EXACT = [*NATIVE, RLELossless, JPEG2000Lossless]
+WINDOW = (-100, 300)
+
+
+def one(path: Path, content: bytes, window: tuple[int, int] | None = None) -> NDArray[np.uint8]:
+    (frame,) = read_dicom(write(path / "a.dcm", content), window=window, flat=True).stream()
+    assert isinstance(frame, np.ndarray)
+    return frame
+
+
+@pytest.mark.parametrize("syntax", EXACT)
+@pytest.mark.parametrize("inverted", [False, True])
+def test_deep_values_go_through_slope_window_and_interpretation(
+    syntax: str, inverted: bool, tmp_path: Path
+) -> None:
+    image = grey(most=4095)
+    content = dicom(
+        image, syntax, BitsStored=12, RescaleSlope="0.25", RescaleIntercept="-128",
+        PhotometricInterpretation="MONOCHROME1" if inverted else "MONOCHROME2",
+    )  # fmt: skip
+    # Each step by exact arithmetic: quarters are exact as floats.
+    low, high = WINDOW
+    values = np.clip(image * 0.25 - 128, low, high)
+    wanted = np.floor(255 * (values - low) / (high - low) + 0.5).astype(np.uint8)
+    found = one(tmp_path, content, WINDOW)
+    assert found.shape == (6, 8, 1)
+    assert (found[..., 0] == (255 - wanted if inverted else wanted)).all()
+    assert len(np.unique(found)) > 10
+    with pytest.raises(DeepImagesError, match=r"a\.dcm has more than 8 bits a pixel; .*--window"):
+        one(tmp_path, content)
+
+
+@pytest.mark.parametrize("syntax", [*NATIVE, RLELossless])
+def test_signed_values_and_unused_bits(syntax: str, tmp_path: Path) -> None:
+    image = (grey(most=4095).astype(np.int16) - 2048).astype(np.int16)
+    content = dicom(image, syntax, BitsStored=12)
+    assert (one(tmp_path, content, WINDOW)[..., 0] == windowed(image, WINDOW)).all()
+    if syntax == ExplicitVRLittleEndian:  # what stands above the stored bits is no part of a value
+        dirty = (image.view(np.uint16) & 0x0FFF) | 0xA000
+        content = dicom(dirty.view(np.int16), syntax, BitsStored=12)
+        assert (one(tmp_path, content, WINDOW)[..., 0] == windowed(image, WINDOW)).all()
+
+
+@pytest.mark.parametrize("syntax", [*NATIVE, RLELossless, JPEG2000Lossless])
+@pytest.mark.parametrize("window", [None, WINDOW])
+def test_eight_bits_are_taken_as_they_are(
+    syntax: str, window: tuple[int, int] | None, tmp_path: Path
+) -> None:
+    image = grey(5, 7, most=255).astype(np.uint8)  # an odd number of bytes
+    if syntax == ExplicitVRBigEndian:
+        image = image[:, :6]
+    assert (one(tmp_path, dicom(image, syntax), window)[..., 0] == image).all()
+
+
+def test_seven_bits_reach_white(tmp_path: Path) -> None:
+    image = grey(most=127).astype(np.uint8)
+    found = one(tmp_path, dicom(image, BitsStored=7))
+    assert (found[..., 0] == np.rint(image / 127 * 255)).all()
+
+
+def test_eight_bits_with_a_slope_need_a_window(tmp_path: Path) -> None:
+    image = grey(most=255).astype(np.uint8)
+    content = dicom(image, RescaleSlope="2", RescaleIntercept="-100")
+    assert (one(tmp_path, content, WINDOW)[..., 0] == windowed(image * 2.0 - 100, WINDOW)).all()
+    with pytest.raises(DeepImagesError):
+        one(tmp_path, content)
+
+
+def test_a_window_of_whole_numbers_is_as_of_other_images() -> None:
+    values = np.arange(-70_000, 70_000)
+    for low, high in ((0, 4095), (-1000, 400), (-65_000, 65_001), (0, 3)):
+        inside = np.clip(values, low, high) - low
+        exact = (510 * inside + (high - low)) // (2 * (high - low))
+        assert (windowed(values, (low, high)) == exact).all()
+
+
+COLOURS = np.random.default_rng(1).integers(0, 256, (6, 8, 3)).astype(np.uint8)
+
+
+@pytest.mark.parametrize("syntax", [*NATIVE, RLELossless])
+def test_colours_are_exact(syntax: str, tmp_path: Path) -> None:
+    assert (one(tmp_path, dicom(COLOURS, syntax), WINDOW) == COLOURS).all()
+
+
+def test_planes_of_colours(tmp_path: Path) -> None:
+    planes = np.ascontiguousarray(COLOURS.transpose(2, 0, 1)).reshape(COLOURS.shape)
+    assert (one(tmp_path, dicom(planes, PlanarConfiguration=1)) == COLOURS).all()
+
+
+def test_jpegs_of_colours_and_grey_are_near(tmp_path: Path) -> None:
+    smooth = np.linspace(0, 250, 48).reshape(6, 8).astype(np.uint8)
+    found = one(tmp_path, dicom(smooth, JPEGBaseline8Bit))
+    assert np.abs(found[..., 0].astype(int) - smooth).max() < 6
+    red = np.zeros((16, 16, 3), dtype=np.uint8)
+    red[..., 0] = 200
+    for stated in ("YBR_FULL_422", "YBR_FULL"):
+        content = dicom(red, JPEGBaseline8Bit, PhotometricInterpretation=stated)
+        assert np.abs(one(tmp_path, content).astype(int) - red).max() < 12
+
+
+def test_frames_are_records_of_one_patient(tmp_path: Path) -> None:
+    frames = np.stack([grey(seed=at) for at in range(3)])
+    for syntax in (ExplicitVRLittleEndian, RLELossless):
+        write(tmp_path / "ill" / "a.dcm", dicom(frames, syntax, BitsStored=12))
+        write(tmp_path / "well" / "deep" / "b.dcm", dicom(grey(4, 4), PatientID=" P2 "))
+        raw = read_dicom(tmp_path, window=(0, 4095), odd=Odd())
+        found = list(raw.stream())
+        for frame, wanted in zip(found, frames, strict=False):
+            assert isinstance(frame, np.ndarray)
+            assert (frame[..., 0] == windowed(wanted, (0, 4095))).all()
+        assert raw.names == ["ill"] * 3 + ["well"]
+        assert raw.groups is not None
+        assert raw.groups.tolist() == ["P1"] * 3 + ["P2"]
+        assert [raw.place(at) for at in range(4)] == [
+            "ill/a.dcm frame 1", "ill/a.dcm frame 2", "ill/a.dcm frame 3", "well/deep/b.dcm"
+        ]  # fmt: skip
+        assert raw.source == "images window 0 4095"
+
+
+def test_frames_of_several_parts_are_told_apart_by_the_table(tmp_path: Path) -> None:
+    from pydicom.encaps import encapsulate
+
+    frames = np.stack([grey(16, 16, seed=at, most=255) for at in range(2)]).astype(np.uint8)
+    whole = dicom(frames, RLELossless)
+    from io import BytesIO
+
+    import pydicom
+    from pydicom.encaps import generate_frames
+
+    coded = list(generate_frames(pydicom.dcmread(BytesIO(whole)).PixelData, number_of_frames=2))
+    held = encapsulate(coded, fragments_per_frame=3)
+    raw = read_dicom(
+        write(tmp_path / "a.dcm", dicom(frames, RLELossless, PixelData=held)), flat=True
+    )
+    assert all((a[..., 0] == b).all() for a, b in zip(raw.stream(), frames, strict=True))  # type: ignore[index, call-overload]
+    lost = encapsulate(coded, fragments_per_frame=3, has_bot=False)
+    raw = read_dicom(
+        write(tmp_path / "a.dcm", dicom(frames, RLELossless, PixelData=lost)), flat=True
+    )
+    with pytest.raises(DataError, match="do not fit"):
+        list(raw.stream())
+
+
+def studies(root: Path) -> Path:
+    """Write five images of three studies, one of a patient without a name."""
+    for at, (study, patient) in enumerate(
+        [("9.1", "P1"), ("9.1", "P1"), ("9.2", "P2"), ("9.3", None), ("9.4", "P4")]
+    ):
+        content = dicom(
+            grey(seed=at, most=255).astype(np.uint8), StudyInstanceUID=study, PatientID=patient,
+            SOPInstanceUID=f"8.{at}",
+        )  # fmt: skip
+        write(root / "scans" / study / f"IM{at}", content)
+    return root / "scans"
+
+
+def test_a_table_names_the_classes_of_studies(tmp_path: Path) -> None:
+    folder, odd = studies(tmp_path), Odd()
+    table = tmp_path / "labels.csv"
+    table.write_text("StudyInstanceUID,finding\n9.1,ill\n9.2,well\n9.3,well\n7.7,none\n")
+    raw = read_dicom(folder, table=table, label="finding", odd=odd)
+    assert raw.names == ["ill", "ill", "well", "well", ""]
+    assert raw.groups is not None
+    assert raw.groups.tolist() == ["P1", "P1", "P2", "", "P4"]
+    with pytest.raises(DataError, match=r"9\.3/IM3 has no PatientID"):
+        read_dicom(folder, table=table, label="finding")
+    by_study = read_dicom(folder, table=table, label="finding", group="StudyInstanceUID")
+    assert by_study.groups is not None
+    assert by_study.groups.tolist() == ["9.1", "9.1", "9.2", "9.3", "9.4"]
+
+
+def test_a_table_names_the_classes_of_images_and_several_labels(tmp_path: Path) -> None:
+    folder, odd = studies(tmp_path), Odd()
+    table = tmp_path / "labels.csv"
+    table.write_text("SOPInstanceUID,a,b\n8.0,1,0\n8.1,0,0\n8.0,1,1\n8.2,1,1\n")
+    raw = read_dicom(folder, table=table, columns=["a", "b"], odd=odd)
+    assert raw.names is None
+    # A second row that says otherwise takes the image's cell away, and no other's.
+    assert raw.cells == {"a": ["1", "0", "1", "", ""], "b": ["", "0", "1", "", ""]}
+    with pytest.raises(DataError, match="line 4 has a second 'b' for a SOPInstanceUID"):
+        read_dicom(folder, table=table, columns=["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"label": "finding"}, "--dicom-labels"),
+        ({"group": "PatientName"}, "--group takes PatientID, StudyInstanceUID"),
+    ],
+)
+def test_options_must_go_together(options: dict[str, str], error: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=error):
+        read_dicom(studies(tmp_path), **options)  # type: ignore[arg-type] # strings are
+
+
+def test_a_table_needs_a_column_of_classes_and_of_uids(tmp_path: Path) -> None:
+    folder, table = studies(tmp_path), tmp_path / "labels.csv"
+    table.write_text("study,finding\n9.1,ill\n")
+    with pytest.raises(UsageError, match="with --label"):
+        read_dicom(folder, table=table)
+    with pytest.raises(DataError, match="no column StudyInstanceUID or SOPInstanceUID"):
+        read_dicom(folder, table=table, label="finding")
+
+
+def test_a_disc_is_read_without_its_viewer(tmp_path: Path) -> None:
+    folder = studies(tmp_path)
+    write(folder / "VIEWER.EXE", b"MZ")
+    odd = Odd()
+    assert read_dicom(folder, flat=True, odd=odd).count == 5
+    assert odd.reasons == ["it is no DICOM file"]
+    index = write(folder / "DICOMDIR", b"\0" * 128 + b"DICM")
+    for path in (folder, index):
+        assert read_dicom(path, flat=True).count == 5
+
+
+def test_images_outside_of_class_folders_say_what_to_do(tmp_path: Path) -> None:
+    write(tmp_path / "a.dcm", dicom(COLOURS))
+    with pytest.raises(DataError, match="--dicom-labels"):
+        read_dicom(tmp_path)
+
+
+def test_links_in_a_circle_end(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "again").symlink_to(tmp_path)
+    with pytest.raises(DataError, match="circle of links"):
+        read_dicom(tmp_path, flat=True)
+
+
+IMAGE = grey(most=255).astype(np.uint8)
+LIES = "do not fit"
+WITHOUT = "has no pixels"
+BROKEN = [
+    (dicom(IMAGE, Rows=7), LIES),
+    (dicom(IMAGE, Rows=65_535, Columns=65_535), LIES),
+    (dicom(IMAGE, NumberOfFrames=2), LIES),
+    (dicom(IMAGE, NumberOfFrames=0), LIES),
+    (dicom(IMAGE, NumberOfFrames=2_147_483_647), LIES),
+    (dicom(IMAGE, BitsAllocated=16), LIES),
+    (dicom(IMAGE, BitsAllocated=32), "neither 8 to 16 bits"),
+    (dicom(IMAGE, BitsStored=9), LIES),
+    (dicom(IMAGE, HighBit=3), LIES),
+    (dicom(IMAGE, SamplesPerPixel=3), "colours"),
+    (dicom(IMAGE, PhotometricInterpretation="PALETTE COLOR"), "PALETTE COLOR"),
+    (dicom(IMAGE, PhotometricInterpretation="JANE DOE"), r"colours \(unknown\)"),
+    (dicom(IMAGE, RescaleSlope="0"), LIES),
+    (dicom(IMAGE, PixelData=IMAGE.tobytes()[:-2]), LIES),
+    (dicom(IMAGE, PixelData=IMAGE.tobytes() + b"\0\0"), LIES),
+    (dicom(IMAGE, PixelData=None), WITHOUT),
+    (dicom(IMAGE, Rows=None), WITHOUT),
+    (dicom(IMAGE)[:-10], LIES),
+    (dicom(IMAGE)[:200], "damaged|no pixels|transfer syntax"),
+    (dicom(IMAGE)[:140], "damaged|transfer syntax"),
+    (dicom(IMAGE, RLELossless, Rows=60_000, Columns=500), LIES),
+    (dicom(IMAGE, RLELossless, Rows=7), "damaged"),
+    (dicom(IMAGE, RLELossless, NumberOfFrames=2), LIES),
+    (dicom(IMAGE, JPEGBaseline8Bit, Rows=7), LIES),
+    (dicom(IMAGE, JPEG2000Lossless, Columns=9), LIES),
+    (dicom(COLOURS, JPEGBaseline8Bit, SamplesPerPixel=1, PhotometricInterpretation="MONOCHROME2",
+           PlanarConfiguration=None), LIES),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "why"), BROKEN, ids=range(len(BROKEN)))
+def test_a_file_that_lies_is_left_out_by_itself(
+    content: bytes, why: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path / "1.dcm", dicom(IMAGE))
+    bad = write(tmp_path / "2.dcm", content)
+    write(tmp_path / "3.dcm", dicom(IMAGE))
+    odd = Odd()
+    with caplog.at_level(logging.DEBUG), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        raw = read_dicom(tmp_path, flat=True, odd=odd)
+        found = [frame for frame in raw.stream() if frame is not None]
+    assert len(found) == 2
+    (reason,) = odd.reasons
+    with pytest.raises(DataError, match=why) as caught:
+        list(read_dicom(bad, flat=True).stream())
+    assert str(caught.value) == f"{bad}: {reason}"
+    # Nothing of a header is in what is said or logged.
+    for value in ("Doe", "Jane", "P1", "JANE", "1.2.3", "65535", "60000"):
+        assert value not in reason + caplog.text
+
+
+def test_syntaxes_without_a_decoder_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.dcm", dicom(IMAGE, JPEGLosslessSV1))
+    with pytest.raises(DataError, match=r"transfer syntax \(JPEG Lossless.*\) is not read"):
+        read_dicom(path, flat=True)
+    write(path, dicom(IMAGE).replace(b"1.2.840.10008.1.2.1\0", b"1.2.840.10008.1.9.9\0"))
+    with pytest.raises(DataError, match=r"transfer syntax \(unknown\) is not read"):
+        read_dicom(path, flat=True)
+
+
+def test_a_deflated_file_is_not_unpacked(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.dcm", dicom(IMAGE, DeflatedExplicitVRLittleEndian))
+    with pytest.raises(DataError, match=r"\(Deflated Explicit VR Little Endian\) is not read"):
+        read_dicom(path, flat=True)
+
+
+def test_sequences_within_sequences_end(tmp_path: Path) -> None:
+    start = dicom(IMAGE)
+    at = start.index(b"\x10\x00\x10\x00PN")
+    for deep, kind in ((200_000, b"SQ\0\0"), (3_000, b"SQ\0\0")):
+        opened = struct.pack("<HH4sL", 0x0008, 0x1140, kind, 0xFFFFFFFF) + struct.pack(
+            "<HHL", 0xFFFE, 0xE000, 0xFFFFFFFF
+        )
+        path = write(tmp_path / "a.dcm", start[:at] + opened * deep)
+        with pytest.raises(DataError, match=r"damaged|header is too long"):
+            read_dicom(path, flat=True)
+
+
+def test_a_header_of_many_items_is_not_kept(tmp_path: Path) -> None:
+    start = dicom(IMAGE)
+    at = start.index(b"\x10\x00\x10\x00PN")
+    items = struct.pack("<HHL", 0xFFFE, 0xE000, 0) * 500_000
+    opened = struct.pack("<HH4sL", 0x0008, 0x1140, b"SQ\0\0", 0xFFFFFFFF)
+    path = write(tmp_path / "a.dcm", start[:at] + opened + items + start[at:])
+    with pytest.raises(DataError, match=r"damaged|header is too long"):
+        read_dicom(path, flat=True)
+
+
+def test_what_is_not_needed_is_not_read(tmp_path: Path) -> None:
+    icon = Dataset()
+    icon.Rows = 1
+    content = dicom(
+        IMAGE,
+        ImageComments="x" * 9_000,
+        IconImageSequence=Items([icon]),
+        RequestAttributesSequence=Items([]),
+    )
+    assert (one(tmp_path, content)[..., 0] == IMAGE).all()
+
+
+def test_values_by_frame_and_lookup_tables_are_refused(tmp_path: Path) -> None:
+    table = Dataset()
+    table.LUTDescriptor = [2, 0, 16]
+    for extra in ("ModalityLUTSequence", "SharedFunctionalGroupsSequence"):
+        path = write(tmp_path / "a.dcm", dicom(IMAGE, **{extra: Items([table])}))
+        with pytest.raises(DataError, match="save plain images"):
+            read_dicom(path, flat=True)

@@ -1,0 +1,264 @@
+"""Raw records become embeddings one at a time, each by itself; without an encoder nothing changes."""
+
+from __future__ import annotations
+
+import hashlib
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pate.data.embeddings import Embeddings, embedding_arrays
+from pate.data.files.images import DeepImagesError
+from pate.data.odd import Odd
+from pate.data.read import read_dataset, read_inputs, require_there
+from pate.data.schema import Schema
+from pate.errors import DataError, SchemaError, UsageError
+from tests.pate.data.test_embeddings import made as ready_made
+from tests.support.dicom_files import dicom, grey, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from pate.data.encoded import Record
+
+DIGEST = "cd" * 32
+
+
+class Hashing:
+    """An encoder that makes a row of each record's digest, of records it does not keep."""
+
+    def __init__(self, source: str = "images", digest: str = DIGEST, refused: str = "") -> None:
+        self.source, self.digest, self.width = source, digest, 8
+        self.refused, self.words = refused, "hashing"
+        self.seen: list[tuple[int, ...]] = []
+
+    def row(self, record: Record) -> NDArray[np.int16]:
+        held = record.encode() if isinstance(record, str) else record.tobytes()
+        return np.frombuffer(hashlib.sha256(held).digest()[:16], dtype="<i2").astype(np.int16)
+
+    def embed(
+        self,
+        records: Iterable[Record],
+        total: int,
+        *,
+        odd: Odd | None,
+        place: Callable[[int], str],
+    ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
+        values, good = [], []
+        for at, record in enumerate(records):
+            self.seen.append((len(record),) if isinstance(record, str) else record.shape)
+            good.append(not (isinstance(record, str) and record == self.refused))
+            if not good[-1] and odd is not None:
+                odd.record("the encoder refuses it", place(at))
+            values.append(self.row(record))
+        return (
+            np.stack(values) if values else np.zeros((0, self.width), dtype=np.int16),
+            np.array(good, dtype=np.bool_),
+        )
+
+
+def picture(path: Path, shape: tuple[int, ...], value: int = 9) -> NDArray[np.uint8]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.full(shape, value, dtype=np.uint8)
+    Image.fromarray(pixels).save(path)
+    return pixels if pixels.ndim == 3 else pixels[..., np.newaxis]
+
+
+def test_images_of_any_sizes_need_no_common_one(tmp_path: Path) -> None:
+    first = picture(tmp_path / "a" / "1.png", (30, 20))
+    second = picture(tmp_path / "b" / "2.png", (7, 90, 3))
+    encoder = Hashing()
+    data = read_dataset(tmp_path, encoder=encoder)
+    assert encoder.seen == [(30, 20, 1), (7, 90, 3)]
+    assert isinstance(data.inputs, Embeddings)
+    assert data.inputs.values.tolist() == [encoder.row(each).tolist() for each in (first, second)]
+    assert data.classes == ("a", "b")
+    assert data.inputs.schema() == f"embeddings 8 by {DIGEST} of images"
+    flat = read_inputs(tmp_path / "a", encoder=encoder)
+    assert isinstance(flat, Embeddings)
+    assert flat.values.tolist() == [encoder.row(first).tolist()]
+    with pytest.raises(DataError, match="bring all images to one size"):
+        read_dataset(tmp_path)
+
+
+def test_memory_holds_one_image_at_a_time(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    (tmp_path / "a").mkdir()
+    one = rng.integers(0, 256, (224, 224, 3)).astype(np.uint8)
+    for at in range(60):
+        Image.fromarray(one[:, :: (-1) ** at]).save(tmp_path / "a" / f"{at}.jpg")
+
+    class Counting(Hashing):
+        def row(self, record: Record) -> NDArray[np.int16]:
+            return np.ones(8, dtype=np.int16)
+
+    tracemalloc.start()
+    read_inputs(tmp_path, encoder=Counting())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 12 * one.nbytes  # all 60 together have 60
+
+
+def test_a_damaged_image_takes_only_itself_out(tmp_path: Path) -> None:
+    good = [picture(tmp_path / "a" / f"{at}.png", (4, 5 + at)) for at in range(3)]
+    picture(tmp_path / "b" / "1.png", (4, 4))
+    (tmp_path / "a" / "1.png").write_bytes(b"no image")
+    encoder, odd = Hashing(), Odd()
+    data = read_dataset(tmp_path, encoder=encoder, odd=odd)
+    assert isinstance(data.inputs, Embeddings)
+    assert data.inputs.values[:2].tolist() == [encoder.row(good[at]).tolist() for at in (0, 2)]
+    assert data.labels.tolist() == [0, 0, 1]
+    assert odd.lines() == [
+        "1 record (a/1.png) take no part: the image is not an image that can be read"
+    ]
+    with pytest.raises(DataError, match=r"1\.png is not an image"):
+        read_dataset(tmp_path, encoder=encoder)
+    with pytest.raises(DataError, match=r"1\.png is not an image"):
+        read_inputs(tmp_path, encoder=encoder)
+
+
+def texts(path: Path, *rows: str) -> Path:
+    path.write_text("\n".join(["note,class,who", *rows]) + "\n")
+    return path
+
+
+def test_texts_and_what_the_encoder_refuses(tmp_path: Path) -> None:
+    path = texts(tmp_path / "a.csv", "one,x,p", ",x,p", "no,y,q", "two,y,", "three,y,q", "four,,q")
+    encoder, odd = Hashing("texts", refused="no"), Odd()
+    data = read_dataset(path, encoder=encoder, text="note", label="class", group="who", odd=odd)
+    assert isinstance(data.inputs, Embeddings)
+    assert data.inputs.values.tolist() == [encoder.row(t).tolist() for t in ("one", "three")]
+    assert data.labels.tolist() == [0, 1]
+    assert data.groups is not None
+    assert data.groups.tolist() == ["p", "q"]
+    assert sorted(odd.lines()) == [
+        "1 record (line 3) take no part: the text is empty",
+        "1 record (line 4) take no part: the encoder refuses it",
+        "1 record (line 5) take no part: it has no group",
+        "1 record (line 7) take no part: it has no label",
+    ]
+
+
+def test_several_labels_and_numbers_of_texts(tmp_path: Path) -> None:
+    path = texts(tmp_path / "a.csv", "one,1,5", "two,0,6")
+    encoder = Hashing("texts")
+    data = read_dataset(path, encoder=encoder, text="note", labels=["class"])
+    assert data.answers is not None
+    assert data.answers.tolist() == [[True], [False]]
+    data = read_dataset(path, encoder=encoder, text="note", number="who")
+    assert data.answers is not None
+    assert data.answers.tolist() == [5.0, 6.0]
+
+
+def test_dicom_frames_have_groups_and_the_campaigns_window(tmp_path: Path) -> None:
+    for at, patient in enumerate("xyz"):
+        content = dicom(grey(seed=at), BitsStored=12, PatientID=patient)
+        write(tmp_path / ("ill" if at else "well") / f"{at}.dcm", content)
+    encoder = Hashing()
+    line = f"embeddings 8 by {DIGEST} of images window 0 4095"
+    data = read_dataset(tmp_path, encoder=encoder, schema=Schema.parse(line), odd=Odd())
+    assert data.inputs.schema() == line
+    assert data.groups is not None
+    assert data.groups.tolist() == ["y", "z", "x"]
+    assert data.classes == ("ill", "well")
+    # Before the campaign is known there is no window, and a party waits for it.
+    with pytest.raises(DeepImagesError):
+        read_dataset(tmp_path, encoder=encoder, odd=Odd())
+    public = read_inputs(tmp_path, encoder=encoder, window=(0, 4095))
+    assert public.schema() == line
+
+
+def test_archives_are_read_by_the_encoder_unless_they_hold_embeddings(tmp_path: Path) -> None:
+    pixels = np.arange(2 * 6 * 5, dtype=np.uint8).reshape(2, 6, 5)
+    path, encoder = tmp_path / "a.npz", Hashing()
+    np.savez(path, images=pixels, labels=["x", "y"], groups=["p", "q"])
+    data = read_dataset(path, encoder=encoder)
+    assert isinstance(data.inputs, Embeddings)
+    assert data.inputs.values.tolist() == [encoder.row(each).tolist() for each in pixels]
+    assert data.groups is not None
+    assert isinstance(read_inputs(path, encoder=encoder), Embeddings)
+    held = ready_made()
+    np.savez(path, **embedding_arrays(held), allow_pickle=False)
+    for source in ("images", "texts"):
+        assert read_inputs(path, encoder=Hashing(source)).schema() == held.schema()
+
+
+def test_deep_archives_are_read_by_the_window(tmp_path: Path) -> None:
+    path, encoder = tmp_path / "a.npz", Hashing()
+    deep = np.stack([grey(seed=at) for at in range(3)])
+    np.savez(path, images=deep, labels=["x", "y", "x"])
+    public = read_inputs(path, encoder=encoder, window=(0, 4095))
+    own = read_dataset(path, encoder=encoder, window=(0, 4095), odd=Odd())
+    assert isinstance(own.inputs, Embeddings)
+    assert isinstance(public, Embeddings)
+    assert (own.inputs.values == public.values).all()
+    with pytest.raises(DeepImagesError):
+        read_dataset(path, encoder=encoder, odd=Odd())
+
+
+def test_another_encoder_than_the_campaigns_is_refused(tmp_path: Path) -> None:
+    picture(tmp_path / "a" / "1.png", (3, 3))
+    schema = Schema.parse(f"embeddings 8 by {'ee' * 32} of images")
+    with pytest.raises(SchemaError, match=f"the encoder eeee.* --encoder is hashing, .*{DIGEST}"):
+        read_dataset(tmp_path, encoder=Hashing(), schema=schema)
+
+
+def test_a_campaign_without_an_encoder_reads_as_before(tmp_path: Path) -> None:
+    picture(tmp_path / "a" / "1.png", (3, 3))
+    schema = Schema.parse("images 3x3x1")
+    data = read_dataset(tmp_path, encoder=Hashing(), schema=schema)
+    assert data.inputs.schema() == "images 3x3x1"
+
+
+def test_texts_and_dicom_files_without_an_encoder_say_what_to_do(tmp_path: Path) -> None:
+    table = texts(tmp_path / "a.csv", "one,x,p")
+    for read in (read_dataset, read_inputs):
+        with pytest.raises(UsageError, match="a campaign of texts needs one, --encoder DIR"):
+            read(table, text="note")
+    with pytest.raises(UsageError, match="a campaign of DICOM files needs one"):
+        read_dataset(tmp_path, dicom_labels=table)
+    (tmp_path / "lines").mkdir()
+    (tmp_path / "lines" / "a.jsonl").write_text("{}")
+    (tmp_path / "notes" / "ill").mkdir(parents=True)
+    (tmp_path / "notes" / "ill" / "1.txt").write_text("one")
+    write(tmp_path / "scans" / "ill" / "IM1", dicom(grey()))
+    for path, what in (
+        ("lines/a.jsonl", "texts"),
+        ("notes", "texts"),
+        ("scans", "DICOM files"),
+        ("scans/ill/IM1", "DICOM files"),
+    ):
+        require_there(tmp_path / path)
+        with pytest.raises(DataError, match=f"holds {what}, which are read by an encoder only"):
+            read_dataset(tmp_path / path)
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "error"),
+    [
+        ("images", {"text": "note"}, "this one takes images"),
+        ("texts", {"window": (0, 9), "text": "note"}, "the encoder takes texts"),
+    ],
+)
+def test_options_go_with_the_encoder(
+    source: str, options: dict[str, str], error: str, tmp_path: Path
+) -> None:
+    path = texts(tmp_path / "a.csv", "one,x,p")
+    with pytest.raises(UsageError, match=error):
+        read_inputs(path, encoder=Hashing(source), **options)  # type: ignore[arg-type] # as given
+
+
+def test_a_table_without_a_text_or_label_column_says_so(tmp_path: Path) -> None:
+    path, encoder = texts(tmp_path / "a.csv", "one,x,p"), Hashing("texts")
+    with pytest.raises(UsageError, match="--text"):
+        read_dataset(path, encoder=encoder)
+    with pytest.raises(UsageError, match="--label"):
+        read_dataset(path, encoder=encoder, text="note")
+    with pytest.raises(UsageError, match=r"--encoder is for images, and .* is a table"):
+        read_dataset(path, encoder=Hashing(), label="class")

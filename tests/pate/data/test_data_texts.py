@@ -1,0 +1,245 @@
+"""Texts as raw records: from tables, JSON lines and folders, each kept as it is or left out by itself."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pate.data.files.texts import LONGEST, read_texts
+from pate.data.odd import Odd
+from pate.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+#: Spaces around it, a quote, a line break, a letter of two code points, and U+FFFD, which is a character.
+ODD_TEXT = '  "Chest" clear,\nno e\u0301ffusion \N{REPLACEMENT CHARACTER} ? '
+TEXTS = [ODD_TEXT, "NA", "?", "x" * LONGEST]
+
+
+def csv(path: Path) -> Path:
+    lines = ["note,class,who"]
+    for at, text in enumerate(TEXTS):
+        quoted = text.replace('"', '""')
+        lines.append(f'"{quoted}",c{at % 2},p{at}')
+    path.write_text("\n".join(lines) + "\n", newline="")
+    return path
+
+
+def tsv(path: Path) -> Path:
+    return csv_as(path, "\t")
+
+
+def csv_as(path: Path, separator: str) -> Path:
+    rows = [
+        separator.join(['"' + text.replace('"', '""') + '"', f"c{at % 2}", f"p{at}"])
+        for at, text in enumerate(TEXTS)
+    ]
+    path.write_text("\n".join([separator.join(("note", "class", "who")), *rows]), newline="")
+    return path
+
+
+def parquet(path: Path) -> Path:
+    held = {
+        "note": TEXTS,
+        "class": [f"c{at % 2}" for at in range(len(TEXTS))],
+        "who": [f"p{at}" for at in range(len(TEXTS))],
+    }
+    pq.write_table(pa.table(held), path)
+    return path
+
+
+def json_lines(path: Path) -> Path:
+    rows = [
+        json.dumps({"note": text, "class": f"c{at % 2}", "who": f"p{at}", "more": [1]})
+        for at, text in enumerate(TEXTS)
+    ]
+    content = ("\n".join(rows) + "\n").encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("a.csv", csv),
+        ("a.tsv", tsv),
+        ("a.parquet", parquet),
+        ("a.jsonl", json_lines),
+        ("a.jsonl.gz", json_lines),
+    ],
+)
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_column_of_texts_is_kept_as_it_is(
+    name: str, write: Callable[[Path], Path], strict: bool, tmp_path: Path
+) -> None:
+    path = write(tmp_path / name)
+    odd = None if strict else Odd()
+    raw = read_texts(tmp_path if strict else path, "note", label="class", group="who", odd=odd)
+    assert list(raw.stream()) == TEXTS
+    assert raw.names == ["c0", "c1", "c0", "c1"]
+    assert raw.groups is not None
+    assert raw.groups.tolist() == ["p0", "p1", "p2", "p3"]
+    assert (raw.source, raw.count) == ("texts", 4)
+    assert not odd
+
+
+def rows(path: Path, *cells: bytes) -> Path:
+    """Write one record a cell, with a class."""
+    if path.suffix == ".jsonl":
+        made = [b'{"note": "' + cell + b'", "class": "a"}' for cell in cells]
+    else:
+        made = [b"note,class", *(cell + b",a" for cell in cells)]
+    path.write_bytes(b"\n".join(made) + b"\n")
+    return path
+
+
+LONG = "the text has more than 100,000 characters"
+CELL = "the line has a cell that is too long"
+UNUSABLE = [
+    ("a.csv", b"\xff\xfe", "the text is not UTF-8", r"line 3 is not UTF-8"),
+    ("a.csv", b'"  \n "', "the text is empty", r"a\.csv line 3: the text is empty"),
+    ("a.csv", b"x" * (LONGEST + 1), LONG, r"line 3: the text has more than 100,000"),
+    ("a.csv", b"x" * 1_000_000, CELL, r"line 3 has a cell that is too long"),
+    ("a.jsonl", b"\xff\xfe", "the line is not UTF-8 text", r"line 2 is not UTF-8"),
+    ("a.jsonl", rb"\ud800", "the text is not UTF-8", r"line 2: the text is not UTF-8"),
+    ("a.jsonl", b"", "the text is empty", r"line 2: the text is empty"),
+    ("a.jsonl", b"x" * 1_000_000, LONG, r"line 2: the text has more than 100,000"),
+    ("a.jsonl", b'"', "the line is no JSON", r"line 2 is no JSON;"),
+    ("a.jsonl", b"x" * 2**21, "the line has more than 1,048,576 bytes", r"line 2 has more than"),
+]
+
+
+@pytest.mark.parametrize(("name", "cell", "why", "error"), UNUSABLE)
+def test_an_unusable_text_is_left_out_by_itself(
+    name: str, cell: bytes, why: str, error: str, tmp_path: Path
+) -> None:
+    path, odd = rows(tmp_path / name, b"one", cell, b"three"), Odd()
+    raw = read_texts(path, "note", label="class", odd=odd)
+    assert [text for text in raw.stream() if text is not None] == ["one", "three"]
+    assert odd.reasons == [why]
+    with pytest.raises(DataError, match=error) as caught:
+        list(read_texts(path, "note", label="class").stream())
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_parquet_of_bytes_names_the_record(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"note": [b"fine", b"\xff"]}), path)
+    with pytest.raises(DataError, match="record 2: the text is not UTF-8"):
+        list(read_texts(path, "note").stream())
+    odd = Odd()
+    assert list(read_texts(path, "note", odd=odd).stream()) == ["fine", None]
+
+
+def test_other_cells_keep_their_bounds(tmp_path: Path) -> None:
+    path, odd = tmp_path / "a.csv", Odd()
+    path.write_bytes(b"note,class\nfine," + b"c" * 300 + b"\nfine,\xff\nfine,b\n")
+    raw = read_texts(path, "note", label="class", odd=odd)
+    assert raw.names == ["", "", "b"]
+    assert {line.partition(": each ")[2] for line in odd.lines()} == {
+        "is longer than 256 characters",
+        "is not UTF-8 text",
+    }
+
+
+def test_a_note_of_many_lines_is_one_record(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    note = "\n".join(f"line {at}, of a note" for at in range(1_000))
+    path.write_text(f'note,class\n"{note}",a\nshort,b\n')
+    raw = read_texts(path, "note", label="class", odd=Odd())
+    assert list(raw.stream()) == [note, "short"]
+    assert raw.names == ["a", "b"]
+
+
+def folder(root: Path) -> Path:
+    for name, text in (("b/2", "two"), ("a/1", "\ufeffone "), ("b/10", "ten")):
+        file = root / f"{name}.txt"
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(text.encode())
+    return root
+
+
+def test_folders_name_the_classes_of_their_files(tmp_path: Path) -> None:
+    raw = read_texts(folder(tmp_path), None)
+    assert list(raw.stream()) == ["one ", "ten", "two"]  # without the mark of the file's encoding
+    assert raw.names == ["a", "b", "b"]
+    assert raw.place(0) == "a/1.txt"
+    with pytest.raises(UsageError, match="leave --text, --label and --group out"):
+        read_texts(tmp_path, "note")
+
+
+@pytest.mark.parametrize(
+    ("content", "why", "error"),
+    [
+        (b"fine\nthen \xff", "the text is not UTF-8", r"bad\.txt line 2 is not UTF-8"),
+        (b"", "the text is empty", r"bad\.txt: the text is empty"),
+        ("ä".encode() * (LONGEST + 1), LONG, r"bad\.txt: the text has more than 100,000"),
+        ("xä".encode() + "\N{GRINNING FACE}".encode() * 200_000, LONG, "more than 100,000"),
+        (b"x" * 10**7, LONG, "more than 100,000"),
+    ],
+)
+def test_an_unusable_file_is_left_out_by_itself(
+    content: bytes, why: str, error: str, tmp_path: Path
+) -> None:
+    (folder(tmp_path) / "a" / "bad.txt").write_bytes(content)
+    odd = Odd()
+    assert list(read_texts(tmp_path, None, odd=odd).stream()) == ["one ", None, "ten", "two"]
+    assert odd.reasons == [why]
+    with pytest.raises(DataError, match=error):
+        list(read_texts(tmp_path, None).stream())
+
+
+def test_a_public_set_may_be_flat_and_records_may_not(tmp_path: Path) -> None:
+    for name in ("b", "a"):
+        (tmp_path / f"{name}.txt").write_text(name)
+    raw = read_texts(tmp_path, None, flat=True)
+    assert list(raw.stream()) == ["a", "b"]
+    assert raw.names is None
+    with pytest.raises(DataError, match="outside of class folders"):
+        read_texts(tmp_path, None)
+
+
+def test_what_is_no_text_file_is_left_out(tmp_path: Path) -> None:
+    (folder(tmp_path) / "a" / "scan.pdf").write_bytes(b"%PDF")
+    odd = Odd()
+    assert read_texts(tmp_path, None, odd=odd).count == 3
+    assert odd.reasons == ["it is not a .txt file"]
+    with pytest.raises(DataError, match=r"scan\.pdf is not a \.txt file"):
+        read_texts(tmp_path, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"column": None}, "name its column of texts with --text"),
+        ({"column": "class", "label": "class"}, "cannot be the text and a label"),
+    ],
+)
+def test_columns_must_make_sense(
+    options: dict[str, str | None], error: str, tmp_path: Path
+) -> None:
+    path = csv(tmp_path / "a.csv")
+    with pytest.raises(UsageError, match=error):
+        read_texts(path, **options)  # type: ignore[arg-type] # strings are
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_a_missing_column_is_named(name: str, tmp_path: Path) -> None:
+    path = rows(tmp_path / name, b"one")
+    with pytest.raises(DataError, match="'report'"):
+        read_texts(path, "report")
+
+
+def test_a_folder_without_texts_says_what_can_be_read(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"holds no texts; name one file: \.csv"):
+        read_texts(tmp_path, "note")
+    with pytest.raises(DataError, match="no file or folder"):
+        read_texts(tmp_path / "none", "note")
