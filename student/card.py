@@ -22,7 +22,7 @@ from pate.formats.privacy_statement import (
 )
 from student.evaluation.markdown import labels_by_class, measured, plain
 from student.trainers.choose import IMAGE_MODELS
-from student.trainers.selftraining import TableStudent
+from student.trainers.selftraining import HEAD, TableStudent
 
 if TYPE_CHECKING:
     from pate.codes import Code
@@ -36,6 +36,7 @@ _KINDS: Final = {
     "fixmatch": "a small residual convolutional network, trained by FixMatch",
     "vat": "a small residual convolutional network, trained by virtual adversarial training",
     "pate-g": "a small residual convolutional network, trained against a generator (PATE-G)",
+    "head": "softmax regression on the embeddings of a public encoder",
     "selftraining": "a random forest and a logistic model, averaged, trained by self-training",
 }
 
@@ -157,8 +158,10 @@ def _what(student: Student, provenance: Provenance, statement: Mapping[str, obje
     named = provenance.name not in ("", "campaign")
     title = plain(provenance.name) if named else f"campaign {provenance.campaign[:12]}"
     kind = _KINDS.get(student.kind, f"a classifier of kind {plain(student.kind)}")
-    if isinstance(student, TableStudent) and "logistic" not in student.models:
-        kind = "boosted trees, fitted to noisy counts" if student.models else "a constant"
+    if isinstance(student, TableStudent) and not student.models:
+        kind = "a constant"
+    elif isinstance(student, TableStudent) and student.kind != HEAD:
+        kind = kind if "logistic" in student.models else "boosted trees, fitted to noisy counts"
     records_vote = do_records_vote(statement["mechanism"])
     learnt = (
         f"labels learnt from | {_labels(provenance, 'records' if records_vote else 'teachers')}"
@@ -317,7 +320,11 @@ def _use(student: Student) -> str:
 """
     if isinstance(student, TableStudent):
         text += """
-The models are in the `.skops` files, for scikit-learn. There is no ONNX file of a table's model.
+The models are in the `.skops` files, for scikit-learn. There is no ONNX file of them.
+"""
+    if student.kind == HEAD:
+        text += """
+It takes embeddings by the encoder whose digest is in the line of its inputs, of length 1.
 """
     if isinstance(student, TableStudent) and student.thresholds:
         text += """

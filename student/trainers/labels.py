@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from pate.errors import DataError
 from student.trainers.base import Effort, Progress, silent
 from student.trainers.boosting import TREES, fit_chances, train_on_counts
 from student.trainers.counts import Cells, labels_of
+from student.trainers.head import fit_head, smoothed_rows
 from student.trainers.linear import linear_labels
 
 if TYPE_CHECKING:
@@ -28,11 +29,70 @@ if TYPE_CHECKING:
     from pate.formats.noisy_counts import NoisyVotes
     from student.trainers.model import Model
 
+    Floats = NDArray[np.float64]
+
 #: Why nothing is learnt.
 ONLY_NOISE: Final = (
     "the released counts are no more than their noise, so nothing can be learnt of them: more records, "
     "or more epsilon, in another campaign"
 )
+
+
+class Makes(Protocol):
+    """What the models of labels are."""
+
+    def of_chances(
+        self, rows: NDArray[np.float32], chances: Floats, seed: int, effort: Effort
+    ) -> Model:
+        """Return a model fitted to (n, 2) probabilities of (n, d) rows."""
+
+    def of_cells(
+        self, public: Inputs, rows: NDArray[np.float32], cells: Cells, seed: int, effort: Effort
+    ) -> Model:
+        """Return a model fitted to the counts of cells of public rows."""
+
+    def of_rows(self, rows: NDArray[np.float32], cells: Cells, seed: int, effort: Effort) -> Model:
+        """Return a model fitted to the counts of cells of one row each."""
+
+
+class _Trees:
+    """Boosted trees, for tables."""
+
+    def of_chances(
+        self, rows: NDArray[np.float32], chances: Floats, seed: int, effort: Effort
+    ) -> Model:
+        return fit_chances(rows, chances, seed=seed, trees=effort.steps or TREES)
+
+    def of_cells(
+        self, public: Inputs, rows: NDArray[np.float32], cells: Cells, seed: int, effort: Effort
+    ) -> Model:
+        del public
+        return self.of_rows(rows, cells, seed, effort)
+
+    def of_rows(self, rows: NDArray[np.float32], cells: Cells, seed: int, effort: Effort) -> Model:
+        return train_on_counts(rows, cells, seed=seed, effort=effort)
+
+
+class _Heads:
+    """Softmax regression, for embeddings."""
+
+    def of_chances(
+        self, rows: NDArray[np.float32], chances: Floats, seed: int, effort: Effort
+    ) -> Model:
+        del seed
+        return fit_head(rows, chances, steps=effort.steps)
+
+    def of_cells(
+        self, public: Inputs, rows: NDArray[np.float32], cells: Cells, seed: int, effort: Effort
+    ) -> Model:
+        return self.of_chances(rows, smoothed_rows(public, cells, seed), seed, effort)
+
+    def of_rows(self, rows: NDArray[np.float32], cells: Cells, seed: int, effort: Effort) -> Model:
+        return self.of_chances(rows, np.clip(cells.shares, 0.0, 1.0), seed, effort)
+
+
+TREES_OF_LABELS: Final[Makes] = _Trees()
+HEADS: Final[Makes] = _Heads()
 
 
 def train_on_labels(
@@ -43,6 +103,7 @@ def train_on_labels(
     *,
     seed: int,
     effort: Effort | None = None,
+    makes: Makes = TREES_OF_LABELS,
     progress: Progress = silent,
 ) -> tuple[list[Model], tuple[float, ...]]:
     """Return a model and a threshold for each label.
@@ -54,6 +115,7 @@ def train_on_labels(
         none: the column that is no label.
         seed: of the trees.
         effort: ``steps`` is the number of boosting rounds per fit; ``seconds`` is shared by the labels.
+        makes: what the models are.
         progress: called after each label.
 
     Raises:
@@ -64,11 +126,10 @@ def train_on_labels(
 
     def fit(at: int, effort: Effort) -> Model:
         if linear is not None:
-            trees = effort.steps or TREES
-            return fit_chances(rows, linear[at], seed=seed + at, trees=trees)
+            return makes.of_chances(rows, linear[at], seed + at, effort)
         if cells is None:
             raise DataError(ONLY_NOISE)
-        return train_on_counts(rows, cells[at], seed=seed + at, effort=effort)
+        return makes.of_cells(public, rows, cells[at], seed + at, effort)
 
     return _one_a_label(noisy.counts.shape[1] - 1, fit, rows, effort or Effort(), progress)
 
@@ -80,6 +141,7 @@ def train_on_teachers(
     *,
     seed: int,
     effort: Effort | None = None,
+    makes: Makes = TREES_OF_LABELS,
     progress: Progress = silent,
 ) -> tuple[list[Model], tuple[float, ...]]:
     """Return a model and a threshold for each label that teachers voted for.
@@ -93,6 +155,7 @@ def train_on_teachers(
         teachers: how many voted.
         seed: of the trees.
         effort: as above.
+        makes: what the models are.
         progress: called after each label.
     """
     queries, number = noisy.counts.shape
@@ -106,7 +169,7 @@ def train_on_teachers(
             np.stack([1 - share, share], axis=1),
             math.sqrt(2) * noisy.sigma,
         )
-        return train_on_counts(rows[noisy.queries], cells, seed=seed + at, effort=effort)
+        return makes.of_rows(rows[noisy.queries], cells, seed + at, effort)
 
     return _one_a_label(number, fit, rows, effort or Effort(), progress)
 
