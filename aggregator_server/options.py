@@ -15,6 +15,7 @@ from pate.runtime.home import default_home
 from pate.runtime.options import (
     CommandOptions,
     DropOption,
+    EncoderOption,
     HomeOption,
     WindowOption,
     of_campaign,
@@ -84,6 +85,7 @@ class ServingOptions(CommandOptions):
     ] = None
     drop: DropOption = None
     window: WindowOption = None
+    encoder: EncoderOption = None
     host: Annotated[
         str,
         of_network(help="Listen here for parties.", metavar="ADDRESS"),

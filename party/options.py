@@ -20,6 +20,7 @@ from pate.runtime.home import default_home
 from pate.runtime.options import (
     CommandOptions,
     DropOption,
+    EncoderOption,
     HomeOption,
     LabelOption,
     LabelsOption,
@@ -102,6 +103,7 @@ class Options(CommandOptions):
         of_data(help="Your own public set. Default: the server sends it", metavar="PATH"),
     ] = None
     drop: DropOption = None
+    encoder: EncoderOption = None
     decimal: DecimalOption = "point"
     missing: MissingOption = None
     strict: Annotated[

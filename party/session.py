@@ -23,6 +23,7 @@ from party.voting.voter import Ending, Voter
 from pate.answers import answer_of
 from pate.data.read import read_inputs, require_there
 from pate.data.schema import Schema
+from pate.encoders.reading import Reader
 from pate.errors import SchemaError, UnreachableError
 from pate.features.progress import telling
 from pate.formats.privacy_statement import in_words
@@ -62,9 +63,12 @@ def take_part(
     trial = enrolment is None and Server(server).host in LOOPBACK
     policy = policy_of(home, loopback=trial, file=options.policy)
     public = None
+    encoder = Reader.open(options.encoder, home=home, bar=screen.bar)
+    if encoder is not None:
+        screen.say(f"encoder: {encoder.encoder.description.statement()}")
     if options.public is not None:
         warn = partial(screen.say, level="warning")
-        public = read_inputs(options.public, drop=options.dropped, say=warn)
+        public = read_inputs(options.public, drop=options.dropped, say=warn, encoder=encoder)
     for line in policy.in_words():
         screen.say(f"your policy: {line}")
     for line in _warnings(enrolment):
@@ -74,7 +78,7 @@ def take_part(
     for line in bind(ledger, policy):
         screen.say(line)
     last = max(ledger.campaigns(), key=lambda each: each.last, default=None)
-    own = _own_voters(options, home, screen, status)
+    own = _own_voters(options, encoder, home, screen, status)
     # The next campaign probably has the schema of the last one; if not, the data are read again.
     found = own.ahead(
         Schema.of(public) if public is not None else _schema_of(last),
@@ -155,7 +159,9 @@ def take_part(
     return ending
 
 
-def _own_voters(options: StartOptions, home: Path, screen: Screen, status: Status) -> OwnVoters:
+def _own_voters(
+    options: StartOptions, encoder: Reader | None, home: Path, screen: Screen, status: Status
+) -> OwnVoters:
     @contextlib.contextmanager
     def training() -> Iterator[Callable[[int, int], None]]:
         before = status.standing.state
@@ -171,7 +177,7 @@ def _own_voters(options: StartOptions, home: Path, screen: Screen, status: Statu
         status.is_now(before)
 
     return OwnVoters(
-        OwnFile.of(options),
+        OwnFile.of(options, encoder),
         teachers=None if options.only_records else options.teachers,
         later=options.trained_later,
         records=options.votes in ("any", "neighbour"),

@@ -9,6 +9,7 @@ from typing import Annotated, Final, NoReturn
 import typer
 
 from pate.cli.account.options import AccountOptions
+from pate.cli.encoder import app as encoder_app
 from pate.cli.plan.command import plan
 from pate.cli.plan_neighbour import plan_neighbour
 from pate.cli.prepare import prepare
@@ -20,6 +21,7 @@ from pate.runtime.options import ConfigOption, JsonOption, of_output, takes
 from pate.runtime.screen import Screen
 from simulation.audit.command import audit
 from simulation.options import OutOption, SimulationOptions
+from simulation.torchvision_encoder import from_torchvision
 
 app = Commands(
     no_args_is_help=True,
@@ -107,6 +109,8 @@ app.command()(plan_neighbour)
 app.command()(audit)
 app.command()(prepare)
 app.add_typer(schema_app, name="schema")
+encoder_app.command("from-torchvision")(from_torchvision)
+app.add_typer(encoder_app, name="encoder")
 
 
 @app.command()

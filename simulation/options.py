@@ -23,6 +23,7 @@ from pate.campaign.options import (
 from pate.errors import UsageError
 from pate.runtime.options import (
     CommandOptions,
+    EncoderOption,
     LabelOption,
     LabelsOption,
     NumberOption,
@@ -62,6 +63,7 @@ class SimulationOptions(SumOptions, CommandOptions):
     label: LabelOption = None
     labels: LabelsOption = None
     number: NumberOption = None
+    encoder: EncoderOption = None
     queries: Annotated[
         int | None,
         of_data(help="Made-up digits for the public set. Default: 3/10 of all"),
@@ -107,6 +109,8 @@ class SimulationOptions(SumOptions, CommandOptions):
             raise UsageError("interactive-gnmax asks a student: leave --no-student out")
         if self.queries is not None and self.queries < 1:
             raise UsageError(f"--queries must be at least 1, got {self.queries}")
+        if self.encoder is not None and self.data is None:
+            raise UsageError("--encoder embeds the records of --data: name them")
         if self.queries is not None and self.data is not None:
             raise UsageError("--queries is for made-up digits: of --data three tenths are public")
         for option, column, kind in (

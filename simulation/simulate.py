@@ -6,6 +6,7 @@ import contextlib
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from pate.campaign.settings import spec_of
 from pate.data.embeddings import Embeddings
 from pate.data.read import read_dataset
 from pate.data.values import Images
+from pate.encoders.reading import Reader
 from pate.errors import ProcessError
 from pate.masking.context import most_colluders
 from pate.masking.degree import COMPLETE_UP_TO, degree_for
@@ -89,7 +91,8 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
     from student.evaluation.evaluate import Evaluation
 
     began = time.monotonic()
-    dealt = _dealt(setting, screen)
+    encoder = Reader.open(setting.encoder, bar=screen.bar)
+    dealt = _dealt(setting, encoder, screen)
     private_directory(setting.out)
     with tempfile.TemporaryDirectory(prefix="pate-simulation-") as scratch:
         place = Path(scratch)
@@ -117,6 +120,8 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
             dealt.public.inputs,
             say=screen.say,
         )
+        if encoder is not None:
+            spec = replace(spec, encoder=encoder.encoder.description.statement())
         folder = place / "campaign"
         with (
             Ledger.create(folder / LEDGER_FILE, spec) as ledger,
@@ -154,11 +159,15 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
     return report
 
 
-def _dealt(setting: SimulationOptions, screen: Screen) -> DatasetSplit:
+def _dealt(setting: SimulationOptions, encoder: Reader | None, screen: Screen) -> DatasetSplit:
     """Return the split of the named data, of the digits, or of synthetic digits if more are needed."""
     if setting.data is not None:
         records = read_dataset(
-            setting.data, label=setting.label, labels=setting.label_list, number=setting.number
+            setting.data,
+            label=setting.label,
+            labels=setting.label_list,
+            number=setting.number,
+            encoder=encoder,
         )
     else:
         records = digits()

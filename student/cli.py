@@ -10,7 +10,14 @@ import click
 from pate.errors import DataError, UsageError
 from pate.runtime.command import print_json, run
 from pate.runtime.help import Commands
-from pate.runtime.options import JsonOption, LabelOption, WindowOption, of_output, takes
+from pate.runtime.options import (
+    EncoderOption,
+    JsonOption,
+    LabelOption,
+    WindowOption,
+    of_output,
+    takes,
+)
 from pate.runtime.screen import Screen
 from student.options import (
     DataPath,
@@ -89,7 +96,9 @@ def train(options: TrainOptions) -> None:
     if options.labels:
         released = together([label_file(each) for each in options.labels], options.half_life)
     screen = Screen(NAME)
-    inputs = public_inputs(options.public, options.drop or (), options.window, screen)
+    inputs = public_inputs(
+        options.public, options.drop or (), options.window, screen, options.encoder
+    )
     kind = choose(options.model, inputs)
     if kind in IMAGE_MODELS:
         from student.trainers.images import choose_device
@@ -143,6 +152,7 @@ def evaluate(
         ),
     ] = None,
     window: WindowOption = None,
+    encoder: EncoderOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a student on labelled data.
@@ -173,7 +183,7 @@ def evaluate(
                 "--positive, --threshold, --at-sensitivity and --group-column are for students of classes"
             )
         asked = "labels" if student.thresholds else "number", student.classes
-        test = labelled_data(data, label, None, patient_column, window, asked)
+        test = labelled_data(data, label, None, patient_column, window, asked, encoder)
         found = evaluate_answers(student, test)
         _write_figures(found, model, out)
         if as_json:
@@ -184,7 +194,7 @@ def evaluate(
         screen.say(found.in_words)
         return
     question.positive_of(student.classes)  # before reading much
-    test = labelled_data(data, label, group_column, patient_column, window)
+    test = labelled_data(data, label, group_column, patient_column, window, encoder=encoder)
     result = measure(
         student, test.records, name=test.name, patients=test.patients, question=question
     )
@@ -219,6 +229,7 @@ def predict(
     positive: PositiveOption = None,
     threshold: ThresholdOption = None,
     window: WindowOption = None,
+    encoder: EncoderOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write predictions and probabilities of each input as CSV.
@@ -234,7 +245,7 @@ def predict(
 
     student = load(model)
     screen = Screen(NAME)
-    inputs = public_inputs(data, (), window, screen)
+    inputs = public_inputs(data, (), window, screen, encoder)
     if isinstance(student, TableStudent) and not student.has_classes:
         if positive is not None or threshold is not None:
             raise UsageError("--positive and --threshold are for students of classes")

@@ -14,6 +14,7 @@ from pate.runtime.options import (
     CommandOptions,
     DeviceOption,
     DropOption,
+    EncoderOption,
     LabelOption,
     WindowOption,
     of_data,
@@ -134,6 +135,7 @@ class TrainOptions(CommandOptions):
     patient_column: PatientColumnOption = None
     drop: DropOption = None
     window: WindowOption = None
+    encoder: EncoderOption = None
     ca: Annotated[
         Path | None,
         of_network(metavar="FILE", help="PEM certificate of --server. Default: no TLS"),

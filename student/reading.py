@@ -37,12 +37,20 @@ def label_file(path: Path) -> LabelSet:
         raise DataError(f"{path}: {error}") from error
 
 
-def public_inputs(path: Path, drop: Sequence[str], window: Window | None, screen: Screen) -> Inputs:
+def public_inputs(
+    path: Path,
+    drop: Sequence[str],
+    window: Window | None,
+    screen: Screen,
+    encoder: Path | None = None,
+) -> Inputs:
     """Return a public set; warnings go to the screen. Errors: :func:`pate.data.read.read_inputs`."""
     from pate.data.read import read_inputs
+    from pate.encoders.reading import Reader
 
     warn = partial(screen.say, level="warning")
-    return read_inputs(path, drop=tuple(drop), window=window, say=warn)
+    opened = Reader.open(encoder, bar=screen.bar)
+    return read_inputs(path, drop=tuple(drop), window=window, say=warn, encoder=opened)
 
 
 def is_table(inputs: Inputs) -> bool:
@@ -80,6 +88,7 @@ def test_data(options: TrainOptions, released: LabelSet | None) -> LabelledData:
         options.patient_column,
         options.window,
         columns_of(released),
+        options.encoder,
     )
 
 
@@ -90,6 +99,7 @@ def labelled_data(
     patients: str | None = None,
     window: Window | None = None,
     asked: Columns = ("class", ()),
+    encoder: Path | None = None,
 ) -> LabelledData:
     """Return labelled data; a column of groups remains a feature, an array of groups is none.
 
@@ -100,6 +110,7 @@ def labelled_data(
         patients: the column of the patients that intervals count, None for records.
         window: of deep images.
         asked: what the data must have.
+        encoder: folder of the encoder that embeds them, or None.
 
     Raises:
         UsageError: for options that do not go with it.
@@ -107,6 +118,7 @@ def labelled_data(
     """
     from pate.data.read import read_dataset
     from pate.data.values import Table
+    from pate.encoders.reading import Reader
     from student.evaluation.evaluate import LabelledData
     from student.evaluation.fairness import group_column, require_groups
 
@@ -122,6 +134,7 @@ def labelled_data(
         labels=names_of_labels if kind == "labels" else (),
         number=label if kind == "number" else None,
         window=window,
+        encoder=Reader.open(encoder),
     )
     data = read()
     if groups is not None and isinstance(data.inputs, Table):

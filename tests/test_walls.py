@@ -7,6 +7,7 @@ is imported late to start faster, or for its name in an annotation, is needed al
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -346,7 +347,7 @@ def test_a_crowded_folder_is_found(tmp_path: Path) -> None:
 
 
 def test_a_package_that_says_nothing_is_found(tmp_path: Path) -> None:
-    tree(tmp_path, {**GOOD, "pate/noise/__init__.py": "", "pate/data/files/idx.py": ""})
+    tree(tmp_path, {**GOOD, "pate/noise/__init__.py": "", "pate/data/idx.py": ""})
     assert unnamed(tmp_path, ["pate"]) == ["pate/data", "pate/noise"]
 
 
@@ -404,4 +405,7 @@ def test_no_pickle_anywhere() -> None:
         assert not wrong, f"{path} imports {wrong}"
         text = path.read_text(encoding="utf-8")
         assert "allow_pickle=True" not in text, path
-        assert "torch.load" not in text, path
+        # One command reads a file that its user names, as tensors only.
+        loads = re.findall(r"torch\.load\(([^)]*)\)|torch\.load", text)
+        allowed = path == ROOT / "simulation" / "torchvision_encoder.py"
+        assert all(allowed and "weights_only=True" in each for each in loads), path

@@ -65,13 +65,19 @@ def serve(options: CampaignOptions) -> None:
         from aggregator_server.session import start_campaign
         from pate.campaign.settings import delta_of, of_gated_delta, spec_of
         from pate.data.read import read_inputs
+        from pate.encoders.reading import Reader
         from pate.features.progress import telling
 
     fork_ahead(SUPERLINK_MAIN)  # before any state of this server is read
     identities = _identities(options.home, options.host)
     screen = Screen("pate-server")
     warn = partial(screen.say, level="warning")
-    inputs = read_inputs(public, drop=options.dropped, window=options.window, say=warn)
+    encoder = Reader.open(options.encoder, home=_home(options), bar=screen.bar)
+    if encoder is not None:
+        screen.say(f"encoder: {encoder.encoder.description.statement()}")
+    inputs = read_inputs(
+        public, drop=options.dropped, window=options.window, say=warn, encoder=encoder
+    )
     if options.public is None:
         screen.say(f"public set: ./{public}, found in this folder; --public PATH names another one")
     listening = _listening(options, identities, screen)
@@ -81,6 +87,8 @@ def serve(options: CampaignOptions) -> None:
     describing = screen.bar("describing the public inputs", percent=True, late=True)
     with describing as described, telling(described):  # to choose representatives
         spec = spec_of(options, inputs, say=screen.say)
+    if encoder is not None:
+        spec = replace(spec, encoder=encoder.encoder.description.statement())
     summary = start_campaign(options.folder, spec, inputs, listening, screen, options.ledger)
     if options.as_json:
         print_json(summary)
@@ -128,12 +136,16 @@ def resume(options: ResumeOptions) -> None:
         from aggregator_server.flower.internals import SUPERLINK_MAIN
         from aggregator_server.session import resume_campaign
         from pate.data.read import read_inputs
+        from pate.encoders.reading import Reader
 
     fork_ahead(SUPERLINK_MAIN)
     inputs, screen = None, Screen("pate-server")
     if options.public is not None:
         warn = partial(screen.say, level="warning")
-        inputs = read_inputs(options.public, drop=options.dropped, window=options.window, say=warn)
+        encoder = Reader.open(options.encoder, home=_home(options), bar=screen.bar)
+        inputs = read_inputs(
+            options.public, drop=options.dropped, window=options.window, say=warn, encoder=encoder
+        )
     identities = _identities(options.home, options.host)
     listening = _listening(options, identities, screen)
     summary = resume_campaign(
@@ -163,6 +175,11 @@ def status(
         print_json(found)
     else:
         show(found)
+
+
+def _home(options: ServingOptions) -> Path:
+    """Return the server's home."""
+    return options.home or default_home("server")
 
 
 def _identities(home: Path | None, host: str) -> Identities | None:

@@ -20,6 +20,7 @@ from pate.codes import DENSE, NEAREST, code_of
 from pate.data.embeddings import Embeddings
 from pate.data.read import read_inputs
 from pate.data.values import Images, Table
+from pate.encoders.reading import Reader
 from pate.errors import StateError
 from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.preflight import Finding, Skipped
@@ -46,7 +47,13 @@ def read_public(options: CheckOptions, say: Callable[[str], None]) -> Inputs:
     """
     if options.public is None:
         raise Skipped("no public set is named: --public")
-    return read_inputs(options.public, drop=options.dropped, window=options.window, say=say)
+    return read_inputs(
+        options.public,
+        drop=options.dropped,
+        window=options.window,
+        say=say,
+        encoder=Reader.open(options.encoder),
+    )
 
 
 def specification(options: CheckOptions, inputs: Inputs) -> CampaignSpec:

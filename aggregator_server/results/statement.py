@@ -52,6 +52,7 @@ def privacy_statement(state: CampaignState) -> PrivacyStatement:
         statements=(_public(state, epsilon), _server(state)),
         series=spec.series,
         series_key=spec.series_key,
+        encoder=spec.encoder,
     )
 
 

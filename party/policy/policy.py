@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import math
+import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
@@ -23,6 +24,7 @@ from pate.accounting.filters import FAILING, SITE_DELTA, Delta
 from pate.answers import ANSWERS, LABELS
 from pate.campaign.choices import AGGREGATIONS, NOISES, UNITS
 from pate.codes import CODES, EACH, code_of
+from pate.data.schema import Schema
 from pate.errors import AccountingError, RefusedError, UsageError
 from pate.formats.privacy_statement import rounded_up
 from pate.masking.context import threshold_for
@@ -94,6 +96,7 @@ class Policy:
         units: allowed units of privacy.
         codes: allowed codes of neighbour votes.
         answers: allowed answers of neighbour votes, and of teachers in one release.
+        encoders: digests of the public encoders of a campaign's inputs that are accepted; None: any.
         hours: when votes may be computed, local time.
         repeat_queries: ``never`` or ``allow``: whether queries of one campaign may get other votes
             in another, and may be unmasked with other survivors.
@@ -119,6 +122,7 @@ class Policy:
     units: tuple[str, ...] = UNITS
     codes: tuple[str, ...] = CODES
     answers: tuple[str, ...] = ANSWERS
+    encoders: tuple[str, ...] | None = ()
     hours: Hours | None = None
     repeat_queries: str = "never"
 
@@ -152,6 +156,10 @@ class Policy:
             given = getattr(self, name)
             if not given or not set(given) <= set(known):
                 raise UsageError(f"{name} is a list of one or more of {', '.join(known)}")
+        if not all(re.fullmatch("[0-9a-f]{64}", each) for each in self.encoders or ()):
+            raise UsageError(
+                'encoders is a list of digests of 64 hexadecimal digits, [] for none, or "any"'
+            )
         if self.repeat_queries not in REPEATS:
             raise UsageError(f"repeat_queries is one of {', '.join(REPEATS)}")
 
@@ -173,6 +181,7 @@ class Policy:
             least_survivors=0,
             least_colluders=0,
             largest_epsilon=None,
+            encoders=None,
         )
 
     @property
@@ -218,6 +227,7 @@ class Policy:
         _check_promise(offer)
         _check_cap(offer, ledger_view)
         self._check_modes(offer)
+        self._check_encoder(offer)
         if offer.queries:
             self._check_hours(now)
         self._check_roster(offer)
@@ -252,6 +262,17 @@ class Policy:
         ):
             if value not in allowed:
                 raise _no(rule, ", ".join(allowed), f"the campaign has {value!r}")
+
+    def _check_encoder(self, offer: Offer) -> None:
+        if self.encoders is None or not (offer.schema or "").startswith("embeddings "):
+            return
+        encoder = Schema.parse(offer.schema or "").encoder
+        if encoder not in self.encoders:
+            raise _no(
+                "encoders",
+                ", ".join(each[:8] for each in self.encoders) or "none",
+                f"the campaign's inputs are made by the encoder {encoder}; add it if you trust it",
+            )
 
     def _check_hours(self, now: datetime) -> None:
         if self.hours is not None and now not in self.hours:
@@ -384,6 +405,9 @@ class Policy:
             lines.append(
                 f"accepts neighbour votes only with the answer {' or '.join(self.answers)}{teachers}"
             )
+        if self.encoders != ():
+            named = "any" if self.encoders is None else " or ".join(e[:8] for e in self.encoders)
+            lines.append(f"accepts inputs made by the public encoder {named}")
         for value, text in (
             (self.max_queries, "answers at most {} queries per campaign"),
             (self.max_queries_in_all, "answers at most {} queries in all"),

@@ -22,6 +22,7 @@ from pate.data.odd import Odd
 from pate.data.read import read_inputs
 from pate.data.schema import Schema
 from pate.data.values import Table, is_numeric
+from pate.encoders.reading import Reader
 from pate.errors import DataError, SchemaError
 from pate.formats.synthesis_schema import numeric_of
 from pate.preflight import Finding, Skipped
@@ -45,7 +46,16 @@ def read(options: CheckOptions) -> tuple[Dataset, Odd]:
     """
     if options.data is None:
         raise Skipped("no data is named: --data")
-    return OwnFile.of(options).read(None, None)
+    return own_file(options).read(None, None)
+
+
+def own_file(options: CheckOptions) -> OwnFile:
+    """Return the file as a start would read it, with the encoder; what is embedded stays in memory.
+
+    Raises:
+        DataError: as :meth:`pate.encoders.encoder.Encoder.open`.
+    """
+    return OwnFile.of(options, Reader.open(options.encoder))
 
 
 def check_records(options: CheckOptions, data: Dataset, odd: Odd) -> Finding:
@@ -187,13 +197,18 @@ def check_schema(options: CheckOptions, data: Dataset) -> Finding:
     public: Inputs | None = None
     noted: list[str] = []
     if options.public is not None:
-        public = read_inputs(options.public, drop=options.dropped, say=noted.append)
+        public = read_inputs(
+            options.public,
+            drop=options.dropped,
+            say=noted.append,
+            encoder=Reader.open(options.encoder),
+        )
         sources[Schema.of(public)] = f"the public set {options.public}"
     if options.schema is not None:
         sources.setdefault(_stated(options.schema), "the schema given")
     if offer is not None and offer.schema:
         sources.setdefault(Schema.parse(offer.schema), "the campaign that we joined")
-    classes, file = None if offer is None else offer.classes, OwnFile.of(options)
+    classes, file = None if offer is None else offer.classes, own_file(options)
     known, told, odd = [], noted, Odd()
     for schema, source in sources.items():
         data, odd = file.read(schema, classes)

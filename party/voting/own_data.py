@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from party.options import Options
+    from pate.data.encoded import Embedder
     from pate.data.values import Dataset
     from protos.pate.v1 import vote_pb2
 
@@ -43,6 +44,7 @@ class OwnFile:
 
     Attributes:
         reading: --decimal and --missing.
+        encoder: the open one of --encoder.
     """
 
     data: Path
@@ -54,10 +56,11 @@ class OwnFile:
     reading: Reading = PLAIN
     labels: tuple[str, ...] = ()
     number: str | None = None
+    encoder: Embedder | None = None
 
     @classmethod
-    def of(cls, options: Options) -> Self:
-        """Return the data options of a command.
+    def of(cls, options: Options, encoder: Embedder | None = None) -> Self:
+        """Return the data options of a command, with the open encoder of ``--encoder``.
 
         Raises:
             UsageError: if no data is named.
@@ -74,6 +77,7 @@ class OwnFile:
             reading=options.reading,
             labels=options.label_list,
             number=options.number,
+            encoder=encoder,
         )
 
     @property
@@ -122,6 +126,7 @@ class OwnFile:
             schema=schema,
             odd=None if self.strict else odd,
             reading=self.reading,
+            encoder=self.encoder,
         )
         if classes is not None and dataset.classes != classes:
             dataset = dataset.with_classes(classes)
@@ -142,6 +147,7 @@ class OwnFile:
             schema=schema,
             odd=None if self.strict else odd,
             reading=self.reading,
+            encoder=self.encoder,
         )
         if classes is not None:
             dataset = dataset.with_classes(

@@ -47,6 +47,8 @@ _PLACES: Final[Places] = {
 }
 #: Of a count, without its noise: the ring has 32 bits, and so has a ledger.
 _LARGEST_SUM: Final = 2**30
+#: What is said of an encoder.
+_LONGEST_WORDS: Final = 2000
 #: Those that the text lacks at their default, as texts older than the field do.
 _OMITTED: Final = ("code",)
 
@@ -84,6 +86,7 @@ class CampaignSpec:
         series: name of the series of campaigns in which a unit votes once; None for none.
         series_key: of a series, the public key by which parties know its server, 32 bytes in hex; None
             in a specification that no server has stored.
+        encoder: what is said of the public encoder of the inputs, with its digest; None if there is none.
 
     Raises:
         UsageError: for an invalid value, naming the field.
@@ -114,6 +117,7 @@ class CampaignSpec:
     #: Omitted from the text if there is none, as in older ledgers.
     series: str | None = field(default=None, metadata=in_text(omitted=True))
     series_key: str | None = field(default=None, metadata=in_text(omitted=True))
+    encoder: str | None = field(default=None, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
         self._check_names()
@@ -221,6 +225,8 @@ class CampaignSpec:
         for name, value, length in (("id", self.id, 32), ("public_set", self.public_set, 64)):
             if not re.fullmatch(f"[0-9a-f]{{{length}}}", value):
                 raise UsageError(f"{name} must be {length} hexadecimal digits, got {value!r}")
+        if self.encoder is not None and not 0 < len(self.encoder) <= _LONGEST_WORDS:
+            raise UsageError(f"encoder must have 1 to {_LONGEST_WORDS} characters")
         choices.check_choice("aggregator", self.aggregator, choices.AGGREGATORS)
         choices.check_choice("unit", self.unit, choices.UNITS)
 

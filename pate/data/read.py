@@ -17,12 +17,14 @@ share; they count as public.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import numpy as np
 
 from pate.answers import NONE
 from pate.data.cells import PLAIN, Reading
+from pate.data.embeddings import Embeddings
+from pate.data.encoded import embedded, embedded_files, require_encoder
 from pate.data.files import idx, images, parquet, tables
 from pate.data.files.npz import Archive
 from pate.data.labels import encode_labels
@@ -33,10 +35,12 @@ from pate.data.values import Dataset, Images, Inputs, check_window
 from pate.errors import DataError, SchemaError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pate.data.embeddings import Embeddings
+    from numpy.typing import NDArray
+
+    from pate.data.encoded import Embedder
     from pate.data.values import Window
 
 #: How the names of tables end.
@@ -57,6 +61,7 @@ def read_dataset(
     reading: Reading = PLAIN,
     labels: Sequence[str] = (),
     number: str | None = None,
+    encoder: Embedder | None = None,
 ) -> Dataset:
     """Return the labelled records at ``path``.
 
@@ -78,10 +83,13 @@ def read_dataset(
         reading: format of a table's cells.
         labels: in place of ``label``, columns of yes or no, or such arrays of an archive.
         number: in place of ``label``, a column of numbers, or such an array of an archive.
+        encoder: by which images of any sizes are embedded as they are read; not used if the schema is of
+            plain inputs.
 
     Raises:
         DataError: if there is nothing there, or what is there cannot be used.
-        SchemaError: if a label is not in ``classes``, or nothing is of the schema.
+        SchemaError: if a label is not in ``classes``, nothing is of the schema, or its encoder is
+            another one than ours.
         UsageError: if ``label`` or ``group`` is given for data that has no columns, no
             ``label`` for a table, or more than one of ``label``, ``labels`` and ``number``.
     """
@@ -101,6 +109,7 @@ def read_dataset(
             raise UsageError(f"{found} is a table; name its label column with --label")
         if label is not None and label == group:
             raise UsageError(f"column {label!r} cannot be both the label and the group")
+        _refuse_encoder(found, encoder if schema.numeric is None else None)
         text = _read_table(found, odd)
         if several:
             return _several_of_table(text, several, group, drop, schema.numeric, odd, reading)
@@ -112,7 +121,7 @@ def read_dataset(
         archive = Archive(found, odd)
         held: Inputs
         if several:
-            held, good = _inputs_of(archive, schema)
+            held, good = _inputs_of(archive, schema, encoder, odd)
             cells = [archive.cells(name) for name in several.columns]
             return several_dataset(
                 held, several, cells, archive.groups(group), found, good=good, odd=odd
@@ -120,8 +129,8 @@ def read_dataset(
         names = archive.labels(label)
         listed = archive.declared_classes() if classes is None else classes
         groups = archive.groups(group)
-        held, good = _inputs_of(archive, schema)
-        if not good.any():
+        held, good = _inputs_of(archive, schema, encoder, odd)
+        if not good.any() and not isinstance(held, Embeddings):
             Archive(found).images(schema.window)  # says what is wrong, and what to do
         return _dataset(held, names, listed, groups, found, good=good, odd=odd)
     if label is not None or group is not None or several:
@@ -129,8 +138,18 @@ def read_dataset(
             f"{found} has no columns, so --label and --group cannot name one; "
             "for images with groups use an .npz with an array 'groups'"
         )
+    encoder = require_encoder(schema, encoder)
     if found.is_dir():
         files = images.class_files(found, odd)
+        if encoder is not None:
+            held, good = embedded_files([file for _, file in files], encoder, schema.window, odd)
+            if not good.any() and odd is not None:
+                _nothing_of(found, odd)
+            names = [name for name, _ in files]
+            places = [f"{file.parent.name}/{file.name}" for _, file in files]
+            return _dataset(
+                held, names, classes, None, found, good=good, odd=odd, place=places.__getitem__
+            )
         if odd is None:
             held = images.read_images([file for _, file in files], schema.window)
             held = _in_colour(held, schema)
@@ -138,19 +157,19 @@ def read_dataset(
             paths = [file for _, file in files]
             held, kept = images.read_fitting(paths, odd, schema.size, schema.window)
             if not kept:
-                reasons = "; ".join(odd.reasons)
-                if images.DEEP in reasons:
-                    raise images.DeepImagesError(
-                        f"no image of {found} can be used: {reasons}; {images.WINDOW}"
-                    )
-                raise SchemaError(f"no image of {found} can be used: {reasons}")
+                _nothing_of(found, odd)
             files = [files[at] for at in kept]
         names = [name for name, _ in files]
         places = [f"{file.parent.name}/{file.name}" for _, file in files]
         return _dataset(held, names, classes, None, found, odd=odd, place=places.__getitem__)
-    pixels = _in_colour(Images(idx.read_idx_images(found), schema.window), schema)
     names = idx.read_idx_labels(idx.labels_beside(found))
-    return _dataset(pixels, names, classes, None, found, odd=odd)
+    pictures = Images(idx.read_idx_images(found), schema.window)
+    if encoder is not None:
+        held, good = embedded(
+            pictures.pixels, len(pictures), encoder, window=schema.window, odd=odd
+        )
+        return _dataset(held, names, classes, None, found, good=good, odd=odd)
+    return _dataset(_in_colour(pictures, schema), names, classes, None, found, odd=odd)
 
 
 def read_inputs(
@@ -159,6 +178,7 @@ def read_inputs(
     drop: Sequence[str] = (),
     window: Window | None = None,
     say: Callable[[str], None] | None = None,
+    encoder: Embedder | None = None,
 ) -> Inputs:
     """Return the inputs of a public set; labels are ignored.
 
@@ -170,9 +190,11 @@ def read_inputs(
         window: the values that become black and white in images of more than 8 bits a pixel; server and
             parties read their images by it.
         say: called with a line for each kind of image that may be read otherwise than intended.
+        encoder: by which images of any sizes are embedded as they are read.
 
     Raises:
         DataError: if there is nothing there, or what is there cannot be used.
+        SchemaError: if there are embeddings by another encoder.
         UsageError: if a window is given for a table.
     """
     found = _locate(path, flat=True)
@@ -183,21 +205,47 @@ def read_inputs(
     if _is_table(found):
         if window is not None:
             raise UsageError(f"--window is for images, and {found} is a table")
+        _refuse_encoder(found, encoder)
         text = _read_table(found)
         inputs = text.table(tuple(drop), reading=Reading(comma=text.writes_commas(drop)))
     elif found.name.casefold().endswith(".npz"):
         archive = Archive(found)
-        inputs = archive.embeddings() or archive.images(window)
+        embeddings = archive.embeddings()
+        inputs = embeddings or archive.images(window)
+        if embeddings is not None and encoder is not None:
+            require_encoder(Schema.of(embeddings), encoder)
+    elif found.is_dir() and encoder is not None:
+        inputs, _ = embedded_files(images.all_files(found), encoder, window, None)
     elif found.is_dir():
         inputs = images.read_images(images.all_files(found), window, odd)
     else:
         inputs = Images(idx.read_idx_images(found), window)
+    if isinstance(inputs, Images) and encoder is not None:
+        inputs, _ = embedded(inputs.pixels, len(inputs), encoder, window=window)
     if not len(inputs):
         raise DataError(f"{found} holds no records")
     if say is not None:
         for line in odd.lines():
             say(f"{found}: {line}")
     return inputs
+
+
+def raw_images(path: Path) -> Iterator[NDArray[np.uint8]]:
+    """Yield the images at ``path`` as they are, of any sizes; labels are ignored.
+
+    Raises:
+        DataError: if there is none, or one cannot be read.
+    """
+    found = _locate(path, flat=True)
+    if _is_table(found):
+        raise DataError(f"{found} is a table, not images")
+    if found.is_dir():
+        for file in images.all_files(found):
+            yield images.read_one(file, None)
+    elif found.name.casefold().endswith(".npz"):
+        yield from Archive(found).images().pixels
+    else:
+        yield from idx.read_idx_images(found)
 
 
 def read_table(path: Path, odd: Odd | None = None) -> tables.TextTable:
@@ -280,20 +328,43 @@ def _require_kind(path: Path, what: str, fits: bool, schema: Schema) -> None:
 
 
 def _inputs_of(
-    archive: Archive, schema: Schema
+    archive: Archive, schema: Schema, encoder: Embedder | None, odd: Odd | None
 ) -> tuple[Images | Embeddings, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
     """Return the images or embeddings of an archive, and (n,) which are usable."""
-    embedded = archive.embeddings()
-    if embedded is not None:
-        if schema not in (Schema(window=schema.window), Schema.of(embedded)):
+    embeddings = archive.embeddings()
+    if embeddings is not None:
+        if schema not in (Schema(window=schema.window), Schema.of(embeddings)):
             raise SchemaError(
-                f"the campaign's inputs are {schema.in_words()}, our data is {embedded.schema()}"
+                f"the campaign's inputs are {schema.in_words()}, our data is {embeddings.schema()}"
             )
-        return embedded, np.ones(len(embedded), dtype=np.bool_)
-    if schema.encoder is not None:
-        raise SchemaError(f"the campaign's inputs are {schema.in_words()}, our data is not")
+        return embeddings, np.ones(len(embeddings), dtype=np.bool_)
+    encoder = require_encoder(schema, encoder)
     pictures, good = archive.usable_images(schema.window)
-    return _in_colour(pictures, schema), good
+    if encoder is None:
+        return _in_colour(pictures, schema), good
+    rows = np.flatnonzero(good).tolist()
+    held, fine = embedded(
+        (pictures.pixels[at] for at in rows), len(rows), encoder, window=schema.window, odd=odd,
+        place=lambda row: f"record {rows[row] + 1}",
+    )  # fmt: skip
+    values = np.zeros((len(pictures), encoder.width), dtype=np.int16)
+    values[good] = held.values
+    usable = np.zeros(len(pictures), dtype=np.bool_)
+    usable[good] = fine
+    return Embeddings(values, held.source, held.encoder), usable
+
+
+def _nothing_of(found: Path, odd: Odd) -> NoReturn:
+    """Say why no image of a folder can be used."""
+    reasons = "; ".join(odd.reasons)
+    if images.DEEP in reasons:
+        raise images.DeepImagesError(f"no image of {found} can be used: {reasons}; {images.WINDOW}")
+    raise SchemaError(f"no image of {found} can be used: {reasons}")
+
+
+def _refuse_encoder(found: Path, encoder: Embedder | None) -> None:
+    if encoder is not None:
+        raise UsageError(f"--encoder is for {encoder.source}, and {found} is a table")
 
 
 def _in_colour(held: Images, schema: Schema) -> Images:

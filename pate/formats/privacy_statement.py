@@ -249,6 +249,8 @@ class PrivacyStatement:
             guarantee is that of the whole series if its other campaigns cost no more.
         series_key: public key of the series' server, 32 bytes in hex: a name may be used by several
             servers, whose series are different ones. None in older statements.
+        encoder: the public encoder of the inputs, its digest, and who trained it on what: the guarantee
+            is not about the records that it was trained on. None if there is none.
 
     Raises:
         UsageError: for a value that a statement cannot have.
@@ -275,6 +277,7 @@ class PrivacyStatement:
     #: Omitted from the text if there is none, as in older statements.
     series: str | None = field(default=None, metadata=in_text(omitted=True))
     series_key: str | None = field(default=None, metadata=in_text(omitted=True))
+    encoder: str | None = field(default=None, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
         if self.protocol_version != PROTOCOL_VERSION:

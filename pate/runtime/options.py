@@ -97,6 +97,10 @@ WindowOption = Annotated[
     tuple[int, int] | None,
     of_data(help="Images over 8 bits: the values of black and white.", metavar="LOW HIGH"),
 ]
+EncoderOption = Annotated[
+    Path | None,
+    of_data(help="Folder of a public encoder, by which inputs are embedded.", metavar="DIR"),
+]
 
 
 def names_in(text: str | None) -> tuple[str, ...]:

@@ -384,6 +384,30 @@ def parsed(text: str, *, loopback: bool = False) -> Policy:
     return parse_policy(text, source="policy.toml", loopback=loopback)
 
 
+def test_encoders_are_accepted_by_their_digest() -> None:
+    ours, other = "ab" * 32, "cd" * 32
+    offer = dataclasses.replace(joining(), schema=f"embeddings 6 by {ours} of images")
+    strict = dataclasses.replace(FREE, encoders=())
+    with pytest.raises(RefusedError, match=f"encoders.*{ours}; add it if you trust it"):
+        admit(strict, offer)
+    with pytest.raises(RefusedError, match="encoders"):
+        admit(dataclasses.replace(FREE, encoders=(other,)), offer)
+    admit(dataclasses.replace(FREE, encoders=(other, ours)), offer)
+    admit(dataclasses.replace(FREE, encoders=None), offer)
+    admit(strict, dataclasses.replace(offer, schema="images 8x8x1"))
+    assert Policy.default(loopback=False).encoders == ()
+    assert Policy.default(loopback=True).encoders is None
+    said = dataclasses.replace(FREE, encoders=(other, ours)).in_words()
+    assert "accepts inputs made by the public encoder cdcdcdcd or abababab" in said
+
+
+@pytest.mark.parametrize("value", ['"none"', '["ab"]', '"ab"', "3", f'["{"AB" * 32}"]'])
+def test_encoders_that_are_no_digests_are_refused(value: str) -> None:
+    with pytest.raises(UsageError, match="encoders"):
+        parse_policy(f"encoders = {value}", source="p", loopback=False)
+    assert parse_policy('encoders = "any"', source="p", loopback=False).encoders is None
+
+
 def test_the_example_of_the_docs_is_a_policy_with_every_key() -> None:
     example, campaigns = re.findall(
         r"```toml\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL
@@ -406,6 +430,7 @@ def test_the_example_of_the_docs_is_a_policy_with_every_key() -> None:
         units=("patient", "party"),
         codes=("nearest",),
         answers=("class", "labels"),
+        encoders=("2fa8bb48aa3de6cefc679e7ff26020b8b1ee346c81a81804f6e7f7215ec224e8",),
         hours=Hours(450, 1080, frozenset(range(5))),
         repeat_queries="never",
         parties=policy.parties,

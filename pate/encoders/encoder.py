@@ -1,0 +1,398 @@
+"""An encoder that is open: images or texts in, rows of whole numbers out, one record at a time.
+
+A record's row hangs on that record only. The graph runs on one record at a time, in a single thread, so no
+kernel splits its sums by batch or by thread; the row is brought to length 1 and rounded to whole numbers at
+once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from pate.data.embeddings import UNIT, Embeddings
+from pate.encoders import pictures
+from pate.encoders.description import FILE, MOST_BYTES, Description, FileOf
+from pate.encoders.graph import checked_graph
+from pate.encoders.plain_files import read_at_most
+from pate.encoders.session import open_session
+from pate.encoders.trial import require_runs
+from pate.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from pate.data.encoded import Record
+    from pate.data.odd import Odd
+    from pate.encoders.cache import Cache
+
+#: Wall-clock seconds for one record, after which the run is ended.
+MOST_SECONDS: Final = 60.0
+#: Characters of a text that are brought to the tokenizer.
+MOST_CHARACTERS: Final = 2**16
+#: Records that are in work at a time, per thread.
+_AHEAD: Final = 4
+
+
+class UnusableRecordError(DataError):
+    """A record of which the encoder makes nothing: no image, no text, or no numbers come out."""
+
+
+class Encoder:
+    """A public encoder, ready to run.
+
+    Attributes:
+        description: what its folder says of it.
+        digest: its identity, 64 hexadecimal digits.
+    """
+
+    def __init__(self, description: Description, model: bytes, tokenizer: bytes | None) -> None:
+        """Open a checked graph; :meth:`open` is for folders.
+
+        Raises:
+            DataError: if the graph is not accepted, or not what the description says.
+        """
+        self.description, self.digest = description, description.digest
+        graph = checked_graph(model)
+        images, texts = description.images, description.texts
+        if images is not None:
+            size = images.height, images.width
+            first = images.layout == "first"
+            shape = (1, images.channels, *size) if first else (1, *size, images.channels)
+            self._inputs = [(graph.require_images(shape), 1)]
+        else:
+            self._inputs = [(port.name, port.kind) for port in graph.require_texts()]
+        ranks = {"none": (2,), "first": (3,), "mean": (3,) if images is None else (3, 4)}
+        graph.require_output(description.output, ranks[description.pooling], description.width)
+        self._ranks = ranks[description.pooling]
+        self._session = open_session(model)
+        self._tokenizer = None
+        if texts is not None and tokenizer is not None:
+            self._tokenizer = _tokenizer_of(tokenizer, texts.longest)
+
+    @classmethod
+    def open(cls, folder: Path, *, trial: bool = True) -> Encoder:
+        """Open the encoder of a folder.
+
+        Args:
+            folder: with ``encoder.json`` and the files that it names.
+            trial: run one input in another process first, with bounds on its time and memory. An encoder
+                that was tried in this process is not tried again.
+
+        Raises:
+            DataError: if a file is missing or is not the described one, the graph is not accepted, or one
+                input takes too long or too much memory.
+        """
+        description, contents = opened_files(folder)
+        checked_graph(contents[0])
+        if trial:
+            require_runs(folder, description)
+        try:
+            return cls(description, contents[0], contents[1] if len(contents) > 1 else None)
+        except UnusableRecordError:
+            raise
+        except DataError as error:
+            raise DataError(f"the encoder in {folder}: {error}") from error
+
+    @property
+    def width(self) -> int:
+        """Coordinates of an embedding."""
+        return self.description.width
+
+    @property
+    def source(self) -> str:
+        """What it takes: ``images`` or ``texts``."""
+        return self.description.source
+
+    def row(self, record: Record) -> NDArray[np.int16]:
+        """Return the embedding of one record, in units of 1/:data:`~pate.data.embeddings.UNIT`.
+
+        Raises:
+            UnusableRecordError: if there is none.
+            DataError: if the graph fails, its output has another shape, or it takes too long.
+        """
+        images = self.description.images
+        if images is not None:
+            if isinstance(record, str):
+                raise UnusableRecordError("the encoder takes images, not texts")
+            try:
+                fed: list[NDArray[Any]] = [pictures.prepared(record, images)]
+            except DataError as error:
+                raise UnusableRecordError(str(error)) from error
+            mask = None
+        else:
+            if not isinstance(record, str):
+                raise UnusableRecordError("the encoder takes texts, not images")
+            ids, mask = self._tokens(record)
+            by_name = {
+                "input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)
+            }  # fmt: skip
+            fed = [
+                by_name[name].astype(np.int32 if kind == 6 else np.int64)
+                for name, kind in self._inputs
+            ]
+        feed = {name: value for (name, _), value in zip(self._inputs, fed, strict=True)}
+        return self._rounded(self._pooled(self._run(feed)))
+
+    def rows(
+        self,
+        records: Iterable[Record],
+        *,
+        odd: Odd | None = None,
+        place: Callable[[int], str] = lambda row: f"record {row + 1}",
+        move: Callable[[int], None] | None = None,
+        cache: Cache | None = None,
+        threads: int | None = None,
+    ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
+        """Return the embeddings of records, and which of the records are usable.
+
+        Records are taken one by one, a few ahead of the work, so they may come from a stream.
+
+        Args:
+            records: images of any sizes, or texts.
+            odd: collects unusable records; None: the first of them is an error.
+            place: returns a record's place, for messages.
+            move: called with the number of finished records.
+            cache: of the embeddings of earlier runs.
+            threads: runs at a time, each of one record; the result does not depend on it. None: the
+                number of this process's cores.
+
+        Returns:
+            (n, d) int16, rows of zeros for unusable records, and (n,) whether each is usable.
+
+        Raises:
+            UnusableRecordError: for an unusable record, if problems are not collected.
+            DataError: as :meth:`row`.
+        """
+
+        def work(record: Record) -> NDArray[np.int16] | str:
+            try:
+                if cache is None:
+                    return self.row(record)
+                key = hash_of(record)
+                held = cache.get(key)
+                if held is None:
+                    held = self.row(record)
+                    cache.put(key, held)
+            except UnusableRecordError as error:
+                return str(error)
+            return held
+
+        made: list[NDArray[np.int16]] = []
+        good: list[bool] = []
+        nothing = np.zeros(self.width, dtype=np.int16)
+        for at, found in enumerate(_in_order(work, records, threads or cores())):
+            if isinstance(found, str):
+                if odd is None:
+                    raise UnusableRecordError(f"{place(at)}: {found}")
+                odd.record(found, place(at))
+            made.append(nothing if isinstance(found, str) else found)
+            good.append(not isinstance(found, str))
+            if move is not None:
+                move(at + 1)
+        values = np.stack(made) if made else np.zeros((0, self.width), dtype=np.int16)
+        return values, np.array(good, dtype=np.bool_)
+
+    def embed_images(self, images: Iterable[NDArray[np.uint8]]) -> NDArray[np.int16]:
+        """Return (n, d) int16 of images of any sizes; errors as :meth:`rows`."""
+        return self.rows(images)[0]
+
+    def embed_texts(self, texts: Iterable[str]) -> NDArray[np.int16]:
+        """Return (n, d) int16 of texts; errors as :meth:`rows`."""
+        return self.rows(texts)[0]
+
+    def embeddings(
+        self, values: NDArray[np.int16], window: tuple[int, int] | None = None
+    ) -> Embeddings:
+        """Return rows as inputs of a campaign.
+
+        Args:
+            values: (n, d), of :meth:`rows`.
+            window: by which images of more than 8 bits a channel were read.
+        """
+        source = self.source if window is None else "{} window {} {}".format(self.source, *window)
+        return Embeddings(values, source, self.digest)
+
+    def blank(self) -> Record:
+        """Return an input of the largest size that the graph is given, for a trial."""
+        images, texts = self.description.images, self.description.texts
+        if images is not None:
+            shape = images.height, images.width, images.channels
+            return np.arange(math.prod(shape), dtype=np.uint64).astype(np.uint8).reshape(shape)
+        assert texts is not None  # noqa: S101 - one of the two
+        return "the " * texts.longest
+
+    def _tokens(self, text: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        assert self._tokenizer is not None  # noqa: S101 - of an encoder of texts
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UnusableRecordError("the text has a lone surrogate") from error
+        if len(text) > MOST_CHARACTERS:
+            raise UnusableRecordError(f"the text has more than {MOST_CHARACTERS} characters")
+        found = self._tokenizer.encode(text)
+        if not found.ids:
+            raise UnusableRecordError("the text has no tokens")
+        mask = np.array([found.attention_mask], dtype=np.int64)
+        return np.array([found.ids], dtype=np.int64), mask
+
+    def _run(self, feed: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
+        """Run the graph on one input, at most :data:`MOST_SECONDS`."""
+        import onnxruntime
+
+        options = onnxruntime.RunOptions()
+        options.log_severity_level = 4
+        late = threading.Timer(MOST_SECONDS, lambda: setattr(options, "terminate", True))
+        late.daemon = True
+        late.start()
+        try:
+            (made,) = self._session.run([self.description.output], feed, options)
+        except Exception as error:  # its errors have no common base but this
+            if options.terminate:
+                raise DataError(
+                    f"the encoder {self.description.name} took more than {MOST_SECONDS:.0f} seconds for "
+                    "one input"
+                ) from error
+            raise DataError(
+                f"the encoder {self.description.name} cannot run: {_first_line(error)}"
+            ) from error
+        finally:
+            late.cancel()
+        if not isinstance(made, np.ndarray) or made.dtype != np.float32:
+            raise DataError(f"the encoder {self.description.name} gives no float32 numbers")
+        return made
+
+    def _pooled(self, made: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return (d,) of the graph's output for one input."""
+        width = self.width
+        places = made.shape[2:] if made.ndim == 4 else made.shape[1:-1]
+        coordinates = made.shape[1] if made.ndim == 4 else made.shape[-1] if made.ndim else 0
+        fits = made.ndim in self._ranks and made.shape[0] == 1 and coordinates == width
+        if not fits or not math.prod(places):
+            shape = "x".join(map(str, made.shape)) or "a single number"
+            wanted = " or ".join(map(str, self._ranks))
+            raise DataError(
+                f"the encoder {self.description.name} gives {shape} for one input; its description says "
+                f"{width} coordinates in an output of {wanted} dimensions"
+            )
+        exact = made.astype(np.float64)
+        if made.ndim == 4:
+            exact = exact.reshape(width, -1).T
+        rows: NDArray[np.float64] = exact.reshape(-1, width)
+        if self.description.pooling == "mean":
+            # One input, all of whose tokens are its own: the mean over the mask is the mean.
+            sums = [math.fsum(column) / len(rows) for column in rows.T.tolist()]
+            return np.array(sums, dtype=np.float64)
+        first: NDArray[np.float64] = rows[0]
+        return first
+
+    @staticmethod
+    def _rounded(point: NDArray[np.float64]) -> NDArray[np.int16]:
+        """Return a point at length 1, as whole numbers."""
+        if not np.isfinite(point).all():
+            raise UnusableRecordError("the encoder gives NaN or infinity for it")
+        largest = float(np.abs(point).max())
+        if largest == 0:
+            raise UnusableRecordError("the encoder gives zeros only for it")
+        scaled = point / largest  # so that no square overflows or vanishes
+        length = math.sqrt(math.fsum((scaled * scaled).tolist()))
+        return np.rint(scaled * (UNIT / length)).astype(np.int16)
+
+
+def opened_files(folder: Path) -> tuple[Description, list[bytes]]:
+    """Return an encoder's description and the content of each of its files, compared with its digest.
+
+    Raises:
+        DataError: if one is missing, or is not the described one.
+    """
+    description = read_description(folder)
+    return description, [_described(folder, each) for each in description.files]
+
+
+def read_description(folder: Path) -> Description:
+    """Return what an encoder's folder says of it; its other files are not read.
+
+    Raises:
+        DataError: if there is no description, or it is not one.
+    """
+    if not folder.is_dir():
+        raise DataError(f"there is no folder at {folder}: --encoder takes an encoder's folder")
+    path = folder / FILE
+    return Description.from_bytes(read_at_most(path, MOST_BYTES), str(path))
+
+
+def hash_of(record: Record) -> bytes:
+    """Return SHA-256 of a record as it is read, before any encoder."""
+    if isinstance(record, str):
+        return hashlib.sha256(b"text\0" + record.encode("utf-8", "surrogatepass")).digest()
+    head = "image {} {}\0".format("x".join(map(str, record.shape)), record.dtype.str).encode()
+    return hashlib.sha256(head + np.ascontiguousarray(record).tobytes()).digest()
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _in_order(
+    work: Callable[[Record], NDArray[np.int16] | str], records: Iterable[Record], threads: int
+) -> Iterator[NDArray[np.int16] | str]:
+    """Yield the results in the records' order; a few records are taken ahead."""
+    if threads < 2:
+        yield from map(work, records)
+        return
+    source = iter(records)
+    with _pool(threads) as pool:
+        waiting = [pool.submit(work, each) for each in islice(source, _AHEAD * threads)]
+        while waiting:
+            yield waiting.pop(0).result()
+            waiting += [pool.submit(work, each) for each in islice(source, 1)]
+
+
+@contextmanager
+def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
+    """Yield a pool whose waiting work is dropped at an error."""
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="encoder")
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _described(folder: Path, entry: FileOf) -> bytes:
+    """Return the content of a file of an encoder, if it is the described one."""
+    path = folder / entry.file
+    content = read_at_most(path, entry.size)
+    if FileOf.of(entry.file, content) != entry:
+        raise DataError(
+            f"{path} is not the file that {FILE} describes: its SHA-256 differs; get both again"
+        )
+    return content
+
+
+def _tokenizer_of(content: bytes, longest: int) -> Any:
+    import tokenizers
+
+    try:
+        made = tokenizers.Tokenizer.from_str(content.decode())
+        made.no_padding()
+        made.enable_truncation(longest)
+    except Exception as error:  # its errors have no common base but this
+        raise DataError(f"the tokenizer cannot be read: {_first_line(error)}") from error
+    return made
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return "".join(each if each.isprintable() else " " for each in text.splitlines()[0])[:300]

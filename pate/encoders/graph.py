@@ -1,0 +1,253 @@
+"""Checks of an ONNX file before it is run: the file may be hostile.
+
+Accepted are operators of ONNX's own set only, without loops and without random draws, and all weights in
+the file. So the time for an input does not hang on a counter in it, and nothing is read from elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pate.encoders.description import MOST_MODEL
+from pate.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx
+
+#: Names of ONNX's own set of operators.
+_OWN: Final = frozenset({"", "ai.onnx"})
+_LOOPS: Final = frozenset({"Loop", "Scan", "SequenceMap"})
+_RANDOM: Final = frozenset({
+    "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+    "RandomUniformLike",
+})  # fmt: skip
+#: Operators that take apart another file's bytes.
+_DECODERS: Final = frozenset({"ImageDecoder"})
+_MOST_NODES: Final = 100_000
+#: Graphs within graphs, as the two branches of an If.
+_DEEPEST: Final = 4
+_FLOAT, _INTS = 1, frozenset({6, 7})
+#: Protobuf gives bytes for such a name.
+_NOT_UTF8: Final = "the ONNX file is damaged: a name in it is not UTF-8"
+#: The inputs of a graph of texts.
+TOKENS: Final = ("input_ids", "attention_mask", "token_type_ids")
+#: A dimension that the file leaves open.
+OPEN: Final = None
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of a graph.
+
+    Attributes:
+        name: of it.
+        kind: ONNX's number of its element type; 1 is float32, 6 and 7 are int32 and int64.
+        shape: its dimensions, None for each that the file leaves open; None if it does not say.
+    """
+
+    name: str
+    kind: int
+    shape: tuple[int | None, ...] | None
+
+    def __str__(self) -> str:
+        said = "of any shape" if self.shape is None else "x".join(
+            "?" if each is None else str(each) for each in self.shape
+        )  # fmt: skip
+        return f"{self.name!r:.80} {said}"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What a checked file has.
+
+    Attributes:
+        inputs: without those that have a value in the file.
+        outputs: of the graph.
+        nodes: how many operators, those of inner graphs included.
+        opset: version of ONNX's set of operators.
+    """
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    nodes: int
+    opset: int
+
+    def require_images(self, shape: tuple[int, int, int, int]) -> str:
+        """Check that the graph takes one image of a shape, and return the input's name.
+
+        Raises:
+            DataError: if it has other inputs.
+        """
+        if len(self.inputs) != 1 or self.inputs[0].kind != _FLOAT:
+            raise DataError(
+                f"the graph must take one float32 input, it takes {_listed(self.inputs)}"
+            )
+        port = self.inputs[0]
+        if port.shape is not None and (
+            len(port.shape) != 4
+            or any(own not in (OPEN, wanted) for own, wanted in zip(port.shape, shape, strict=True))
+        ):
+            wanted = "x".join(map(str, shape))
+            raise DataError(f"the graph must take images as {wanted}, it takes {port}")
+        return port.name
+
+    def require_texts(self) -> tuple[Port, ...]:
+        """Check that the graph takes tokens, and return its inputs.
+
+        Raises:
+            DataError: if it has other inputs.
+        """
+        names = [port.name for port in self.inputs]
+        if "input_ids" not in names or set(names) - set(TOKENS):
+            raise DataError(
+                f"a graph of texts takes {', '.join(TOKENS)}, of which the last two may be absent; "
+                f"this one takes {_listed(self.inputs)}"
+            )
+        for port in self.inputs:
+            if port.kind not in _INTS or (
+                port.shape is not None and (len(port.shape) != 2 or port.shape[0] not in (OPEN, 1))
+            ):
+                raise DataError(f"the graph must take tokens as 1x?, it takes {port}")
+            if port.shape is not None and port.shape[1] is not OPEN:
+                raise DataError(
+                    f"the graph takes texts of {port.shape[1]} tokens only: export it with an open "
+                    "number of tokens"
+                )
+        return self.inputs
+
+    def require_output(self, name: str, ranks: tuple[int, ...], width: int) -> None:
+        """Check an output of the graph.
+
+        Args:
+            name: of the output.
+            ranks: how many dimensions it may have.
+            width: coordinates of an embedding.
+
+        Raises:
+            DataError: if there is none of this name, or its shape is another one.
+        """
+        port = next((each for each in self.outputs if each.name == name), None)
+        if port is None:
+            raise DataError(f"the graph has no output {name!r:.80}, it has {_listed(self.outputs)}")
+        if port.kind != _FLOAT:
+            raise DataError(f"the output {port} must be float32")
+        if port.shape is None:
+            return
+        if len(port.shape) not in ranks:
+            wanted = " or ".join(map(str, ranks))
+            raise DataError(
+                f"the output {port} has {len(port.shape)} dimensions, the description's pooling needs "
+                f"{wanted}"
+            )
+        coordinates = port.shape[1 if len(port.shape) == 4 else -1]
+        if coordinates not in (OPEN, width):
+            raise DataError(f"the output {port} must have {width} coordinates")
+
+
+def checked_graph(content: bytes) -> Graph:
+    """Return what an ONNX file has, after checks that it runs nothing but ONNX's own operators.
+
+    Raises:
+        DataError: if it is no ONNX file, is too large, has an operator that is not accepted, functions of
+            its own, graphs in graphs too deep, or weights in another file.
+    """
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    if len(content) > MOST_MODEL:
+        raise DataError(f"the ONNX file is larger than {MOST_MODEL >> 30} GiB")
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(content)
+    except (DecodeError, ValueError, RecursionError, MemoryError) as error:
+        raise DataError("it is not an ONNX file, or is damaged") from error
+    if not model.graph.node:
+        raise DataError("it is not an ONNX file: there is no graph in it")
+    if model.functions:
+        raise DataError("the graph defines functions of its own: export it without")
+    opset = max((each.version for each in model.opset_import if each.domain in _OWN), default=0)
+    if not opset:
+        raise DataError("the file names no version of ONNX's operators")
+    count = 0
+    for node in _nodes(model.graph, 0):
+        count += 1
+        if count > _MOST_NODES:
+            raise DataError(f"the graph has more than {_MOST_NODES} operators")
+        _require_accepted(node, opset)
+    given = {each.name for each in model.graph.initializer}
+    given |= {each.values.name for each in model.graph.sparse_initializer}
+    return Graph(
+        tuple(_port(each) for each in model.graph.input if each.name not in given),
+        tuple(map(_port, model.graph.output)),
+        count,
+        opset,
+    )
+
+
+def _require_accepted(node: onnx.NodeProto, opset: int) -> None:
+    import onnx.defs
+
+    if not isinstance(node.op_type, str) or not isinstance(node.domain, str):
+        raise DataError(_NOT_UTF8)
+    if node.domain not in _OWN:
+        raise DataError(
+            f"the operator {node.op_type!r:.80} is of {node.domain!r:.80}, not of ONNX's own set"
+        )
+    if node.op_type in _LOOPS:
+        raise DataError(f"the operator {node.op_type} repeats: its time for an input has no bound")
+    if node.op_type in _RANDOM:
+        raise DataError(
+            f"the operator {node.op_type} draws at random: a record would have no place"
+        )
+    if node.op_type in _DECODERS or not onnx.defs.has(node.op_type, min(opset, 1 << 20), ""):
+        raise DataError(f"the operator {node.op_type!r:.80} is not accepted")
+
+
+def _nodes(graph: onnx.GraphProto, depth: int) -> Iterator[onnx.NodeProto]:
+    """Yield the operators of a graph and its inner graphs; weights of another file are refused."""
+    if depth > _DEEPEST:
+        raise DataError(f"the graph has inner graphs more than {_DEEPEST} deep")
+    for tensor in graph.initializer:
+        _require_inside(tensor)
+    for sparse in graph.sparse_initializer:
+        _require_inside(sparse.values)
+        _require_inside(sparse.indices)
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for tensor in (attribute.t, *attribute.tensors):
+                _require_inside(tensor)
+            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
+                _require_inside(sparse.values)
+                _require_inside(sparse.indices)
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _nodes(inner, depth + 1)
+
+
+def _require_inside(tensor: onnx.TensorProto) -> None:
+    if tensor.data_location or tensor.external_data:
+        raise DataError(
+            "the graph has weights in another file (external data): save it as one file"
+        )
+
+
+def _port(value: onnx.ValueInfoProto) -> Port:
+    if not isinstance(value.name, str):
+        raise DataError(_NOT_UTF8)
+    if value.type.WhichOneof("value") != "tensor_type":
+        return Port(value.name, 0, None)
+    kind = value.type.tensor_type
+    if not kind.HasField("shape"):
+        return Port(value.name, kind.elem_type, None)
+    shape = tuple(
+        each.dim_value if each.WhichOneof("value") == "dim_value" else OPEN
+        for each in kind.shape.dim
+    )
+    return Port(value.name, kind.elem_type, shape)
+
+
+def _listed(ports: tuple[Port, ...]) -> str:
+    return ", ".join(map(str, ports[:5])) + (", …" if len(ports) > 5 else "") or "nothing"

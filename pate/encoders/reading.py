@@ -1,0 +1,108 @@
+"""An open encoder as the readers of data take it: with a cache, and a bar that shows the time left."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+from pate.encoders.cache import Cache
+from pate.encoders.encoder import Encoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pate.data.encoded import Record
+    from pate.data.odd import Odd
+
+#: Folder of the cache in a home.
+CACHE: Final = "embeddings"
+
+
+class Reader:
+    """Embeds the records that a reader hands it.
+
+    Args:
+        encoder: to use.
+        cache: private folder of embeddings; None: they are made anew each time.
+        bar: returns a progress bar of a title, called with what is done and the total.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        cache: Path | None = None,
+        bar: Callable[[str], AbstractContextManager[Callable[[int, int], None]]] | None = None,
+    ) -> None:
+        self.encoder = encoder
+        self._cache, self._bar = cache, bar
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path | None,
+        *,
+        home: Path | None = None,
+        bar: Callable[[str], AbstractContextManager[Callable[[int, int], None]]] | None = None,
+    ) -> Reader | None:
+        """Open the encoder of ``--encoder``, None if the option was not given.
+
+        Args:
+            folder: of the encoder.
+            home: in which embeddings are kept; None: nowhere.
+            bar: as above.
+
+        Raises:
+            DataError: as :meth:`pate.encoders.encoder.Encoder.open`.
+        """
+        if folder is None:
+            return None
+        return cls(Encoder.open(folder), cache=None if home is None else home / CACHE, bar=bar)
+
+    @property
+    def digest(self) -> str:
+        """Of the encoder."""
+        return self.encoder.digest
+
+    @property
+    def source(self) -> str:
+        """``images`` or ``texts``."""
+        return self.encoder.source
+
+    @property
+    def width(self) -> int:
+        """Coordinates of an embedding."""
+        return self.encoder.width
+
+    @property
+    def words(self) -> str:
+        """Name of the encoder and beginning of its digest."""
+        return self.encoder.description.in_words()
+
+    def embed(
+        self,
+        records: Iterable[Record],
+        total: int,
+        *,
+        odd: Odd | None,
+        place: Callable[[int], str],
+    ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
+        """Return (n, d) embeddings and (n,) which records are usable.
+
+        Raises:
+            DataError: as :meth:`pate.encoders.encoder.Encoder.rows`.
+        """
+        with ExitStack() as held:
+            cache = None
+            if self._cache is not None:
+                cache = held.enter_context(Cache(self._cache, self.digest, self.width))
+            move = None
+            if self._bar is not None:
+                moved = held.enter_context(self._bar(f"embedding {self.source}"))
+                move = lambda done: moved(done, max(done, total))  # noqa: E731
+            return self.encoder.rows(records, odd=odd, place=place, move=move, cache=cache)

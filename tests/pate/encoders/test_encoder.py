@@ -1,0 +1,309 @@
+"""An encoder's rows: one record at a time, whole numbers, of length 1; and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from pate.data.embeddings import UNIT
+from pate.data.odd import Odd
+from pate.encoders import encoder as module
+from pate.encoders.description import FILE, Description
+from pate.encoders.encoder import Encoder, UnusableRecordError
+from pate.encoders.trial import tried
+from pate.errors import DataError
+from tests.support import tiny_encoders as tiny
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def pictures(count: int = 12, seed: int = 0) -> list[Any]:
+    """Images of as many sizes, grey and in colour."""
+    drawn = np.random.default_rng(seed)
+    return [
+        drawn.integers(0, 256, size=(8 + at, 30 - at, 1 if at % 3 == 0 else 3), dtype=np.uint8)
+        for at in range(count)
+    ]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Encoder:
+    return Encoder.open(tiny.image_folder(tmp_path / "tiny"), trial=False)
+
+
+def test_a_row_hangs_on_its_record_only(opened: Encoder) -> None:
+    records = pictures()
+    alone = np.stack([opened.row(each) for each in records])
+    together, good = opened.rows(records, threads=1)
+    assert good.all()
+    assert np.array_equal(alone, together)
+    order = np.random.default_rng(1).permutation(len(records))
+    shuffled, _ = opened.rows((records[at] for at in order), threads=3)
+    assert np.array_equal(alone[order], shuffled)
+    assert len({row.tobytes() for row in alone}) == len(records)
+
+
+def test_rows_have_length_one(opened: Encoder) -> None:
+    values, _ = opened.rows(pictures())
+    lengths = np.linalg.norm(values.astype(np.float64) / UNIT, axis=1)
+    assert np.allclose(lengths, 1, atol=1e-3)
+    made = opened.embeddings(values, window=(0, 4095))
+    assert made.schema() == f"embeddings 6 by {opened.digest} of images window 0 4095"
+
+
+def test_a_row_is_what_the_graph_says(tmp_path: Path) -> None:
+    folder = tiny.image_folder(tmp_path / "tiny")
+    opened = Encoder.open(folder, trial=False)
+    image = pictures(1)[0][:8, :8]  # of the graph's own size: nothing is scaled
+    weights = onnx.numpy_helper.to_array(tiny.image_model().graph.initializer[0])
+    values = (np.repeat(image, 3, axis=2).transpose(2, 0, 1).ravel() / 255 - 0.5) / 0.25
+    wanted = values @ weights.astype(np.float64)
+    wanted *= UNIT / np.linalg.norm(wanted)
+    assert np.abs(opened.row(image) - wanted).max() < 1
+
+
+def test_texts_are_the_mean_of_their_words(tmp_path: Path) -> None:
+    opened = Encoder.open(tiny.text_folder(tmp_path / "texts"), trial=False)
+    table = onnx.numpy_helper.to_array(tiny.text_model().graph.initializer[0]).astype(np.float64)
+    wanted = table[[4, 1, 3]].mean(axis=0)
+    wanted *= UNIT / np.linalg.norm(wanted)
+    assert np.abs(opened.row("a good film") - wanted).max() < 1
+    texts = ["a good film", "the bad film", "good", "a film the film"]
+    forth, back = opened.embed_texts(texts), opened.embed_texts(texts[::-1])
+    assert np.array_equal(forth, back[::-1])
+    # What is beyond the longest text does not count.
+    assert np.array_equal(opened.row("good " * 16), opened.row("good " * 16 + "bad " * 50))
+
+
+def test_unusable_records_are_left_out_or_an_error(tmp_path: Path) -> None:
+    opened = Encoder.open(tiny.text_folder(tmp_path / "texts"), trial=False)
+    records = ["good", "", "x" * (module.MOST_CHARACTERS + 1), "\ud800", "bad"]
+    odd = Odd()
+    values, good = opened.rows(records, odd=odd, place=lambda at: f"line {at}")
+    assert good.tolist() == [True, False, False, False, True]
+    assert not values[1:4].any()
+    assert len(odd.reasons) == 3
+    assert any("line 2" in line for line in odd.lines())
+    with pytest.raises(UnusableRecordError, match="record 2: the text has no tokens"):
+        opened.rows(records)
+
+
+@pytest.mark.parametrize("value", ["NaN", "infinity", "zero"])
+def test_numbers_that_are_none_are_unusable(tmp_path: Path, value: str) -> None:
+    divided = {
+        "NaN": ("Log", "Neg"),
+        "infinity": ("Reciprocal", "Identity"),
+        "zero": ("Identity",) * 2,
+    }
+    first, second = divided[value]
+    more = [
+        helper.make_node("Sub", ["row", "row"], ["nothing"]),
+        helper.make_node("Exp" if value == "NaN" else "Identity", ["nothing"], ["some"]),
+        helper.make_node("Neg" if value == "NaN" else "Identity", ["some"], ["other"]),
+        helper.make_node(first, ["other"], ["third"]),
+        helper.make_node(second, ["third"], ["features"]),
+    ]
+    graph = tiny.image_model(more=more)
+    folder = tiny.write(tmp_path / "tiny", graph, tiny.image_description())
+    opened = Encoder.open(folder, trial=False)
+    with pytest.raises(UnusableRecordError, match="zeros only" if value == "zero" else "NaN"):
+        opened.row(pictures(1)[0])
+    with pytest.raises(DataError, match="zeros only" if value == "zero" else "NaN"):
+        tried(folder)
+
+
+def test_a_file_that_is_not_the_described_one_is_refused(tmp_path: Path) -> None:
+    folder = tiny.image_folder(tmp_path / "tiny")
+    content = bytearray((folder / "model.onnx").read_bytes())
+    content[-5] ^= 1
+    (folder / "model.onnx").write_bytes(content)
+    with pytest.raises(DataError, match=r"model\.onnx is not the file .* its SHA-256 differs"):
+        Encoder.open(folder, trial=False)
+
+
+def test_a_file_of_two_gigabytes_is_not_read(tmp_path: Path) -> None:
+    folder = tiny.image_folder(tmp_path / "tiny")
+    os.truncate(folder / "model.onnx", 2 << 30)  # a sparse file
+    with pytest.raises(DataError, match="has 2147483648 bytes, at most"):
+        Encoder.open(folder, trial=False)
+    said = json.loads((folder / FILE).read_bytes())
+    said["model"]["size"] = 2 << 30
+    (folder / FILE).write_text(json.dumps(said))
+    with pytest.raises(DataError, match="larger than 1 GiB"):
+        Encoder.open(folder, trial=False)
+
+
+def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
+    folder = tiny.image_folder(tmp_path / "tiny")
+    (folder / "model.onnx").unlink()
+    os.mkfifo(folder / "model.onnx")
+    with pytest.raises(DataError, match="is no file"):
+        Encoder.open(folder, trial=False)
+    (folder / "model.onnx").unlink()
+    with pytest.raises(DataError, match="cannot read"):
+        Encoder.open(folder, trial=False)
+    with pytest.raises(DataError, match="takes an encoder's folder"):
+        Encoder.open(folder / FILE)
+
+
+def test_an_output_of_another_rank_is_refused(tmp_path: Path) -> None:
+    graph = tiny.image_model()
+    described = replace(tiny.image_description(), pooling="mean")
+    folder = tiny.write(tmp_path / "said", graph, described)
+    with pytest.raises(DataError, match="has 2 dimensions, the description's pooling needs 3 or 4"):
+        Encoder.open(folder, trial=False)
+    graph.graph.output[0].type.tensor_type.ClearField("shape")
+    opened = Encoder.open(tiny.write(tmp_path / "unsaid", graph, described), trial=False)
+    with pytest.raises(DataError, match="gives 1x6 for one input; its description says 6"):
+        opened.row(pictures(1)[0])
+
+
+def test_an_input_that_takes_a_minute_is_refused(tmp_path: Path) -> None:
+    """Multiplications of large matrices: half a minute or more, of which a second is granted."""
+    side = 2048
+    nodes = [
+        helper.make_node("Expand", ["one", "size"], ["m0"]),
+        *(helper.make_node("MatMul", [f"m{at}", "m0"], [f"m{at + 1}"]) for at in range(400)),
+        helper.make_node("ReduceMean", ["m400"], ["mean"], keepdims=1),
+        helper.make_node("Mul", ["mean", "nothing"], ["zero"]),
+        helper.make_node("Add", ["row", "zero"], ["features"]),
+        helper.make_node("ReduceMax", ["flat"], ["largest"], keepdims=1),
+        helper.make_node("Mul", ["largest", "thousandth"], ["one"]),
+    ]
+    nodes = [*nodes[-2:], *nodes[:-2]]
+    graph = tiny.image_model(more=nodes)
+    for name, value in (
+        ("size", np.array([side, side], dtype=np.int64)),
+        ("nothing", np.zeros(1, dtype=np.float32)),
+        ("thousandth", np.full(1, 1e-3, dtype=np.float32)),
+    ):
+        graph.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
+    folder = tiny.write(tmp_path / "slow", graph, tiny.image_description())
+    with pytest.raises(DataError, match="more than 1 seconds of processor time"):
+        tried(folder, seconds=1)
+
+
+def test_a_run_that_takes_too_long_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_SECONDS", 0.0)
+    nodes = [helper.make_node("MatMul", ["row", "square"], ["r0"])]
+    nodes += [
+        helper.make_node("MatMul", [f"r{at}", "square"], [f"r{at + 1}"]) for at in range(5_000)
+    ]
+    nodes.append(helper.make_node("Identity", ["r5000"], ["features"]))
+    graph = tiny.image_model(more=nodes)
+    square = np.eye(6, dtype=np.float32)
+    graph.graph.initializer.append(onnx.numpy_helper.from_array(square, "square"))
+    folder = tiny.write(tmp_path / "slow", graph, tiny.image_description())
+    opened = Encoder.open(folder, trial=False)
+    some = pictures(1) * 200  # should the timer be late once
+    with pytest.raises(DataError, match="took more than 0 seconds for one input"):
+        opened.rows(some, threads=1)
+
+
+def test_an_input_that_takes_all_memory_is_refused(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Expand", ["row", "size"], ["large"]),
+        helper.make_node("ReduceMax", ["large"], ["mean"], keepdims=0, axes=[0, 1]),
+        helper.make_node("Reshape", ["mean", "shape"], ["features"]),
+    ]
+    graph = tiny.image_model(more=nodes)
+    for name, value in (("size", [40_000, 40_000, 6]), ("shape", [1, 6])):
+        graph.graph.initializer.append(
+            onnx.numpy_helper.from_array(np.array(value, dtype=np.int64), name)
+        )
+    folder = tiny.write(tmp_path / "large", graph, tiny.image_description())
+    with pytest.raises(DataError, match=r"cannot run|cannot be run|memory"):
+        tried(folder)
+
+
+def test_a_trial_measures_an_input(tmp_path: Path) -> None:
+    found = tried(tiny.image_folder(tmp_path / "tiny"))
+    assert 0 <= found.seconds < found.opening
+    assert found.memory > 1 << 20
+
+
+def test_images_are_no_texts(opened: Encoder, tmp_path: Path) -> None:
+    with pytest.raises(UnusableRecordError, match="not texts"):
+        opened.row("good")
+    texts = Encoder.open(tiny.text_folder(tmp_path / "texts"), trial=False)
+    with pytest.raises(UnusableRecordError, match="not images"):
+        texts.row(pictures(1)[0])
+
+
+@pytest.mark.parametrize("fit", ["crop", "pad", "stretch"])
+@pytest.mark.parametrize("size", [(1, 1), (1, 5000), (5000, 1), (8, 8), (7, 9)])
+def test_images_of_any_size_are_brought_to_one(fit: Any, size: tuple[int, int]) -> None:
+    from pate.encoders.pictures import prepared
+
+    steps = replace(tiny.STEPS, fit=fit, layout="last")
+    made = prepared(np.full((*size, 1), 255, dtype=np.uint8), steps)
+    assert made.shape == (1, 8, 8, 3)
+    assert math.isclose(made.max(), 2.0, abs_tol=1e-6)
+    assert (made.min() < 0) == (fit == "pad" and size[0] != size[1])
+
+
+def test_only_the_middle_is_kept() -> None:
+    from pate.encoders.pictures import prepared
+
+    image = np.zeros((16, 32, 1), dtype=np.uint8)
+    image[4:12, 12:20] = 255
+    steps = replace(tiny.STEPS, crop=0.5)
+    assert math.isclose(prepared(image, steps).min(), 2.0, abs_tol=1e-6)
+
+
+def test_the_digest_does_not_hang_on_spaces(tmp_path: Path) -> None:
+    folder = tiny.image_folder(tmp_path / "tiny")
+    content = (folder / FILE).read_bytes()
+    plain = Description.from_bytes(json.dumps(json.loads(content)).encode())
+    assert plain.digest == Description.from_bytes(content).digest
+    other = replace(plain, trained="somebody else")
+    assert other.digest != plain.digest
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "match"),
+    [
+        ("width", 8192, "1 to 8191"),
+        ("name", "two\nlines", "name must be one line"),
+        ("trained", "", "trained must be one line"),
+        ("pooling", "max", "possible are none, mean, first"),
+        ("images", None, "images or texts"),
+        ("model", {"file": "../model.onnx", "sha256": "00" * 32, "size": 1}, "no name of a file"),
+        ("model", {"file": "model.onnx", "sha256": "00", "size": 1}, "SHA-256"),
+        ("format", "pate-encoder/2", "another version"),
+        ("licenec", "x", "unknown fields"),
+    ],
+)
+def test_a_description_that_is_none_is_refused(field: str, value: object, match: str) -> None:
+    said = {**json.loads(tiny.image_description().to_bytes()), field: value}
+    with pytest.raises(DataError, match=match):
+        Description.from_bytes(json.dumps(said).encode())
+
+
+def test_graph_inputs_must_fit_the_description(tmp_path: Path) -> None:
+    described = tiny.image_description(pixels=16)
+    folder = tiny.write(tmp_path / "tiny", tiny.image_model(pixels=8), described)
+    with pytest.raises(DataError, match="must take images as 1x3x16x16, it takes 'images' 1x3x8x8"):
+        Encoder.open(folder, trial=False)
+    graph = tiny.text_model()
+    graph.graph.input.append(tiny.port("more", 1, kind=TensorProto.INT64))
+    folder = tiny.write(tmp_path / "texts", graph, tiny.text_description(), tiny.tokenizer())
+    with pytest.raises(DataError, match="a graph of texts takes input_ids"):
+        Encoder.open(folder, trial=False)
+
+
+def test_a_tokenizer_that_is_none_is_refused(tmp_path: Path) -> None:
+    folder = tiny.write(tmp_path / "t", tiny.text_model(), tiny.text_description(), b"{}")
+    with pytest.raises(DataError, match="the tokenizer cannot be read"):
+        Encoder.open(folder, trial=False)

@@ -1,0 +1,116 @@
+"""Encoders of a few hundred weights, made on the spot: folders with an ONNX file and its description."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from pate.encoders.description import FILE, Description, FileOf, ImageSteps, TextSteps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+STEPS = ImageSteps(8, 8, 3, "crop", 1.0, "bilinear", (0.5,) * 3, (0.25,) * 3, "first")
+WORDS = ("[UNK]", "good", "bad", "film", "a", "the")
+
+
+def model(
+    nodes: Sequence[Any],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    weights: dict[str, np.ndarray[Any, Any]] | None = None,
+    domains: Sequence[tuple[str, int]] = (("", 17),),
+) -> onnx.ModelProto:
+    made = helper.make_graph(
+        list(nodes), "tiny", list(inputs), list(outputs),
+        [numpy_helper.from_array(value, name) for name, value in (weights or {}).items()],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid(*each) for each in domains]
+    return helper.make_model(made, opset_imports=opsets, ir_version=8)
+
+
+def port(name: str, *shape: int | str, kind: int = TensorProto.FLOAT) -> Any:
+    return helper.make_tensor_value_info(name, kind, list(shape))
+
+
+def image_model(
+    pixels: int = 8, width: int = 6, seed: int = 0, more: Sequence[Any] = ()
+) -> onnx.ModelProto:
+    """Random projections of an image of three channels; ``more`` nodes go from "row" to "features"."""
+    drawn = np.random.default_rng(seed).normal(size=(3 * pixels * pixels, width))
+    nodes = [
+        helper.make_node("Flatten", ["images"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "weights"], ["row"]),
+        *(more or [helper.make_node("Identity", ["row"], ["features"])]),
+    ]
+    return model(
+        nodes, [port("images", 1, 3, pixels, pixels)], [port("features", 1, width)],
+        {"weights": drawn.astype(np.float32)},
+    )  # fmt: skip
+
+
+def image_description(pixels: int = 8, width: int = 6) -> Description:
+    return Description(
+        name="tiny", trained="nobody, on nothing: random numbers", licence="Apache-2.0",
+        model=FileOf("model.onnx", bytes(32), 1), output="features", pooling="none", width=width,
+        images=replace(STEPS, height=pixels, width=pixels),
+        texts=None,
+    )  # fmt: skip
+
+
+def text_model(width: int = 6, seed: int = 0) -> onnx.ModelProto:
+    """A row of random numbers for each word, under the mask."""
+    drawn = np.random.default_rng(seed).normal(size=(len(WORDS), width))
+    return model(
+        [helper.make_node("Gather", ["table", "input_ids"], ["rows"])],
+        [port("input_ids", "n", "t", kind=TensorProto.INT64)],
+        [port("rows", "n", "t", width)],
+        {"table": drawn.astype(np.float32)},
+    )
+
+
+def tokenizer() -> bytes:
+    import tokenizers
+
+    made = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({word: at for at, word in enumerate(WORDS)}, unk_token=WORDS[0])
+    )
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    text: str = made.to_str()
+    return text.encode()
+
+
+def write(
+    folder: Path, graph: onnx.ModelProto | bytes, described: Description, words: bytes | None = None
+) -> Path:
+    """Write a folder; the description gets the digests of its files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    content = graph if isinstance(graph, bytes) else graph.SerializeToString()
+    (folder / "model.onnx").write_bytes(content)
+    texts = described.texts
+    if words is not None and texts is not None:
+        (folder / "tokenizer.json").write_bytes(words)
+        texts = replace(texts, tokenizer=FileOf.of("tokenizer.json", words))
+    made = replace(described, model=FileOf.of("model.onnx", content), texts=texts)
+    (folder / FILE).write_bytes(made.to_bytes())
+    return folder
+
+
+def image_folder(folder: Path, pixels: int = 8, width: int = 6, seed: int = 0) -> Path:
+    return write(folder, image_model(pixels, width, seed), image_description(pixels, width))
+
+
+def text_description(width: int = 6) -> Description:
+    steps = TextSteps(FileOf("tokenizer.json", bytes(32), 1), 16)
+    return replace(
+        image_description(width=width), output="rows", pooling="mean", images=None, texts=steps
+    )
+
+
+def text_folder(folder: Path, width: int = 6) -> Path:
+    return write(folder, text_model(width), text_description(width), tokenizer())
