@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.papers.split import Split
 from pate.data.embeddings import Embeddings, embedding_arrays
-from pate.data.files.npz import read_npz_inputs
+from pate.data.read import read_inputs
 from pate.data.values import Dataset
 from pate.encoders.encoder import Encoder
 from pate.errors import DataError, UsageError
@@ -69,7 +69,7 @@ class Embedder:
         """
         file = self.work / f"{name}-{self.encoder.digest[:16]}.npz"
         if file.is_file():
-            held = read_npz_inputs(file)
+            held = read_inputs(file)
             if not isinstance(held, Embeddings) or held.encoder != self.encoder.digest:
                 raise DataError(f"{file} holds other inputs: remove it")
             return held
