@@ -22,7 +22,7 @@ from pate.formats.privacy_statement import (
 )
 from student.evaluation.markdown import labels_by_class, measured, plain
 from student.trainers.choose import IMAGE_MODELS
-from student.trainers.selftraining import TableStudent
+from student.trainers.selftraining import HEAD, TableStudent
 
 if TYPE_CHECKING:
     from pate.codes import Code
@@ -36,6 +36,7 @@ _KINDS: Final = {
     "fixmatch": "a small residual convolutional network, trained by FixMatch",
     "vat": "a small residual convolutional network, trained by virtual adversarial training",
     "pate-g": "a small residual convolutional network, trained against a generator (PATE-G)",
+    "head": "softmax regression on the embeddings of a public encoder",
     "selftraining": "a random forest and a logistic model, averaged, trained by self-training",
 }
 
@@ -160,8 +161,14 @@ def _what(student: Student, provenance: Provenance, statement: Mapping[str, obje
     named = provenance.name not in ("", "campaign")
     title = plain(provenance.name) if named else f"campaign {provenance.campaign[:12]}"
     kind = _KINDS.get(student.kind, f"a classifier of kind {plain(student.kind)}")
-    if isinstance(student, TableStudent) and "forest" not in student.models:
-        kind = "boosted trees, fitted to noisy counts" if student.models else "a constant"
+    if isinstance(student, TableStudent) and not student.models:
+        kind = "a constant"
+    elif (
+        isinstance(student, TableStudent)
+        and student.kind != HEAD
+        and "forest" not in student.models
+    ):
+        kind = "boosted trees, fitted to noisy counts"
         if "logistic" in student.models:
             kind = "boosted trees and a logistic model, averaged, fitted to noisy sums"
     records_vote = do_records_vote(statement["mechanism"])
@@ -324,7 +331,11 @@ def _use(student: Student) -> str:
 """
     if isinstance(student, TableStudent):
         text += """
-The models are in the `.skops` files, for scikit-learn. There is no ONNX file of a table's model.
+The models are in the `.skops` files, for scikit-learn. There is no ONNX file of them.
+"""
+    if student.kind == HEAD:
+        text += """
+It takes embeddings by the encoder whose digest is in the line of its inputs, of length 1.
 """
     if isinstance(student, TableStudent) and student.thresholds:
         text += """

@@ -1,6 +1,6 @@
 """A student on disk: ``model.json`` and its weights, and back; no pickle.
 
-Images: ``model.safetensors``. Tables: one skops file per model. ``model.json`` describes the
+Images: ``model.safetensors``. Tables and embeddings: one skops file per model. ``model.json`` describes the
 student in full and holds the SHA-256 of each weight file.
 """
 
@@ -18,12 +18,12 @@ import numpy as np
 from pate.answers import CLASS, LABELS, NUMBER, answer_of, points_of
 from pate.data.skops_file import LARGEST, check_skops
 from pate.data.values import Table
-from pate.errors import DataError, UsageError
+from pate.errors import DataError, SchemaError, UsageError
 from pate.text_form import in_text, parse, read, write
 from student.trainers.choose import IMAGE_MODELS, MODELS
-from student.trainers.encoding import Encoding, NumberColumn
+from student.trainers.encoding import EmbeddedRows, Encoding, NumberColumn
 from student.trainers.plugged import check_files, is_plugged, plugged
-from student.trainers.selftraining import TableStudent
+from student.trainers.selftraining import HEAD, KIND, TableStudent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,9 +47,12 @@ _MODELS: Final = {
     "forest": "RandomForestClassifier",
     "logistic": "LogisticRegression",
     "boosting": "HistGradientBoostingClassifier",
+    HEAD: "LogisticRegression",
 }
 #: The models of a student of labels, of noisy counts, and of dense sums.
 _SETS: Final = (("forest", "logistic"), ("boosting",), ("boosting", "logistic"))
+#: Those of a student of embeddings.
+_HEADS: Final = ((HEAD,),)
 
 #: Largest size of a description in bytes.
 _LONGEST: Final = 2**26
@@ -98,7 +101,7 @@ def load(folder: Path) -> Student:
     found = read_description(folder)
     if found.kind in IMAGE_MODELS:
         return _load_images(folder, found)
-    if found.kind == "selftraining":
+    if found.kind in (KIND, HEAD):
         return _load_tables(folder, found)
     if not is_plugged(found.kind):
         raise DataError(f"{folder} holds a student of the unknown kind {found.kind!r:.80}")
@@ -154,8 +157,10 @@ def _describe(student: Student) -> Fields:
     if student.kind not in MODELS:
         return {}
     if isinstance(student, TableStudent):
-        encoding = student.encoding.to_json()
-        described: Fields = {"preprocessing": {"columns": encoding}, "constant": student.constant}
+        described: Fields = {"constant": student.constant}
+        if isinstance(student.encoding, Encoding):  # embeddings are described by their schema
+            columns = student.encoding.to_json()
+            described = {"preprocessing": {"columns": columns}, **described}
         if student.answer != CLASS:
             described |= {"answer": student.answer, "thresholds": list(student.thresholds)}
         return described
@@ -243,26 +248,47 @@ def _load_plugged(folder: Path, found: Described) -> Student:
 
 
 def _load_tables(folder: Path, found: Described) -> Student:
-    preprocessing, classes = found.more.get("preprocessing"), found.classes
-    if not isinstance(preprocessing, dict):
-        raise DataError(f"{folder / DESCRIPTION} lacks its preprocessing")
-    encoding = Encoding.from_json(preprocessing.get("columns"))
+    classes, encoding = found.classes, _encoding_of(folder, found)
     constant = found.more.get("constant")
     if constant is not None and (type(constant) is not int or not 0 <= constant < len(classes)):
         raise DataError(f"{folder / DESCRIPTION}: no class has the number {constant!r}")
     answer, least = _answer_of(folder, found)
     each = len(least) or (len(classes) - 1 if answer == NUMBER and len(classes) > 2 else 0)
     several = (tuple(f"label-{at}" for at in range(each)),)
-    sets: tuple[tuple[str, ...], ...] = several if each else _SETS if constant is None else ((),)
+    sets: tuple[tuple[str, ...], ...] = (
+        several if each else _sets(found) if constant is None else ((),)
+    )
     for names in sets:
         if set(found.files) == {f"{name}.skops" for name in names}:
             break
     else:
         raise DataError(f"{folder / DESCRIPTION} names the files {sorted(found.files)}")
-    width = encoding.encode(_no_rows(encoding)).shape[1]
+    width = _width(encoding)
     known = 2 if each else len(classes)
     models = {name: _load_model(folder, name, found, width, known) for name in names}
-    return TableStudent(encoding, models, constant, classes, answer=answer, thresholds=least)
+    return TableStudent(encoding, models, constant, classes, found.kind, answer, least)
+
+
+def _sets(found: Described) -> tuple[tuple[str, ...], ...]:
+    return _HEADS if found.kind == HEAD else _SETS
+
+
+def _encoding_of(folder: Path, found: Described) -> Encoding | EmbeddedRows:
+    if found.kind == HEAD:
+        try:
+            return EmbeddedRows(found.schema)
+        except SchemaError as error:
+            raise DataError(f"{folder / DESCRIPTION}: {error}") from error
+    preprocessing = found.more.get("preprocessing")
+    if not isinstance(preprocessing, dict):
+        raise DataError(f"{folder / DESCRIPTION} lacks its preprocessing")
+    return Encoding.from_json(preprocessing.get("columns"))
+
+
+def _width(encoding: Encoding | EmbeddedRows) -> int:
+    if isinstance(encoding, EmbeddedRows):
+        return encoding.width
+    return int(encoding.encode(_no_rows(encoding)).shape[1])
 
 
 def _answer_of(folder: Path, found: Described) -> tuple[str, tuple[float, ...]]:
@@ -304,18 +330,33 @@ def _load_model(folder: Path, name: str, found: Described, width: int, classes: 
         raise DataError(f"{path} holds types that a student has no use for") from error
     except Exception as error:  # skops lets the errors of many parsers through
         raise DataError(f"{path} is not a skops file of a model: {error}") from error
-    kind = _MODELS.get(name, _MODELS["boosting"])  # of a label
+    kind = _MODELS.get(name, _MODELS[HEAD if found.kind == HEAD else "boosting"])  # of a label
     if type(loaded).__name__ != kind or not type(loaded).__module__.startswith("sklearn."):
         raise DataError(f"{path} holds a {type(loaded).__name__}, not a {kind}")
     known = np.asarray(loaded.classes_)
     if loaded.n_features_in_ != width or not set(known.tolist()) <= set(range(classes)):
         raise DataError(f"{path} has other features or classes than {DESCRIPTION} says")
+    if kind == _MODELS[HEAD]:
+        _check_linear(path, loaded, width, len(known))
     for tree in getattr(loaded, "estimators_", []):
         _check_tree(path, tree.tree_, width, len(known))
     if kind == _MODELS["boosting"] and not _is_sound_boosting(loaded, width, len(known)):
         raise DataError(f"{path} holds a tree whose nodes point outside of it")
     model: Model = loaded
     return model
+
+
+def _check_linear(path: Path, model: object, width: int, classes: int) -> None:
+    """Refuse weights of another shape, or that are not finite."""
+    rows = 1 if classes == 2 else classes
+    weights, bias = (np.asarray(vars(model).get(name)) for name in ("coef_", "intercept_"))
+    sound = weights.shape == (rows, width) and bias.shape == (rows,)
+    if (
+        not sound
+        or not all(part.dtype.kind == "f" for part in (weights, bias))
+        or not (np.isfinite(weights).all() and np.isfinite(bias).all())
+    ):
+        raise DataError(f"{path} holds weights of another shape, or that are not finite")
 
 
 def _check_tree(path: Path, tree: object, width: int, classes: int) -> None:

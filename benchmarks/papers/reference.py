@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from benchmarks.papers import network_reference
+from pate.data.embeddings import Embeddings
 from pate.data.values import Table
 from pate.errors import UsageError
 from pate.features.space import space_over
 from student.evaluation.answers import LabelsEvaluation, NumberEvaluation, evaluate_answers
 from student.evaluation.evaluate import Evaluation, LabelledData
 from student.trainers.encoding import learn_encoding
+from student.trainers.head import fit_head
 from student.trainers.selftraining import TableStudent
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 _HELD: Final = 10
 #: Networks of this many seeds are trained where validation records choose among them.
 _SEEDS: Final = 3
+_PENALTIES: Final = (1e-5, 3e-5, 1e-4, 3e-4)  # of softmax regression
 _STRENGTHS: Final = tuple(10.0**power for power in range(-7, 0))
 #: Measures of a model on validation and on test records.
 Judged: TypeAlias = tuple[dict[str, float], dict[str, float]]
@@ -87,6 +90,8 @@ def pooled(row: Row, split: Split, *, seed: int, progress: Progress) -> dict[str
     """Train the row's non-private model and return its measures, with its name under ``model``."""
     if row.reference == "ridge":
         return {"model": "ridge regression on scattering features", **_ridge(split)}
+    if row.reference == "linear":
+        return {"model": "softmax regression on the embeddings", **_linear(split)}
     if row.reference == "boosting":
         made = _boosting if split.private.kind == "class" else _boosting_answers
         return {"model": "boosted trees", **made(split, seed)}
@@ -185,6 +190,24 @@ def _ridge(split: Split) -> dict[str, float]:
     whole = gram + held_gram + best[1] * unit * np.eye(len(gram))
     weights = cho_solve(cho_factor(whole), target + held_target)
     return measures(_with_one(space, split.test.inputs) @ weights, split.test)
+
+
+def _linear(split: Split) -> dict[str, float]:
+    """Return the scores of softmax regression; a tenth of the records chooses the penalty."""
+    private, test = split.private, split.test
+    if not isinstance(private.inputs, Embeddings) or not isinstance(test.inputs, Embeddings):
+        raise UsageError("the linear model is for embeddings")
+    rows, targets = private.inputs.points(), np.eye(len(private.classes))[private.labels]
+    held = np.arange(len(rows)) % _HELD == 0
+
+    def right(penalty: float) -> float:
+        model = fit_head(rows[~held], targets[~held], penalty=penalty)
+        found = model.predict_proba(rows[held]).argmax(axis=1)
+        return float((found == private.labels[held]).mean())
+
+    best = max(_PENALTIES, key=right)
+    model = fit_head(rows, targets, penalty=best)
+    return measures(model.predict_proba(test.inputs.points()), test)
 
 
 def _moments(space: FeatureSpace, data: Dataset) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

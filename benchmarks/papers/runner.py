@@ -14,6 +14,7 @@ import numpy as np
 from benchmarks.papers import cost, reference
 from benchmarks.papers.campaign import Outcome, hold, lesson, run_campaign
 from benchmarks.papers.data import data_folder
+from benchmarks.papers.data.encoded import Embedder
 from benchmarks.papers.published import published
 from benchmarks.papers.record import Result, Run, surroundings
 from benchmarks.papers.split import Split, deal
@@ -55,7 +56,8 @@ def run_row(row: Row, *, seeds: int, work: Path, screen: Screen, deal_anew: bool
         note = f"{lacking} whole; here are the votes that were published, and no student"
         return _result(row, runs, work, screen, None, note)
     module = module_of(row)
-    split: Split = module.load()
+    embedder = Embedder.of(row.encoder, work) if row.encoder else None
+    split: Split = module.load() if embedder is None else module.load(embedder)
     screen.say(
         f"{row.name}: {len(split.private)} private records, {len(split.public)} public, "
         f"{len(split.test)} to test; {split.note}"
@@ -66,7 +68,8 @@ def run_row(row: Row, *, seeds: int, work: Path, screen: Screen, deal_anew: bool
     )
     # Where parties agree on few columns, the non-private model still uses all of them.
     beside: Split = module.every_column() if hasattr(module, "every_column") else split
-    return _result(row, runs, work, screen, beside, "")
+    named = "" if embedder is None else embedder.in_words
+    return _result(row, runs, work, screen, beside, "", encoder=named)
 
 
 def module_of(row: Row) -> ModuleType:
@@ -157,7 +160,14 @@ def _told(outcome: Outcome, public: Dataset, seed: int, *, reused: bool) -> Run:
 
 
 def _result(
-    row: Row, runs: tuple[Run, ...], work: Path, screen: Screen, split: Split | None, note: str
+    row: Row,
+    runs: tuple[Run, ...],
+    work: Path,
+    screen: Screen,
+    split: Split | None,
+    note: str,
+    *,
+    encoder: str = "",
 ) -> Result:
     commit, versions, machine = surroundings()
     told = {} if split is None else _without_privacy(row, split, work, screen)
@@ -167,6 +177,8 @@ def _result(
         "steps": row.steps,
         "picked": row.picked,
     }
+    if encoder:
+        settings["encoder"] = encoder
     return Result(
         row=row.name,
         date=datetime.now(UTC).date().isoformat(),

@@ -1,4 +1,4 @@
-"""Linear teachers: ridge regression on fixed image features, or on a shard's table encoding.
+"""Linear teachers: ridge regression on fixed image features, embeddings or a shard's table encoding.
 
 For images there are several fixed views; each teacher uses the one with the least leave-one-out
 error on its own shard.
@@ -17,7 +17,7 @@ from party.teachers.device import product
 from party.teachers.image_features import VERSION, VIEWS, WIDTH, View, describe, image_features
 from party.teachers.protocol import DamagedTeacherError, Labels, Stored
 from party.teachers.ridge import fit_ridge
-from party.teachers.schema import ImageSchema
+from party.teachers.schema import EmbeddingSchema, ImageSchema
 from pate.data.embeddings import Embeddings
 from pate.data.values import Images
 from pate.errors import SchemaError
@@ -52,6 +52,25 @@ class LookAt:
     images: ImageSchema
     view: View
 
+    def rows(self, inputs: Inputs) -> Floats:
+        """Return (n, d) float32, the features of images; raises SchemaError for other inputs."""
+        return image_features(self.images.conform(inputs), self.view)
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Embeddings of one encoder, which are rows already.
+
+    Attributes:
+        kind: their line.
+    """
+
+    kind: EmbeddingSchema
+
+    def rows(self, inputs: Inputs) -> Floats:
+        """Return (n, d) float32; raises SchemaError for inputs of another encoder."""
+        return self.kind.conform(inputs).points()
+
 
 @dataclass(frozen=True, eq=False)
 class LinearTeacher:
@@ -64,7 +83,7 @@ class LinearTeacher:
         bias: (c,) float32.
     """
 
-    takes: LookAt | TableEncoding
+    takes: LookAt | Embedded | TableEncoding
     seen: Labels
     weights: Floats
     bias: Floats
@@ -90,17 +109,19 @@ class LinearTeacher:
         return 1.0 / (1.0 + np.exp(-lead))
 
     def _rows(self, inputs: Inputs) -> Floats:
-        if isinstance(self.takes, LookAt):
-            return image_features(self.takes.images.conform(inputs), self.takes.view)
-        return encoded(self.takes, inputs)
+        if isinstance(self.takes, TableEncoding):
+            return encoded(self.takes, inputs)
+        return self.takes.rows(inputs)
 
     def store(self) -> Stored:
         """Return the weights as safetensors, the schema as JSON."""
-        facts: dict[str, object] = (
-            {"size": list(self.takes.images.size), "view": self.takes.view}
-            if isinstance(self.takes, LookAt)
-            else {"table": self.takes.facts()}
-        )
+        facts: dict[str, object]
+        if isinstance(self.takes, LookAt):
+            facts = {"size": list(self.takes.images.size), "view": self.takes.view}
+        elif isinstance(self.takes, Embedded):
+            facts = {"embeddings": self.takes.kind.line}
+        else:
+            facts = {"table": self.takes.facts()}
         return Stored(
             facts,
             tensors.dump({"seen": self.seen, "weights": self.weights, "bias": self.bias}),
@@ -129,12 +150,13 @@ class Linear:
         del seed
         inputs = shard.inputs
         seen, labels = np.unique(shard.labels, return_inverse=True)
-        takes: LookAt | TableEncoding
+        takes: LookAt | Embedded | TableEncoding
         if isinstance(inputs, Images):
             view, features = _look(inputs, labels, len(seen))
             takes = LookAt(ImageSchema(inputs.size), view)
         elif isinstance(inputs, Embeddings):
-            raise SchemaError("linear teachers take images or a table, not embeddings")
+            takes = Embedded(EmbeddingSchema(inputs.schema()))
+            features = inputs.points()
         else:
             takes = TableEncoding.fit(inputs)
             features = encoded(takes, inputs)
@@ -159,14 +181,14 @@ class Linear:
         leaves its columns at zero. So no member's rounding, and thus no vote at a tie, depends on
         another member.
         """
-        looks: dict[LookAt, dict[int, LinearTeacher]] = {}
+        looks: dict[LookAt | Embedded, dict[int, LinearTeacher]] = {}
         for at, member in enumerate(block):
-            if isinstance(member, LinearTeacher) and isinstance(member.takes, LookAt):
+            if isinstance(member, LinearTeacher) and not isinstance(member.takes, TableEncoding):
                 looks.setdefault(member.takes, {})[at] = member
             else:
                 answers[at] = member.predict(inputs)
         for look, fitted in looks.items():
-            features = image_features(look.images.conform(inputs), look.view)
+            features = look.rows(inputs)
             weights = np.zeros((features.shape[1], len(block), classes), dtype=np.float32)
             bias = np.full((len(block), classes), -np.inf, dtype=np.float32)
             for at, one in fitted.items():
@@ -184,9 +206,13 @@ class Linear:
             DamagedTeacherError: if the bytes are not such a teacher.
         """
         held = tensors.load(stored.model, ("seen", "weights", "bias"))
-        takes: LookAt | TableEncoding
+        width = WIDTH
+        takes: LookAt | Embedded | TableEncoding
         if "table" in stored.facts:
             takes = TableEncoding.from_facts(stored.facts["table"])
+        elif "embeddings" in stored.facts:
+            takes = Embedded(EmbeddingSchema(str(stored.facts["embeddings"])))
+            width = _width(takes)
         else:
             views = [view for view in VIEWS if view == stored.facts.get("view")]
             if not views:
@@ -195,11 +221,18 @@ class Linear:
         seen, weights, bias = held["seen"], held["weights"], held["bias"]
         if weights.ndim != 2 or seen.shape != bias.shape or weights.shape[1:] != bias.shape:
             raise DamagedTeacherError("the shapes of its weights")
-        if isinstance(takes, LookAt) and len(weights) != WIDTH:
+        if not isinstance(takes, TableEncoding) and len(weights) != width:
             raise DamagedTeacherError("the number of its features")
         return LinearTeacher(
             takes, seen.astype(np.int64), weights.astype(np.float32), bias.astype(np.float32)
         )
+
+
+def _width(takes: Embedded) -> int:
+    try:
+        return takes.kind.cells
+    except SchemaError as error:
+        raise DamagedTeacherError("the encoder of its embeddings") from error
 
 
 def encoded(encoding: TableEncoding, inputs: Inputs) -> Floats:

@@ -21,44 +21,47 @@ MODELS: Final = (
 )  # fmt: skip
 _OF_IMAGES: Final = ("linear", "nearest", "cnn", "resnet")
 _OF_TABLES: Final = ("linear", "forest", "boosting", "logistic", "prior")
+_OF_EMBEDDINGS: Final = ("linear",)
 
 
 def kind_for(model: str, inputs: Inputs, device: str = "auto") -> Kind:
     """Return the kind of teachers to train.
 
-    ``auto`` is ``linear`` for images. For tables each teacher chooses, on its own shard, between
-    ``boosting``, ``logistic`` and ``forest``, or is ``prior`` if its shard is too small for that.
+    ``auto`` is ``linear`` for images and embeddings. For tables each teacher chooses, on its own
+    shard, between ``boosting``, ``logistic`` and ``forest``, or is ``prior`` if its shard is too small for that.
     This does not depend on the party's number of records: otherwise one record could change every
     teacher.
 
     Args:
         model: one of :data:`MODELS`, or the name of a plugin (:mod:`party.teachers.plugged`).
-        inputs: the party's data; only their kind, images or table, matters.
-        device: ``auto``, ``cpu`` or ``cuda``, for images; teachers of tables run on the CPU.
+        inputs: the party's data; only their kind (images, embeddings or table) matters.
+        device: ``auto``, ``cpu`` or ``cuda``; teachers of tables run on the CPU.
 
     Raises:
         UsageError: if there is no such kind, it does not take such inputs, or there is no such
             device.
     """
-    if isinstance(inputs, Embeddings):
-        raise UsageError("there are no teachers of embeddings yet; records vote with them")
-    images = isinstance(inputs, Images)
+    what, own = _suited(inputs)
     if device not in DEVICES:
         raise UsageError(f"--device {device!r} is not one of {', '.join(DEVICES)}")
     if model not in MODELS:
         if model not in (others := plugin_names(TEACHERS)):
-            known = ", ".join(("auto", *(_OF_IMAGES if images else _OF_TABLES), *others))
-            what = "images" if images else "a table"
+            known = ", ".join(("auto", *own, *others))
             raise UsageError(f"there is no model {model!r}; for {what} there are {known}")
         return plugged(model, device)
     if model == "auto":
-        model = "linear" if images else "chosen"
-    elif model not in (_OF_IMAGES if images else _OF_TABLES):
-        data, others = ("images", _OF_IMAGES) if images else ("a table", _OF_TABLES)
-        raise UsageError(
-            f"model {model} is not for {data}; use auto, {', '.join(others[:-1])} or {others[-1]}"
-        )
+        model = "chosen" if own == _OF_TABLES else own[0]
+    elif model not in own:
+        use = f"auto, {', '.join(own[:-1])} or {own[-1]}" if len(own) > 1 else f"auto or {own[0]}"
+        raise UsageError(f"model {model} is not for {what}; use {use}")
     return _kind(model, device)
+
+
+def _suited(inputs: Inputs) -> tuple[str, tuple[str, ...]]:
+    """Return the kind of inputs in words, and the models that take them."""
+    if isinstance(inputs, Embeddings):
+        return "embeddings", _OF_EMBEDDINGS
+    return ("images", _OF_IMAGES) if isinstance(inputs, Images) else ("a table", _OF_TABLES)
 
 
 def _kind(name: str, device: str) -> Kind:

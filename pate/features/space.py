@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pate.data.embeddings import Embeddings
-from pate.data.values import Images
+from pate.data.values import Images, Table
 from pate.errors import SchemaError, UsageError
 from pate.features.dense import looked_at
 from pate.features.diffusion import FEWEST, DiffusionSpace
@@ -144,7 +144,7 @@ def directions_over(public: Inputs, *, curved: bool = False) -> FeatureSpace:
     """
     if curved:
         return LikenessSpace.fit(space_over(public), public.take(looked_at(len(public))))
-    return space_over(public) if isinstance(public, Images) else TableSpace.for_directions(public)
+    return TableSpace.for_directions(public) if isinstance(public, Table) else space_over(public)
 
 
 def default_name(public: Images) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pate.codes import code_of
+from pate.data.embeddings import Embeddings
 from pate.data.values import Images
 from pate.errors import DataError, UsageError
 from pate.runtime.plugins import STUDENTS, plugin_names
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 IMAGE_MODELS: Final = ("propagation", "fixmatch", "vat", "pate-g")
 #: Trainers for tables, the default first.
 TABLE_MODELS: Final = ("selftraining", "smoothing")
+#: Trainers for embeddings.
+EMBEDDING_MODELS: Final = ("head",)
 #: Values of ``--model``.
-MODELS: Final = ("auto", *IMAGE_MODELS, *TABLE_MODELS)
+MODELS: Final = ("auto", *IMAGE_MODELS, *TABLE_MODELS, *EMBEDDING_MODELS)
 
 
 def choose(model: str, inputs: Inputs) -> str:
@@ -29,7 +32,9 @@ def choose(model: str, inputs: Inputs) -> str:
     Raises:
         UsageError: for an unknown trainer, or one for other inputs.
     """
-    suited = IMAGE_MODELS if isinstance(inputs, Images) else TABLE_MODELS
+    suited: tuple[str, ...] = IMAGE_MODELS if isinstance(inputs, Images) else TABLE_MODELS
+    if isinstance(inputs, Embeddings):
+        suited = EMBEDDING_MODELS
     if model not in MODELS:
         if model not in (others := plugin_names(STUDENTS)):
             known = ", ".join(("auto", *suited, *others))
@@ -58,7 +63,7 @@ def train(
         lesson: what to learn from.
         model: one of :data:`MODELS`, or the name of a plugin (:mod:`student.trainers.plugged`).
         seed: of every random choice.
-        device: ``auto``, ``cpu`` or ``cuda``; tables are always trained on the CPU.
+        device: ``auto``, ``cpu`` or ``cuda``; tables and embeddings are always trained on the CPU.
         effort: how long.
         progress: called as it goes.
 
@@ -67,18 +72,18 @@ def train(
         DataError: if it does not learn the answer that the counts have.
     """
     chosen = choose(model, lesson.public)
-    if lesson.noisy is not None and chosen not in TABLE_MODELS:
+    if lesson.noisy is not None and chosen not in (*TABLE_MODELS, *EMBEDDING_MODELS):
         answer = code_of(lesson.noisy.code).answer
         if not answer.one_hot:
             raise DataError(
-                f"counts of the answer {answer} are learnt from tables only: give images as a table of "
-                "features"
+                f"counts of the answer {answer} are learnt from tables and embeddings only: give images as "
+                "a table of features, or with an encoder"
             )
     if chosen not in MODELS:
         return plugged(chosen).train(
             lesson, seed=seed, device=device, effort=effort, progress=progress
         )
-    if chosen == "selftraining":
+    if chosen in ("selftraining", "head"):
         from student.trainers import selftraining
 
         return selftraining.train(lesson, seed=seed, effort=effort, progress=progress)

@@ -1,4 +1,4 @@
-"""Encoding of table rows as numbers, including missing values and categories.
+"""Encoding of table rows as numbers, including missing values and categories; and embeddings, which are.
 
 Everything is fitted on the public set. The encoding is plain JSON, so that users of the student can
 read it, and nothing is unpickled.
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pate.data.embeddings import Embeddings
+from pate.data.schema import Schema
 from pate.data.values import Table
 from pate.errors import DataError, SchemaError
 from pate.text_form import read, write
@@ -122,6 +124,39 @@ class Encoding:
         if not isinstance(fields, list) or not fields:
             raise DataError("an encoding is a list of columns")
         return cls(tuple(_column_from_json(column) for column in fields))
+
+
+@dataclass(frozen=True)
+class EmbeddedRows:
+    """Embeddings of one encoder, whose coordinates are the features.
+
+    Attributes:
+        schema: the line of the embeddings.
+
+    Raises:
+        SchemaError: if it is no such line.
+    """
+
+    schema: str
+
+    def __post_init__(self) -> None:
+        if Schema.parse(self.schema).encoder is None:
+            raise SchemaError(f"{self.schema!r:.80} is no line of embeddings")
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return Schema.parse(self.schema).width
+
+    def encode(self, inputs: Inputs) -> NDArray[np.float32]:
+        """Return (n, width) float32.
+
+        Raises:
+            SchemaError: if the inputs are not embeddings of this kind.
+        """
+        if not isinstance(inputs, Embeddings) or inputs.schema() != self.schema:
+            raise SchemaError(f"this student takes {self.schema}, not {inputs.schema()}")
+        return inputs.points()
 
 
 def learn_encoding(table: Table) -> Encoding:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from pate.errors import DataError
 from student.trainers.base import Effort, Progress, silent
 from student.trainers.boosting import CLOSELY, TREES, fit_chances, train_on_counts
 from student.trainers.counts import Cells, cells_of, labels_of
+from student.trainers.head import fit_head, smoothed_rows
 from student.trainers.linear import linear_chances, linear_labels
 
 if TYPE_CHECKING:
@@ -31,11 +32,91 @@ if TYPE_CHECKING:
     from pate.formats.noisy_counts import NoisyVotes
     from student.trainers.model import Model
 
+    Floats = NDArray[np.float64]
+
 #: Why nothing is learnt.
 ONLY_NOISE: Final = (
     "the released counts are no more than their noise, so nothing can be learnt of them: more records, "
     "or more epsilon, in another campaign"
 )
+
+
+class Makes(Protocol):
+    """What the models of labels are."""
+
+    def of_chances(
+        self,
+        rows: NDArray[np.float32],
+        chances: Floats,
+        seed: int,
+        effort: Effort,
+        *,
+        closely: bool = False,
+    ) -> Model:
+        """Return a model fitted to (n, 2) probabilities of (n, d) rows, on request more closely."""
+
+    def of_cells(
+        self, public: Inputs, rows: NDArray[np.float32], cells: Cells, seed: int, effort: Effort
+    ) -> Model:
+        """Return a model fitted to the counts of cells of public rows."""
+
+    def of_rows(self, rows: NDArray[np.float32], cells: Cells, seed: int, effort: Effort) -> Model:
+        """Return a model fitted to the counts of cells of one row each."""
+
+
+class _Trees:
+    """Boosted trees, for tables."""
+
+    def of_chances(
+        self,
+        rows: NDArray[np.float32],
+        chances: Floats,
+        seed: int,
+        effort: Effort,
+        *,
+        closely: bool = False,
+    ) -> Model:
+        trees = effort.steps or TREES
+        if closely:
+            return fit_chances(rows, chances, seed=seed, trees=trees, far=CLOSELY)
+        return fit_chances(rows, chances, seed=seed, trees=trees)
+
+    def of_cells(
+        self, public: Inputs, rows: NDArray[np.float32], cells: Cells, seed: int, effort: Effort
+    ) -> Model:
+        del public
+        return self.of_rows(rows, cells, seed, effort)
+
+    def of_rows(self, rows: NDArray[np.float32], cells: Cells, seed: int, effort: Effort) -> Model:
+        return train_on_counts(rows, cells, seed=seed, effort=effort)
+
+
+class _Heads:
+    """Softmax regression, for embeddings."""
+
+    def of_chances(
+        self,
+        rows: NDArray[np.float32],
+        chances: Floats,
+        seed: int,
+        effort: Effort,
+        *,
+        closely: bool = False,
+    ) -> Model:
+        del seed, closely
+        return fit_head(rows, chances, steps=effort.steps)
+
+    def of_cells(
+        self, public: Inputs, rows: NDArray[np.float32], cells: Cells, seed: int, effort: Effort
+    ) -> Model:
+        return self.of_chances(rows, smoothed_rows(public, cells, seed), seed, effort)
+
+    def of_rows(self, rows: NDArray[np.float32], cells: Cells, seed: int, effort: Effort) -> Model:
+        return self.of_chances(rows, np.clip(cells.shares, 0.0, 1.0), seed, effort)
+
+
+TREES_OF_LABELS: Final[Makes] = _Trees()
+HEADS: Final[Makes] = _Heads()
 
 
 def train_on_labels(
@@ -46,6 +127,7 @@ def train_on_labels(
     *,
     seed: int,
     effort: Effort | None = None,
+    makes: Makes = TREES_OF_LABELS,
     progress: Progress = silent,
 ) -> tuple[list[Model], tuple[float, ...]]:
     """Return a model and a threshold for each label.
@@ -57,6 +139,7 @@ def train_on_labels(
         none: the column that is no label.
         seed: of the trees.
         effort: ``steps`` is the number of boosting rounds per fit; ``seconds`` is shared by the labels.
+        makes: what the models are.
         progress: called after each label.
 
     Raises:
@@ -67,11 +150,10 @@ def train_on_labels(
 
     def fit(at: int, effort: Effort) -> Model:
         if linear is not None:
-            trees = effort.steps or TREES
-            return fit_chances(rows, linear[at], seed=seed + at, trees=trees)
+            return makes.of_chances(rows, linear[at], seed + at, effort)
         if cells is None:
             raise DataError(ONLY_NOISE)
-        return train_on_counts(rows, cells[at], seed=seed + at, effort=effort)
+        return makes.of_cells(public, rows, cells[at], seed + at, effort)
 
     number = noisy.counts.shape[1] - 1
     return _with_thresholds(_one_a_label(number, fit, effort or Effort(), progress), rows)
@@ -84,6 +166,7 @@ def train_on_teachers(
     *,
     seed: int,
     effort: Effort | None = None,
+    makes: Makes = TREES_OF_LABELS,
     progress: Progress = silent,
 ) -> tuple[list[Model], tuple[float, ...]]:
     """Return a model and a threshold for each label that teachers voted for.
@@ -97,6 +180,7 @@ def train_on_teachers(
         teachers: how many voted.
         seed: of the trees.
         effort: as above.
+        makes: what the models are.
         progress: called after each label.
     """
     queries, number = noisy.counts.shape
@@ -110,7 +194,7 @@ def train_on_teachers(
             np.stack([1 - share, share], axis=1),
             math.sqrt(2) * noisy.sigma,
         )
-        return train_on_counts(rows[noisy.queries], cells, seed=seed + at, effort=effort)
+        return makes.of_rows(rows[noisy.queries], cells, seed + at, effort)
 
     return _with_thresholds(_one_a_label(number, fit, effort or Effort(), progress), rows)
 
@@ -122,6 +206,7 @@ def train_on_points(
     *,
     seed: int,
     effort: Effort | None = None,
+    makes: Makes = TREES_OF_LABELS,
     progress: Progress = silent,
 ) -> list[Model]:
     """Return a model for each point of a number's range but the last: whether a number is about below it.
@@ -132,6 +217,7 @@ def train_on_points(
         noisy: the released counts, or dense sums, of a number at m points.
         seed: of the trees.
         effort: as above, shared by the points.
+        makes: what the models are.
         progress: called after each point.
 
     Raises:
@@ -145,15 +231,14 @@ def train_on_points(
         if linear is not None:
             below = linear[:, : at + 1].sum(axis=1)
             chances = np.stack([1 - below, below], axis=1)
-            trees = effort.steps or TREES
-            return fit_chances(rows, chances, seed=seed + at, trees=trees, far=CLOSELY)
+            return makes.of_chances(rows, chances, seed + at, effort, closely=True)
         if cells is None:
             raise DataError(ONLY_NOISE)
         share = cells.shares[:, : at + 1].sum(axis=1)
         # Noise of at + 1 counts, less that of the mean of all; Cells takes half of its square.
         noise = math.sqrt(2 * (at + 1) * (1 - (at + 1) / points)) * cells.sigma
         here = replace(cells, shares=np.stack([1 - share, share], axis=1), sigma=noise)
-        return train_on_counts(rows, here, seed=seed + at, effort=effort)
+        return makes.of_cells(public, rows, here, seed + at, effort)
 
     return _one_a_label(points - 1, fit, effort or Effort(), progress)
 

@@ -12,6 +12,9 @@ both, adjusted to agree with the counts (:mod:`student.trainers.boosting`). The 
 their mean is better than either. ``--model smoothing`` has the second one only, which is better if no column
 separates the classes well. From dense sums trees and a logistic model are fitted to the chances of
 :mod:`student.trainers.linear`, and averaged; from those by likeness trees only.
+
+Embeddings of a public encoder are rows already; their student is a softmax head
+(:mod:`student.trainers.head`), in place of forest and trees.
 """
 
 from __future__ import annotations
@@ -25,15 +28,18 @@ import numpy as np
 
 from pate.answers import CLASS, LABELS, NONE, NUMBER, answer_of, points_of
 from pate.codes import code_of
+from pate.data.embeddings import Embeddings
 from pate.data.values import Table
 from pate.errors import DataError
-from pate.features.space import space_over
 from student.trainers.base import Effort, Lesson, Progress, decided, silent
 from student.trainers.boosting import CLOSELY, TREES, fit_chances, fit_line, train_on_counts
 from student.trainers.counts import cells_of
-from student.trainers.encoding import Encoding, learn_encoding
+from student.trainers.encoding import EmbeddedRows, Encoding, learn_encoding
+from student.trainers.head import fit_head, head_chances, smoothed_rows
 from student.trainers.labels import (
+    HEADS,
     ONLY_NOISE,
+    TREES_OF_LABELS,
     chances_of_labels,
     train_on_labels,
     train_on_points,
@@ -42,16 +48,16 @@ from student.trainers.labels import (
 from student.trainers.linear import linear_chances
 from student.trainers.numbers import means, medians, shares_below
 from student.trainers.proportions import guess_shares
-from student.trainers.smoothing import smooth
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
-    from student.trainers.counts import Cells
     from student.trainers.model import Model
 
 KIND: Final = "selftraining"
+#: Of a student of embeddings.
+HEAD: Final = "head"
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ class TableStudent:
         thresholds: of several labels the probability from which each is predicted.
     """
 
-    encoding: Encoding
+    encoding: Encoding | EmbeddedRows
     models: dict[str, Model]
     constant: int | None
     classes: tuple[str, ...]
@@ -150,45 +156,71 @@ def train(
     """Train a student on labelled and unlabelled rows.
 
     Args:
-        lesson: rows of a table; labels of a few, perhaps of one class only; noisy counts, or none.
+        lesson: rows of a table, or embeddings; labels of a few, perhaps of one class only; noisy
+            counts, or none.
         seed: of the forest; no global generator is read or moved.
         effort: ``steps`` is the number of trees; ``seconds`` ends the training early.
         settings: parameters of the training.
         progress: called after every round.
 
     Raises:
-        DataError: if the inputs are not a table.
+        DataError: if the inputs are images.
     """
-    if not isinstance(lesson.public, Table):
-        raise DataError("self-training is for tables; use --model fixmatch for images")
     effort, settings = effort or Effort(), settings or Settings()
-    encoding = learn_encoding(lesson.public)
+    encoding: Encoding | EmbeddedRows
+    if isinstance(lesson.public, Embeddings):
+        encoding, kind, makes = EmbeddedRows(lesson.public.schema()), HEAD, HEADS
+    elif isinstance(lesson.public, Table):
+        encoding, kind, makes = learn_encoding(lesson.public), KIND, TREES_OF_LABELS
+    else:
+        raise DataError("self-training is for tables; use --model fixmatch for images")
     answer = CLASS if lesson.noisy is None else str(code_of(lesson.noisy.code).answer)
     if lesson.noisy is not None and answer.startswith(LABELS):
         rows = encoding.encode(lesson.public)
         if lesson.teachers:
             several, least = train_on_teachers(
-                rows, lesson.noisy, lesson.teachers, seed=seed, effort=effort, progress=progress
+                rows,
+                lesson.noisy,
+                lesson.teachers,
+                seed=seed,
+                effort=effort,
+                makes=makes,
+                progress=progress,
             )
         else:
             none = lesson.classes.index(NONE)
             several, least = train_on_labels(
-                lesson.public, rows, lesson.noisy, none, seed=seed, effort=effort, progress=progress
+                lesson.public,
+                rows,
+                lesson.noisy,
+                none,
+                seed=seed,
+                effort=effort,
+                makes=makes,
+                progress=progress,
             )
         names = tuple(name for name in lesson.classes if name != NONE)
         models = {f"label-{at}": model for at, model in enumerate(several)}
-        return TableStudent(encoding, models, None, names, answer=answer, thresholds=least)
+        return TableStudent(encoding, models, None, names, kind, answer, least)
     if lesson.noisy is not None and answer == NUMBER and len(lesson.classes) > 2:
         rows = encoding.encode(lesson.public)
         several = train_on_points(
-            lesson.public, rows, lesson.noisy, seed=seed, effort=effort, progress=progress
+            lesson.public,
+            rows,
+            lesson.noisy,
+            seed=seed,
+            effort=effort,
+            makes=makes,
+            progress=progress,
         )
         models = {f"label-{at}": model for at, model in enumerate(several)}
-        return TableStudent(encoding, models, None, lesson.classes, answer=answer)
+        return TableStudent(encoding, models, None, lesson.classes, kind, answer)
+    if isinstance(encoding, EmbeddedRows):
+        return _head(lesson, encoding, answer, seed, effort, progress)
     cells = None if lesson.noisy is None else cells_of(lesson.public, lesson.noisy)
     if cells is not None:
         rows = encoding.encode(lesson.public)
-        guess = _smoothed(lesson.public, cells, seed)
+        guess = smoothed_rows(lesson.public, cells, seed)
         if not settings.smoothed:
             guess = (guess + guess_shares(rows, cells)) / 2
         model = train_on_counts(
@@ -231,12 +263,28 @@ def train(
     return TableStudent(encoding, models, None, lesson.classes, answer=answer)
 
 
-def _smoothed(public: Table, cells: Cells, seed: int) -> NDArray[np.float64]:
-    """Return (n, m) class probabilities, smooth in the space that records voted in."""
-    points = space_over(public).embed(public)
-    centred = points - points.mean(axis=0)
-    length = np.sqrt(np.square(centred).sum(axis=1).mean()) + 1e-9
-    return smooth([(centred / length).astype(np.float32)], cells, seed=seed).astype(np.float64)
+def _head(
+    lesson: Lesson,
+    encoding: EmbeddedRows,
+    answer: str,
+    seed: int,
+    effort: Effort,
+    progress: Progress,
+) -> TableStudent:
+    """Return the student of embeddings; arguments as :func:`train`."""
+    chances = head_chances(lesson, seed)
+    if chances is None and not len(lesson.labels):
+        raise DataError(ONLY_NOISE)
+    present = np.unique(lesson.labels)
+    if lesson.noisy is None and len(present) == 1:
+        chances = None
+    if chances is None:
+        models, constant = {}, int(np.bincount(lesson.labels).argmax())
+    else:
+        rows = encoding.encode(lesson.public)
+        models, constant = {HEAD: fit_head(rows, chances, steps=effort.steps)}, None
+    progress(1, 1, float("nan"))
+    return TableStudent(encoding, models, constant, lesson.classes, HEAD, answer)
 
 
 def _labels_alone(lesson: Lesson) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

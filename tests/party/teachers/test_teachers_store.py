@@ -15,9 +15,12 @@ from party.teachers.registry import kind_for
 from party.teachers.store import load_teacher, save_teacher
 from pate.data.values import Dataset, Images, Table
 from pate.errors import UsageError
+from tests.support.embedded import embedded
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pate.data.values import Inputs
 
 IMAGES = Images(np.random.default_rng(0).integers(0, 256, (12, 6, 6, 1), dtype=np.uint8))
 TABLE = Table(("a",), (np.zeros(3),))
@@ -95,9 +98,11 @@ def test_constants(tmp_path: Path) -> None:
         ("nearest", IMAGES, "nearest"),
         ("boosting", TABLE, "boosting"),
         ("prior", TABLE, "prior"),
+        ("auto", embedded(3), "linear"),
+        ("linear", embedded(3), "linear"),
     ],
 )
-def test_kinds_by_name(model: str, inputs: Images | Table, name: str) -> None:
+def test_kinds_by_name(model: str, inputs: Inputs, name: str) -> None:
     assert kind_for(model, inputs, "cpu").name == name
 
 
@@ -124,10 +129,10 @@ def test_kinds_by_name(model: str, inputs: Images | Table, name: str) -> None:
         ),
         ("logistic", IMAGES, "cpu", "logistic is not for images"),
         ("linear", IMAGES, "tpu", "not one of auto, cpu, cuda"),
+        ("forest", embedded(3), "cpu", "forest is not for embeddings; use auto or linear"),
+        ("vgg", embedded(3), "cpu", "no model 'vgg'; for embeddings there are auto, linear$"),
     ],
 )
-def test_kinds_that_do_not_fit(
-    model: str, inputs: Images | Table, device: str, message: str
-) -> None:
+def test_kinds_that_do_not_fit(model: str, inputs: Inputs, device: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         kind_for(model, inputs, device)

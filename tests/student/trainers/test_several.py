@@ -258,7 +258,7 @@ def test_noise_alone_teaches_nothing() -> None:
 def test_images_of_several_labels_are_refused() -> None:
     public = Images(np.zeros((4, 8, 8, 1), np.uint8))
     noisy = NoisyVotes(np.array([0, 1]), np.zeros((2, 4), np.int64), 1.0, "nearest labels-2")
-    with pytest.raises(DataError, match="learnt from tables only"):
+    with pytest.raises(DataError, match="learnt from tables and embeddings only"):
         train(Lesson(public, np.array([0]), np.array([0]), COLUMNS, noisy), seed=0)
 
 
