@@ -21,7 +21,7 @@ PACKAGES = {
     "google": "protobuf", "prometheus_client": "prometheus-client",
 }  # fmt: skip
 #: Run-time dependencies that no shipped module imports; pyproject.toml says why.
-NOT_IMPORTED = {"torchvision", "h11"}
+NOT_IMPORTED = {"h11"}
 #: Imported, and brought by a dependency that is bounded: FastAPI's and Typer's own foundations.
 BROUGHT = {"starlette", "click"}
 #: Of optional extras.
