@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from pathlib import Path
+from pathlib import Path  # noqa: TC003  (typer reads it when it starts)
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
@@ -33,10 +33,11 @@ def from_torchvision(
         int | None, of_data(min=32, max=2048, help="A side. Default: as it was trained")
     ] = None,
 ) -> None:
-    """Make an encoder of a torchvision network and its weights, without its last layer.
+    """Make an encoder of a torchvision network.
 
-    The weights come from a file: nothing is downloaded. A .pth file is read as tensors only; what else
-    is in it is refused. Size, mean and spread are those that torchvision states for the network.
+    Its last layer is left out. The weights come from a file: nothing is downloaded. A .pth file is read
+    as tensors only; what else is in it is refused. Size, mean and spread are those that torchvision
+    states for the network.
 
     For example: pate encoder from-torchvision resnet18 --weights resnet18.pth --out ./resnet18
     --licence BSD-3-Clause --trained "torchvision, on ImageNet-1K"

@@ -70,6 +70,8 @@ def describe_state(state: CampaignState) -> dict[str, object]:
         found["answer"] = str(spec.voted_for)
     if spec.series is not None:
         found["series"] = spec.series
+    if spec.encoder is not None:
+        found["encoder"] = spec.encoder
     if spec.gate is not None:
         found["gate"] = state.gate or ("interrupted" if state.spent else "not tried")
     if state.roster:

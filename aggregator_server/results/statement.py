@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pate.codes import NEAREST
+from pate.data.embeddings import encoder_in
 from pate.errors import StateError
 from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
 from pate.mechanisms import worst_cost
@@ -52,7 +53,18 @@ def privacy_statement(state: CampaignState) -> PrivacyStatement:
         statements=(_public(state, epsilon), _server(state)),
         series=spec.series,
         series_key=spec.series_key,
-        encoder=spec.encoder,
+        encoder=_encoder(spec),
+    )
+
+
+def _encoder(spec: CampaignSpec) -> str | None:
+    """Return what is said of the inputs' encoder; of inputs that were embedded elsewhere its digest."""
+    digest = encoder_in(spec.schema)
+    if spec.encoder is not None or not digest:
+        return spec.encoder
+    return (
+        f"SHA-256 {digest}; the server was not told who trained it on what; nothing here protects the "
+        "records that it was trained on"
     )
 
 

@@ -23,9 +23,11 @@ from pate.accounting.composition import (
     total_cost,
 )
 from pate.accounting.events import GatedBatch, GeometricHistogram, NoisyCounts
+from pate.data.embeddings import encoder_in
 from pate.errors import LedgerError, PateError
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import (
+    ENCODER,
     PrivacyStatement,
     adjacencies_of,
     neighbours_of,
@@ -108,6 +110,10 @@ def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
         yield same("series' server", said.series_key, offer.key.hex())
     elif said.series is not None:
         yield Check("series' server", "unclear", "the statement does not name its key")
+    ours_is, theirs = encoder_in(offer.schema), ENCODER.search(said.encoder or "")
+    if ours_is or said.encoder is not None:
+        named = theirs[1] if theirs else ""
+        yield same("encoder", named, ours_is, lambda digest: digest[:8] or "none")
     yield same(
         "adjacency",
         said.adjacency,

@@ -24,7 +24,7 @@ from pate.accounting.filters import FAILING, SITE_DELTA, Delta
 from pate.answers import ANSWERS, LABELS
 from pate.campaign.choices import AGGREGATIONS, NOISES, UNITS
 from pate.codes import CODES, EACH, code_of
-from pate.data.schema import Schema
+from pate.data.embeddings import encoder_in
 from pate.errors import AccountingError, RefusedError, UsageError
 from pate.formats.privacy_statement import rounded_up
 from pate.masking.context import threshold_for
@@ -264,9 +264,9 @@ class Policy:
                 raise _no(rule, ", ".join(allowed), f"the campaign has {value!r}")
 
     def _check_encoder(self, offer: Offer) -> None:
-        if self.encoders is None or not (offer.schema or "").startswith("embeddings "):
+        if self.encoders is None or not (offer.schema or "").startswith("embeddings"):
             return
-        encoder = Schema.parse(offer.schema or "").encoder
+        encoder = encoder_in(offer.schema)
         if encoder not in self.encoders:
             raise _no(
                 "encoders",

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 app = Commands(
     no_args_is_help=True,
-    help="Public encoders: pretrained networks that turn an image or a text into a row of numbers. "
-    "An encoder is a folder with encoder.json and the files that it names; --encoder of the other "
-    "programs takes that folder.",
+    help="Describe, check and make public encoders.\n\n"
+    "They are pretrained networks that turn an image or a text into a row of numbers. An encoder is a "
+    "folder with encoder.json and the files that it names; --encoder of the other programs takes that "
+    "folder.",
 )
 
 #: Rows that `check` prints, and coordinates of each.
@@ -59,11 +60,11 @@ def describe(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print what an encoder is: who trained it on what, what it takes and gives, its digest.
+    """Print what an encoder is, and its digest.
 
-    Of a folder each file is compared with its SHA-256. Of a bare ONNX file: its inputs and outputs, and
-    whether it can be an encoder. --out then writes a folder with a draft of encoder.json, in which a
-    person fills in what is marked TODO.
+    Who trained it on what, its licence, what it takes and gives. Of a folder each file is compared with
+    its SHA-256. Of a bare ONNX file: its inputs and outputs, and whether it can be an encoder. --out then
+    writes a folder with a draft of encoder.json, in which a person fills in what is marked TODO.
 
     For example: pate encoder describe ./lite0
     """
@@ -155,7 +156,7 @@ def check(
     records: Annotated[int, of_data(min=2, help="How many records to run.")] = 100,
     as_json: JsonOption = False,
 ) -> None:
-    """Run an encoder on some records: do their rows hang on nothing else, how fast, how much memory.
+    """Check rows, time and memory on some records.
 
     Each record is embedded by itself, in the reverse order, twice, and with several runs at a time. All
     must give the same bits: a record whose row depended on others could move the votes of others.
@@ -243,11 +244,11 @@ def from_hf(
         str | None, of_data(help="The ONNX file in it. Default: model.onnx", metavar="NAME")
     ] = None,
 ) -> None:
-    """Make an encoder of a local folder of a Hugging Face model that has an ONNX file.
+    """Make an encoder of a local Hugging Face folder.
 
-    Sentence models: tokenizer.json, config.json, and the pooling that 1_Pooling says (mean or first
-    token); further layers after the pooling are refused. Vision models: preprocessor_config.json.
-    Nothing is downloaded, and models without an ONNX file are not converted.
+    It must have an ONNX file. Sentence models: tokenizer.json, config.json, and the pooling that
+    1_Pooling says (mean or first token); further layers after the pooling are refused. Vision models:
+    preprocessor_config.json. Nothing is downloaded, and other models are not converted.
 
     For example: pate encoder from-hf ./all-MiniLM-L6-v2 --out ./minilm --name MiniLM --licence
     Apache-2.0 --trained "Microsoft, on pairs of sentences from the web"

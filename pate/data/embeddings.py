@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 #: A coordinate of 1 as a whole number; embeddings have length 1 but for rounding.
 UNIT: Final = 2**15 - 1
+_LINE: Final = re.compile(r"embeddings [0-9]{1,4} by ([0-9a-f]{64}) of ", re.ASCII)
 #: Most coordinates of an embedding.
 WIDEST: Final = 2**13 - 1
 
@@ -72,6 +74,12 @@ class Embeddings:
         head = self.schema().encode() + b"\0"
         rows = self.values.astype("<i2")
         return [hashlib.sha256(head + row.tobytes()).digest() for row in rows]
+
+
+def encoder_in(schema: str | None) -> str:
+    """Return the digest of the encoder that a schema line names, "" if it names none."""
+    found = _LINE.match(schema or "")
+    return found[1] if found else ""
 
 
 def embedding_arrays(inputs: Embeddings) -> dict[str, NDArray[np.int16] | NDArray[np.str_]]:

@@ -20,6 +20,8 @@ from pate.codes import NEAREST, code_of
 from pate.errors import ProtocolError, UsageError
 from pate.text_form import in_text, parse, read, write
 
+#: The digest in what a statement says of an encoder.
+ENCODER: Final = re.compile("SHA-256 ([0-9a-f]{64})", re.ASCII)
 #: Version of this text form. Readers refuse one that they do not know.
 PROTOCOL_VERSION: Final = 2
 

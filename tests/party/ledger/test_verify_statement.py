@@ -213,6 +213,20 @@ def test_each_lie_is_named(ledger: PartyLedger, change: dict[str, Any], names: l
     assert wrong(verify_statement(published(settled(), **change), record)) == names
 
 
+def test_the_encoder_is_that_of_the_signed_terms(ledger: PartyLedger) -> None:
+    digest = "ab" * 32
+    offer = settled(schema=f"embeddings 6 by {digest} of images")
+    record = replace(answered(ledger, settled()), offer=offer)
+    words = "an encoder, SHA-256 {}, trained by somebody"
+    checks = verify_statement(published(offer, encoder=words.format(digest)), record)
+    assert {each.finding for each in checks} == {"ok"}
+    for said in (None, words.format("cd" * 32), "an encoder"):
+        assert wrong(verify_statement(published(offer, encoder=said), record)) == ["encoder"]
+    plain = replace(record, offer=settled())
+    told = published(settled(), encoder=words.format(digest))
+    assert wrong(verify_statement(told, plain)) == ["encoder"]
+
+
 def test_what_was_not_looked_at_is_said(ledger: PartyLedger) -> None:
     checks = verify_statement(published(settled()), answered(ledger, settled()))
     details = {each.name: each.detail for each in checks}

@@ -83,7 +83,8 @@ def test_an_archive_of_images_is_embedded(encoder: Reader, tmp_path: Path) -> No
     public = read_inputs(tmp_path / "a.npz", encoder=encoder)
     assert isinstance(public, Embeddings)
     assert np.array_equal(public.values, wanted)
-    np.savez(tmp_path / "e.npz", labels=np.arange(10) % 2, **embedding_arrays(public))
+    arrays: dict[str, Any] = {"labels": np.arange(10) % 2, **embedding_arrays(public)}
+    np.savez(tmp_path / "e.npz", **arrays)
     same = read_dataset(tmp_path / "e.npz", encoder=encoder, schema=Schema.of(public))
     assert np.array_equal(same.inputs.values, wanted)  # type: ignore[union-attr]
 
