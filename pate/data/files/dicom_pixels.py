@@ -129,7 +129,7 @@ def _parts(file: BinaryIO, header: Header) -> list[list[tuple[int, int]]]:
 def _decoded(content: bytes, header: Header) -> NDArray[np.integer]:
     """Return the values of a frame, (rows, columns) or (rows, columns, 3)."""
     from pydicom.encaps import encapsulate
-    from pydicom.pixels import get_decoder
+    from pydicom.pixels.decoders.base import get_decoder
 
     syntax, planar = LITTLE_ENDIAN[1], header.planar
     plugin = ""
