@@ -119,11 +119,11 @@ def read_dataset(
             raise UsageError(f"{found} is a table; name its label column with --label")
         if label is not None and label == group:
             raise UsageError(f"column {label!r} cannot be both the label and the group")
-        text = _read_table(found, odd)
+        table = _read_table(found, odd)
         if several:
-            return _several_of_table(text, several, group, drop, schema.numeric, odd, reading)
+            return _several_of_table(table, several, group, drop, schema.numeric, odd, reading)
         assert label is not None  # noqa: S101 - checked
-        return _table_dataset(text, label, group, classes, drop, schema.numeric, odd, reading)
+        return _table_dataset(table, label, group, classes, drop, schema.numeric, odd, reading)
     if not (known and schema.encoder is not None):
         _require_kind(found, "images", not known or schema.size is not None, schema)
     if found.name.casefold().endswith(".npz"):
@@ -211,8 +211,8 @@ def read_inputs(
     elif is_table(found):
         if window is not None:
             raise UsageError(f"--window is for images, and {found} is a table")
-        text = _read_table(found)
-        inputs = text.table(tuple(drop), reading=Reading(comma=text.writes_commas(drop)))
+        table = _read_table(found)
+        inputs = table.table(tuple(drop), reading=Reading(comma=table.writes_commas(drop)))
     elif found.name.casefold().endswith(".npz"):
         archive = Archive(found)
         inputs = archive.embeddings() or archive.images(window)

@@ -10,7 +10,7 @@ import itertools
 import os
 import struct
 import warnings
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from PIL import Image
@@ -129,7 +129,7 @@ def _parts(file: BinaryIO, header: Header) -> list[list[tuple[int, int]]]:
 def _decoded(content: bytes, header: Header) -> NDArray[np.integer]:
     """Return the values of a frame, (rows, columns) or (rows, columns, 3)."""
     from pydicom.encaps import encapsulate
-    from pydicom.pixels import get_decoder
+    from pydicom.pixels.decoders.base import get_decoder
 
     syntax, planar = LITTLE_ENDIAN[1], header.planar
     plugin = ""
@@ -140,22 +140,21 @@ def _decoded(content: bytes, header: Header) -> NDArray[np.integer]:
         content, syntax, plugin = encapsulate([content]), header.syntax, "pillow"
     elif header.syntax == BIG_ENDIAN and (header.allocated == 16 or header.words):
         content = np.frombuffer(content, ">u2").astype("<u2").tobytes()
-    values, _ = get_decoder(syntax).as_array(
-        content,
-        index=0,
-        decoding_plugin=plugin,
-        rows=header.rows,
-        columns=header.columns,
-        number_of_frames=1,
-        samples_per_pixel=header.samples,
-        bits_allocated=header.allocated,
-        bits_stored=header.stored,
-        pixel_representation=int(header.signed),
-        photometric_interpretation=header.photometric,
-        planar_configuration=planar,
-        pixel_keyword="PixelData",
-        pixel_vr="OW",
-    )
+    about: Any = {
+        "rows": header.rows,
+        "columns": header.columns,
+        "number_of_frames": 1,
+        "samples_per_pixel": header.samples,
+        "bits_allocated": header.allocated,
+        "bits_stored": header.stored,
+        "pixel_representation": int(header.signed),
+        "photometric_interpretation": header.photometric,
+        "planar_configuration": planar,
+        "pixel_keyword": "PixelData",
+        "pixel_vr": "OW",
+    }
+    values: NDArray[np.integer]
+    values, _ = get_decoder(syntax).as_array(content, index=0, decoding_plugin=plugin, **about)
     return values
 
 
@@ -216,4 +215,5 @@ def _as_bytes(
         table = windowed(every, (0, 2**header.stored - 1))
     if header.photometric == "MONOCHROME1":
         table = 255 - table
-    return table[values.view(plain)][..., np.newaxis]
+    made: NDArray[np.uint8] = table[values.view(plain)][..., np.newaxis]
+    return made
