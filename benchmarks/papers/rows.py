@@ -561,7 +561,7 @@ _ROWS: Final = (
         title="Brain MRI, EfficientNet-Lite0, four parties, neighbour votes, delta 0",
         data="encoded.brain_mri",
         files=(),
-        options=replace(_RECORDS, representatives=100),
+        options=replace(_RECORDS, representatives=160),
         parties=4,
         encoder="lite0",
         reference="linear",

@@ -18,7 +18,7 @@ from pate.codes import code_of
 from pate.errors import DataError
 from pate.features.space import space_over
 from student.trainers.beliefs import evidence_of
-from student.trainers.counts import LEAST_SHARE, cells_of
+from student.trainers.counts import LEAST_SHARE, cells_of, pooled
 from student.trainers.graph import neighbour_graph, spread
 from student.trainers.linear import linear_chances
 from student.trainers.proportions import softmax
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
+    from pate.formats.noisy_counts import NoisyVotes
     from student.trainers.base import Lesson
     from student.trainers.counts import Cells
     from student.trainers.model import Model
@@ -43,6 +44,10 @@ SMOOTHED: Final = 10
 _NEIGHBOURS: Final = 10
 _MEMORY: Final = 0.8
 _SHARPNESS: Final = 3.0
+#: Of many classes: standard deviations of the noise that are subtracted from each count, and those of
+#: votes above it that are one cell's evidence; the graph averages what noise is left.
+_CHANCE: Final = 1.6
+_ENOUGH: Final = 2.5
 #: Penalty on the weights, for rows of mean squared length one, per row.
 PENALTY: Final = 3e-4
 _STEPS: Final = 150
@@ -61,7 +66,10 @@ def head_chances(lesson: Lesson, seed: int) -> Floats | None:
     cells = None if noisy is None else cells_of(lesson.public, noisy)
     if cells is not None and len(lesson.classes) <= SMOOTHED:
         evidence = smoothed_rows(lesson.public, cells, seed)
-    elif cells is not None or len(lesson.queries):
+    elif cells is not None and noisy is not None:
+        evidence = np.zeros((len(lesson.public), len(lesson.classes)))
+        evidence[noisy.queries] = _standing_out(pooled(lesson.public, noisy))
+    elif len(lesson.queries):
         evidence = evidence_of(lesson)
     else:
         return None
@@ -139,6 +147,14 @@ def fit_head(
     model.n_features_in_ = width - 1
     made: Model = model
     return made
+
+
+def _standing_out(noisy: NoisyVotes) -> Floats:
+    """Return (v, m) shares of the votes above the noise; few such votes weigh less than one."""
+    risen = np.clip(noisy.counts - _CHANCE * noisy.sigma, 0.0, None)
+    total = np.maximum(risen.sum(axis=1, keepdims=True), _ENOUGH * noisy.sigma)
+    shares: Floats = risen / np.maximum(total, 1e-9)
+    return shares
 
 
 def _points(public: Inputs) -> Rows:

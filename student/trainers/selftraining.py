@@ -35,7 +35,7 @@ from student.trainers.base import Effort, Lesson, Progress, decided, silent
 from student.trainers.boosting import CLOSELY, TREES, fit_chances, fit_line, train_on_counts
 from student.trainers.counts import cells_of
 from student.trainers.encoding import EmbeddedRows, Encoding, learn_encoding
-from student.trainers.head import fit_head, head_chances, smoothed_rows
+from student.trainers.head import PENALTY, SMOOTHED, fit_head, head_chances, smoothed_rows
 from student.trainers.labels import (
     HEADS,
     ONLY_NOISE,
@@ -282,7 +282,10 @@ def _head(
         models, constant = {}, int(np.bincount(lesson.labels).argmax())
     else:
         rows = encoding.encode(lesson.public)
-        models, constant = {HEAD: fit_head(rows, chances, steps=effort.steps)}, None
+        # With many classes each has few rows, and a softer penalty.
+        penalty = PENALTY * min(1.0, SMOOTHED / len(lesson.classes))
+        head = fit_head(rows, chances, steps=effort.steps, penalty=penalty)
+        models, constant = {HEAD: head}, None
     progress(1, 1, float("nan"))
     return TableStudent(encoding, models, constant, lesson.classes, HEAD, answer)
 
