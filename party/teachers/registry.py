@@ -28,9 +28,9 @@ def kind_for(model: str, inputs: Inputs, device: str = "auto") -> Kind:
     """Return the kind of teachers to train.
 
     ``auto`` is ``linear`` for images and embeddings. For tables each teacher chooses, on its own
-    shard, between ``boosting``, ``logistic`` and ``forest``, or is ``prior`` if its shard is too small for that.
-    This does not depend on the party's number of records: otherwise one record could change every
-    teacher.
+    shard, between ``boosting``, ``logistic`` and ``forest``, or is ``prior`` if its shard is too small
+    for that. This does not depend on the party's number of records: otherwise one record could change
+    every teacher.
 
     Args:
         model: one of :data:`MODELS`, or the name of a plugin (:mod:`party.teachers.plugged`).

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from party.ledger.series import UNIT_BYTES
+from pate.data.embeddings import Embeddings
 from pate.errors import ProtocolError
 from pate.features.neighbours import voters_of
 
@@ -69,10 +70,16 @@ def series_voters(
         cap: votes of a patient in the whole series; None: each record has one.
 
     Raises:
-        ProtocolError: if the campaign protects patients, and our data names none.
+        ProtocolError: if the campaign protects patients, and our data names none; or records, and they are
+            embeddings.
     """
     hashes = _Hashes(key, offer)
     groups = records.records.groups
+    if cap is None and isinstance(records.records.inputs, Embeddings):
+        raise ProtocolError(
+            "the series knows records by their embeddings, and another machine or version would give a "
+            "record others: it could vote again"
+        )
     if cap is None:
         contents = hashes.copies(records.row_hashes)
         cast = voted(contents)

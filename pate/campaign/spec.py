@@ -354,6 +354,11 @@ class CampaignSpec:
             raise UsageError(
                 f"a series is named by a line of at most {LONGEST_SERIES} characters, got {name!r:.80}"
             )
+        if self.unit == "record" and self.schema.startswith("embeddings "):
+            raise UsageError(
+                "in a series a record is known by its content, and an encoder's last digits differ between "
+                "machines and versions, so a record could vote again: protect patients (--unit patient)"
+            )
         if self.sums.masked and not self.sums.distributed:
             raise UsageError(
                 "a series with masked sums needs noise by the parties (--noise distributed): "

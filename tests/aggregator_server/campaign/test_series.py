@@ -56,6 +56,7 @@ def test_the_series_is_in_the_specification_and_in_the_terms() -> None:
         ({"series": "a\nb"}, "named by a line"),
         ({"series": "x" * 65}, "named by a line"),
         ({"noise": "central"}, "noise by the parties"),
+        ({"schema": f"embeddings 7 by {'ab' * 32} of images"}, "protect patients"),
     ],
 )
 def test_a_series_that_makes_no_sense_is_refused(changes: dict[str, Any], words: str) -> None:

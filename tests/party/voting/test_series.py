@@ -29,6 +29,7 @@ from party.voting.neighbour import NeighbourVotes
 from party.voting.series import series_voters
 from pate.accounting.composition import Gdp, total_cost
 from pate.accounting.filters import Delta
+from pate.data.embeddings import Embeddings
 from pate.data.values import Dataset, Table
 from pate.formats.privacy_statement import adjacency_of, rounded_up
 from pate.mechanisms import Neighbour
@@ -521,6 +522,18 @@ def test_one_copy_less_moves_one_vote_or_two_if_it_leaves_again() -> None:
                     assert sum(map(abs, moved)) == sum(moved) <= 1
                 else:
                     assert sum(map(abs, moved)) <= 2
+
+
+def test_a_record_is_not_known_by_its_embedding() -> None:
+    """Another machine may give it another one, and it would vote again; a patient has an identifier."""
+    found = Embeddings(np.eye(3, 4, dtype=np.int16), "texts", "ab" * 32)
+    data = Dataset(found, np.array([0, 1, 0]), CLASSES, np.array(["p", "p", "q"]))
+    with pytest.raises(ProtocolError, match="could vote again"):
+        series_voters(NeighbourVotes(data, b"key"), OFFER, b"secret", lambda _: frozenset(), None)
+    rows = series_voters(
+        NeighbourVotes(data, b"key"), OFFER, b"secret", lambda _: frozenset(), 1
+    ).rows
+    assert len(rows) == 2
 
 
 def test_the_hash_of_a_vote_is_pinned() -> None:
