@@ -19,6 +19,7 @@ from tests.support.embedded import embedded, embedded_records
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from party.teachers.protocol import Teacher
     from party.teachers.training import Ensemble
     from pate.data.values import Dataset
 
@@ -59,12 +60,11 @@ def test_a_damaged_file_is_no_teacher(line: object) -> None:
         Linear().restore(Stored({"embeddings": line}, stored.model))
 
 
-def test_answers_together_are_answers_alone_and_do_not_hang_on_another(tmp_path: Path) -> None:
-    del tmp_path
+def test_answers_together_are_answers_alone_and_do_not_hang_on_another() -> None:
     data = embedded_records(150)
     members = [Linear().fit(data.take(range(at, at + 30)), 0) for at in range(0, 150, 30)]
     two = Linear().fit(data.take(np.flatnonzero(data.labels != 1)[:20]), 0)
-    everyone = [Constant(1), *members, two]
+    everyone: list[Teacher] = [Constant(1), *members, two]
     together = Linear().predict_many(everyone, 3, QUERIES.inputs)
     assert (together == np.stack([one.predict(QUERIES.inputs) for one in everyone])).all()
     others = Linear().predict_many([two, *members, Constant(0)], 3, QUERIES.inputs)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pate.encoders.encoder import Record
+    from pate.data.encoded import Record
 
 #: The order of the records before they are divided, any fixed number.
 _SHUFFLE = 20261123
@@ -76,7 +76,7 @@ class Embedder:
         values, _ = self.encoder.rows(records())
         made = self.encoder.embeddings(values)
         draft = file.with_suffix(".draft.npz")
-        np.savez(draft, **embedding_arrays(made))
+        np.savez(draft, allow_pickle=False, **embedding_arrays(made))
         draft.replace(file)
         return made
 

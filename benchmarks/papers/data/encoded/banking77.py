@@ -19,19 +19,16 @@ def load(embedder: Embedder) -> Split:
     """Return the parts, embedded. Needs PATE_TEST_DATA."""
     parts = {name: _read(name) for name in ("train", "test")}
     classes = tuple(sorted({intent for _, intent in parts["train"]}))
-    whole, test = (
-        labelled(
-            embedder.embed(f"banking77-{name}", lambda rows=rows: [text for text, _ in rows]),
-            [classes.index(intent) for _, intent in rows],
-            classes,
-        )
-        for name, rows in parts.items()
-    )
+    made = {}
+    for name, rows in parts.items():
+        texts = [text for text, _ in rows]
+        inputs = embedder.embed(f"banking77-{name}", texts.__iter__)
+        made[name] = labelled(inputs, [classes.index(intent) for _, intent in rows], classes)
     note = (
         "label: the intent of a question; unit: record, one question; of the 10,003 of train 7,500 "
         "private and 2,503 public, tested on the official 3,080"
     )
-    return divided(whole, SIZES, test, note)
+    return divided(made["train"], SIZES, made["test"], note)
 
 
 def _read(name: str) -> list[tuple[str, str]]:
