@@ -31,6 +31,7 @@ from pate.accounting.composition import Gdp, total_cost
 from pate.accounting.filters import Delta
 from pate.data.embeddings import Embeddings
 from pate.data.values import Dataset, Table
+from pate.errors import ProtocolError
 from pate.formats.privacy_statement import adjacency_of, rounded_up
 from pate.mechanisms import Neighbour
 from tests.party.voting.test_neighbour_voter import (
