@@ -18,7 +18,7 @@ from pate.runtime.screen import Screen
 from simulation.datasets import digits
 from simulation.options import SimulationOptions
 from simulation.simulate import run_simulation
-from tests.support import tiny_encoders as tiny
+from tests.support.encoders import tiny_encoders as tiny
 
 if TYPE_CHECKING:
     from pathlib import Path

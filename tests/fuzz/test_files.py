@@ -24,7 +24,7 @@ from pate.data.odd import Odd
 from tests.fuzz.campaign import run
 from tests.fuzz.mutate import mutated_bytes
 from tests.fuzz.targets import Target
-from tests.support.dicom_files import dicom, grey
+from tests.support.encoders.dicom_files import dicom, grey
 
 if TYPE_CHECKING:
     import random

@@ -14,7 +14,7 @@ from party.teachers.protocol import DamagedTeacherError, Stored
 from party.teachers.store import load_teacher, save_teacher
 from party.teachers.training import train_ensemble
 from pate.errors import SchemaError
-from tests.support.embedded import embedded, embedded_records
+from tests.support.encoders.embedded import embedded, embedded_records
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from party.teachers.registry import kind_for
 from party.teachers.store import load_teacher, save_teacher
 from pate.data.values import Dataset, Images, Table
 from pate.errors import UsageError
-from tests.support.embedded import embedded
+from tests.support.encoders.embedded import embedded
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from pate.encoders.encoder import Encoder
 from pate.encoders.making import Card, from_hugging_face
 from pate.errors import DataError, PateError, UsageError
 from simulation.cli import app
-from tests.support import tiny_encoders as tiny
+from tests.support.encoders import tiny_encoders as tiny
 
 if TYPE_CHECKING:
     from pathlib import Path

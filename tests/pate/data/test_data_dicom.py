@@ -26,7 +26,7 @@ from pate.data.files.dicom import read_dicom
 from pate.data.files.images import DeepImagesError, windowed
 from pate.data.odd import Odd
 from pate.errors import DataError, UsageError
-from tests.support.dicom_files import dicom, grey, write
+from tests.support.encoders.dicom_files import dicom, grey, write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from pate.data.read import read_dataset, read_inputs, require_there
 from pate.data.schema import Schema
 from pate.errors import DataError, SchemaError, UsageError
 from tests.pate.data.test_embeddings import made as ready_made
-from tests.support.dicom_files import dicom, grey, write
+from tests.support.encoders.dicom_files import dicom, grey, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

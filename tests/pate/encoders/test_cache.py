@@ -14,7 +14,7 @@ from pate.data.odd import Odd
 from pate.encoders import cache as module
 from pate.encoders.cache import Cache
 from pate.encoders.encoder import Encoder, hash_of
-from tests.support import tiny_encoders as tiny
+from tests.support.encoders import tiny_encoders as tiny
 
 if TYPE_CHECKING:
     from pathlib import Path

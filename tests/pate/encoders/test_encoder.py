@@ -20,7 +20,7 @@ from pate.encoders.description import FILE, Description
 from pate.encoders.encoder import Encoder, UnusableRecordError
 from pate.encoders.trial import tried
 from pate.errors import DataError
-from tests.support import tiny_encoders as tiny
+from tests.support.encoders import tiny_encoders as tiny
 
 if TYPE_CHECKING:
     from pathlib import Path

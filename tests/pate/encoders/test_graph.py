@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from pate.encoders.graph import checked_graph
 from pate.errors import DataError
-from tests.support import tiny_encoders as tiny
+from tests.support.encoders import tiny_encoders as tiny
 
 
 def graph_with(*nodes: Any, **more: Any) -> bytes:

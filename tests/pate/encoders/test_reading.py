@@ -16,7 +16,7 @@ from pate.data.schema import Schema
 from pate.encoders.encoder import Encoder
 from pate.encoders.reading import Reader
 from pate.errors import DataError, SchemaError, UsageError
-from tests.support import tiny_encoders as tiny
+from tests.support.encoders import tiny_encoders as tiny
 
 if TYPE_CHECKING:
     from pathlib import Path

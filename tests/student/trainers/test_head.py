@@ -23,7 +23,7 @@ from student.trainers.base import Lesson
 from student.trainers.choose import choose, train
 from student.trainers.head import fit_head
 from student.trainers.selftraining import TableStudent
-from tests.support.embedded import embedded, embedded_records
+from tests.support.encoders.embedded import embedded, embedded_records
 
 if TYPE_CHECKING:
     from pathlib import Path

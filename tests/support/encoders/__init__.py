@@ -1,0 +1,1 @@
+"""Small encoders, embeddings and DICOM files that tests make."""
