@@ -9,8 +9,9 @@ from the newest result of each row.
     PATE_TEST_DATA=DATA python -m benchmarks.papers all --seeds 3 --work WORK
     python -m benchmarks.papers table
 
-DATA is the folder of the data sets; docs/results.md lists the files that each row needs. Settings are
-in benchmarks/papers/rows.py. A seed varies the student and the order of the queries; noise is always
+DATA is the folder of the data sets; docs/results.md lists the files that each row needs. Rows of a public
+encoder need PATE_TEST_ENCODERS, too: the folder with its folder (`python -m benchmarks.encoders`). Settings
+are in benchmarks/papers/rows.py. A seed varies the student and the order of the queries; noise is always
 fresh. Teachers and votes are stored in --work and reused by later seeds and rows over the same records.
 """
 

@@ -560,7 +560,7 @@ _ROWS: Final = (
         name="brain-mri",
         title="Brain MRI, EfficientNet-Lite0, four parties, neighbour votes, delta 0",
         data="encoded.brain_mri",
-        files=(),
+        files=("brain_mri/Testing/no_tumor/image(1).jpg",),
         options=replace(_RECORDS, representatives=160),
         parties=4,
         encoder="lite0",
