@@ -501,10 +501,10 @@ _ROWS: Final = (
         options=replace(_RECORDS, representatives=300),
         encoder="minilm",
         reference="linear",
-        picked="code and number of representatives (of three) and the head's graph on labels of the public part, "
-        "with trial votes of the private part, which no epsilon covers; the row ran three times, the head being "
-        "changed between by trials on the public part: test labels chose nothing, but the first test figure "
-        "(76.6 %) set that work off",
+        picked="code and number of representatives (of three) and the head's graph on labels of the public "
+        "part, with trial votes of the private part, which no epsilon covers; the row ran three times, the "
+        "head being changed between by trials on the public part: test labels chose nothing, but the first "
+        "test figure (76.6 %) set that work off",
         wanted=(Wanted(least=0.80, epsilon={"cap": 1.0}, delta=0.0),),
     ),
     Row(
