@@ -274,10 +274,12 @@ def unread(name: str) -> str:
 def _require_readable(syntax: str) -> None:
     if syntax in (*LITTLE_ENDIAN, BIG_ENDIAN, RLE, *JPEG, *JPEG_2000):
         return
+    from pydicom.config import IGNORE
     from pydicom.uid import UID
 
-    # An unknown one is its own name, and could be any text.
-    name = UID(syntax).name if re.fullmatch(r"[0-9.]{1,64}", syntax) else syntax
+    # An unknown one is its own name, and could be any text; so would be a warning of it.
+    plain = re.fullmatch(r"[0-9.]{1,64}", syntax)
+    name = UID(syntax, validation_mode=IGNORE).name if plain else syntax
     raise UnusableError(unread("unknown" if name == syntax else name))
 
 

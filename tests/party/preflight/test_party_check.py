@@ -184,7 +184,7 @@ def test_its_options_are_those_of_a_start() -> None:
     help_ = CliRunner().invoke(app, ["check", "--help"], env={"COLUMNS": "200"}).output
     for option in ("--data", "--teachers", "--max-wait", "--bundle", "--config", "--counts"):
         assert option in help_
-    assert "Records: image folders" in help_
+    assert "Records: images, .npz, IDX, a table, texts or DICOM" in help_
 
 
 # --- who it is ---------------------------------------------------------------------------------

@@ -18,12 +18,12 @@ def test_nothing_there(tmp_path: Path) -> None:
 
 
 def test_nothing_readable(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("x")
+    (tmp_path / "notes.doc").write_text("x")
     for read in (read_dataset, read_inputs):
         with pytest.raises(DataError, match="holds nothing that can be read; use"):
             read(tmp_path)
-        with pytest.raises(DataError, match=r"notes.txt is of no format"):
-            read(tmp_path / "notes.txt")
+        with pytest.raises(DataError, match=r"notes.doc is of no format"):
+            read(tmp_path / "notes.doc")
 
 
 def test_several_files(tmp_path: Path) -> None:
