@@ -36,6 +36,8 @@ from pate.runtime.screen import Screen
 if TYPE_CHECKING:
     from aggregator_server.identities import Identities
     from aggregator_server.session import Listening
+    from pate.data.values import Inputs
+    from pate.encoders.reading import Reader
 
 app = Commands(
     help="Run a PATE campaign: wait for the parties, sum their votes, add noise under a hard privacy "
@@ -64,25 +66,16 @@ def serve(options: CampaignOptions) -> None:
         from aggregator_server.flower.internals import SUPERLINK_MAIN
         from aggregator_server.session import start_campaign
         from pate.campaign.settings import delta_of, of_gated_delta, spec_of
-        from pate.data.read import read_inputs
         from pate.encoders.reading import Reader
         from pate.features.progress import telling
 
     fork_ahead(SUPERLINK_MAIN)  # before any state of this server is read
     identities = _identities(options.home, options.host)
     screen = Screen("pate-server")
-    warn = partial(screen.say, level="warning")
     encoder = Reader.open(options.encoder, home=_home(options), bar=screen.bar)
     if encoder is not None:
         screen.say(f"encoder: {encoder.encoder.description.statement()}")
-    inputs = read_inputs(
-        public,
-        drop=options.dropped,
-        window=options.window,
-        say=warn,
-        encoder=encoder,
-        text=options.text,
-    )
+    inputs = _public_set(public, options, encoder, screen)
     if options.public is None:
         screen.say(f"public set: ./{public}, found in this folder; --public PATH names another one")
     listening = _listening(options, identities, screen)
@@ -140,22 +133,13 @@ def resume(options: ResumeOptions) -> None:
     with importing():
         from aggregator_server.flower.internals import SUPERLINK_MAIN
         from aggregator_server.session import resume_campaign
-        from pate.data.read import read_inputs
         from pate.encoders.reading import Reader
 
     fork_ahead(SUPERLINK_MAIN)
     inputs, screen = None, Screen("pate-server")
     if options.public is not None:
-        warn = partial(screen.say, level="warning")
         encoder = Reader.open(options.encoder, home=_home(options), bar=screen.bar)
-        inputs = read_inputs(
-            options.public,
-            drop=options.dropped,
-            window=options.window,
-            say=warn,
-            encoder=encoder,
-            text=options.text,
-        )
+        inputs = _public_set(options.public, options, encoder, screen)
     identities = _identities(options.home, options.host)
     listening = _listening(options, identities, screen)
     summary = resume_campaign(
@@ -185,6 +169,25 @@ def status(
         print_json(found)
     else:
         show(found)
+
+
+def _public_set(
+    path: Path,
+    options: CampaignOptions | ResumeOptions,
+    encoder: Reader | None,
+    screen: Screen,
+) -> Inputs:
+    """Return the public set as the options say that it is read; warnings go to the screen."""
+    from pate.data.read import read_inputs
+
+    return read_inputs(
+        path,
+        drop=options.dropped,
+        window=options.window,
+        say=partial(screen.say, level="warning"),
+        encoder=encoder,
+        text=options.text,
+    )
 
 
 def _home(options: ServingOptions) -> Path:

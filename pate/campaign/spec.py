@@ -20,6 +20,7 @@ from pate.campaign.neighbour_terms import NeighbourTerms, require_size
 from pate.campaign.parameters import Parameters
 from pate.campaign.sum_terms import SumTerms  # noqa: TC001 — its reader looks it up
 from pate.codes import EACH, NEAREST, code_of
+from pate.data.embeddings import encoder_in
 from pate.errors import StateError, UsageError
 from pate.text_form import in_text, read
 
@@ -354,7 +355,7 @@ class CampaignSpec:
             raise UsageError(
                 f"a series is named by a line of at most {LONGEST_SERIES} characters, got {name!r:.80}"
             )
-        if self.unit == "record" and self.schema.startswith("embeddings "):
+        if self.unit == "record" and encoder_in(self.schema):
             raise UsageError(
                 "in a series a record is known by its content, and an encoder's last digits differ between "
                 "machines and versions, so a record could vote again: protect patients (--unit patient)"

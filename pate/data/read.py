@@ -215,7 +215,8 @@ def read_inputs(
         inputs = table.table(tuple(drop), reading=Reading(comma=table.writes_commas(drop)))
     elif found.name.casefold().endswith(".npz"):
         archive = Archive(found)
-        inputs = archive.embeddings() or archive.images(window)
+        made = archive.embeddings()
+        inputs = archive.images(window) if made is None else made
     elif found.is_dir():
         inputs = images.read_images(images.all_files(found), window, odd)
     else:
