@@ -1,4 +1,4 @@
-"""Neighbour votes for several labels, a number and ordered classes, over TLS, from records to a student."""
+"""Neighbour votes for several labels, numbers and ordered classes, over TLS, from records to a student."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pytest
 
+from aggregator_server.results.report import describe
+from pate.codes import code_of
 from pate.data.values import Table
 from pate.formats.labels import LabelSet
 from pate.formats.privacy_statement import adjacency_of
@@ -105,11 +107,8 @@ def flat(program: Program) -> str:
     return " ".join((program.text + program.output).replace("│", " ").split())
 
 
-@pytest.fixture(scope="module", params=OPTIONS)
-def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """The campaign, run to its end."""
-    answer: str = request.param
-    folder = tmp_path_factory.mktemp(answer)
+def ended(folder: Path, answer: str, *more: str) -> Told:
+    """Run a campaign to its end; more options of the server win."""
     sites = Tables(folder, NAMES, answer=answer).deal()
     write_inputs(folder / "test", columns(answer, 400, 50))
     served, voted, measured = OPTIONS[answer]
@@ -118,7 +117,7 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         public = sites.public()
         server = campaign.serve(
             public, "--aggregator", "neighbour", "--answer", answer, *served, "--epsilon", "4",
-            "--representatives", "60", "--linger", "120", parties=",".join(NAMES),
+            "--representatives", "60", "--linger", "120", *more, parties=",".join(NAMES),
         )  # fmt: skip
         parties = [campaign.party(name, "--votes", "neighbour", *voted) for name in NAMES]
         student = campaign.run(
@@ -130,6 +129,12 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             program.ends(0)
         campaign.programs = [server, *parties, student]
         return Told(answer, campaign, folder / "student")
+
+
+@pytest.fixture(scope="module", params=OPTIONS)
+def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """The campaign of an answer."""
+    return ended(tmp_path_factory.mktemp(request.param), request.param)
 
 
 def test_every_screen_says_what_was_released(told: Told) -> None:
@@ -206,3 +211,27 @@ def test_the_card_says_what_was_voted_for_and_what_was_measured(told: Told) -> N
     )  # fmt: skip
     again.ends(0)
     assert again.result()["count"] == 400
+
+
+def test_a_number_among_many_points_is_learnt_by_likeness(tmp_path: Path) -> None:
+    """Parties' CSVs, votes by kernel for the points next to each number, and a student's medians."""
+    points = [str(day) for day in range(13)]
+    told = ended(
+        tmp_path, "number", "--range", ",".join(points), "--code", "kernel-24",
+        "--representatives", "24",
+    )  # fmt: skip
+    found = describe(told.campaign.place)
+    assert (found["aggregation"], found["noise"]) == ("masked", "distributed")
+    assert found["answer"] == "number"
+    assert found["queries_asked"] == 24
+    code = "kernel-24 number"
+    said = json.loads((told.student / "privacy.json").read_text())
+    assert said["mechanism"][0]["code"] == code
+    assert said["adjacency"] == adjacency_of("record", records_vote=True, code=code)
+    about = json.loads((told.student / "model.json").read_text())
+    assert about["classes"] == points
+    assert code_of(code).in_words in flat(told.campaign.programs[0])
+    measured = json.loads((told.student / "evaluation.json").read_text())
+    error = measured["mean_absolute_error"]
+    # Of the made-up days nothing predicts better than about 0.8, and always one number errs by 2.2.
+    assert error["interval"][1] < 0.6 * measured["mean_absolute_error_of_median"]
