@@ -17,6 +17,7 @@ from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.monitoring import Status
 from party.policy.binding import bind
 from party.policy.file import policy_of
+from party.policy.words import rules_in_words
 from party.voting.own_data import OwnFile, OwnVoters
 from party.voting.site import Site
 from party.voting.voter import Voter
@@ -73,7 +74,7 @@ def take_part(
         public = read_inputs(
             options.public, drop=options.dropped, say=warn, encoder=encoder, text=options.text
         )
-    for line in policy.in_words():
+    for line in rules_in_words(policy):
         screen.say(f"your policy: {line}")
     for line in _warnings(enrolment):
         screen.say(line, "warning")

@@ -14,18 +14,18 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
-from party.ledger.accountant import LedgerView, cost_of, cumulative_epsilon
+from party.ledger.accountant import LedgerView, cumulative_epsilon
 from party.ledger.bounds import Bound
 from party.offer import Offer
 from party.policy.hours import Hours
-from pate.accounting.composition import Gate, composition_named
+from party.policy.promise import check_cap, check_promise
 from pate.accounting.events import GeometricHistogram, LaplaceMax, NoisyCounts
 from pate.accounting.filters import FAILING, SITE_DELTA, Delta
-from pate.answers import ANSWERS, LABELS
+from pate.answers import ANSWERS
 from pate.campaign.choices import AGGREGATIONS, NOISES, UNITS
 from pate.codes import CODES, EACH, code_of
 from pate.data.embeddings import encoder_in
-from pate.errors import AccountingError, RefusedError, UsageError
+from pate.errors import RefusedError, UsageError
 from pate.formats.privacy_statement import rounded_up
 from pate.masking.context import threshold_for
 from pate.mechanisms import MatrixMechanism
@@ -44,8 +44,6 @@ POLICY_FILE: Final = "policy.toml"
 
 #: Ways to choose campaigns by a word; the alternative is a list of :class:`Allowed`.
 BY_WORD: Final = ("enrolled", "any", "ask")
-#: Tolerance between builds of the same formulas.
-_ROUNDING: Final = 1.0 + 1e-9
 REPEATS: Final = ("never", "allow")
 
 
@@ -224,8 +222,8 @@ class Policy:
         """
         if ledger_view.of_request != (offer.campaign, offer.queries):
             raise UsageError("the view of the ledger is for another request")
-        _check_promise(offer)
-        _check_cap(offer, ledger_view)
+        check_promise(offer)
+        check_cap(offer, ledger_view)
         self._check_modes(offer)
         self._check_encoder(offer)
         if offer.queries:
@@ -237,7 +235,7 @@ class Policy:
         if offer.queries and offer.mechanisms is None:
             for name in ("least_sigma", "least_noise_multiplier"):
                 if getattr(self, name) is not None:
-                    raise _no(name, _plain(getattr(self, name)), "the request names no noise")
+                    raise _no(name, plain(getattr(self, name)), "the request names no noise")
         self._check_queries(offer, ledger_view)
         self._check_epsilon(offer, ledger_view)
         self._check_campaign(offer, ledger_view.joined, pinned_key, ask)
@@ -315,14 +313,14 @@ class Policy:
                 if squared < self.least_sigma**2:
                     raise _no(
                         "least_sigma",
-                        _plain(self.least_sigma),
+                        plain(self.least_sigma),
                         f"{mechanism.name} adds {math.sqrt(squared):.6g} votes",
                     )
             least = self.least_noise_multiplier
             if least is not None and 2 * event.rho * least**2 > 1:
                 raise _no(
                     "least_noise_multiplier",
-                    _plain(least),
+                    plain(least),
                     f"{mechanism.name} has {1 / math.sqrt(2 * event.rho):.6g}",
                 )
 
@@ -379,108 +377,6 @@ class Policy:
         ):
             raise _no("campaigns", "a list", f"campaign {offer.campaign} is not on it; {signed}")
 
-    def in_words(self) -> tuple[str, ...]:
-        """Return the rules as lines for the screen, whose subject is the policy."""
-        by_word = {
-            "enrolled": "campaigns signed by the key that was pinned at enrolment",
-            "any": "any campaign",
-            "ask": "campaigns that the operator accepts on this screen",
-        }
-        campaigns = (
-            by_word[self.campaigns]
-            if isinstance(self.campaigns, str)
-            else f"{len(self.campaigns)} campaigns by key"
-        )
-        lines = [
-            f"joins {campaigns}",
-            f"accepts {' or '.join(self.aggregation)} votes, with {' or '.join(self.noise)} noise",
-            f"accepts guarantees per {' or '.join(self.units)}",
-        ]
-        if self.codes != CODES:
-            lines.append(f"accepts neighbour votes by the code {' or '.join(self.codes)} only")
-        if self.answers != ANSWERS:
-            teachers = (
-                "" if LABELS in self.answers else ", and no teachers' votes for several labels"
-            )
-            lines.append(
-                f"accepts neighbour votes only with the answer {' or '.join(self.answers)}{teachers}"
-            )
-        if self.encoders != ():
-            named = "any" if self.encoders is None else " or ".join(e[:8] for e in self.encoders)
-            lines.append(f"accepts inputs made by the public encoder {named}")
-        for value, text in (
-            (self.max_queries, "answers at most {} queries per campaign"),
-            (self.max_queries_in_all, "answers at most {} queries in all"),
-            (self.least_sigma, "needs noise of a standard deviation of at least {} votes"),
-            (
-                self.least_noise_multiplier,
-                "needs noise of at least {} times what one unit can move",
-            ),
-            (self.least_roster, "needs at least {} parties"),
-        ):
-            if value is not None:
-                lines.append(text.format(_plain(value)))
-        lines.append(
-            "sets no largest epsilon for this party's own accountant"
-            if self.largest_epsilon is None
-            else f"stops when this party's own accountant reaches {self.bound.in_words}, over all campaigns"
-        )
-        if self.parties is not None:
-            lines.append(f"takes part with {', '.join(sorted(self.parties))} only, by their keys")
-        if self.hours is not None:
-            lines.append(f"votes only {self.hours}, local time")
-        lines.append(
-            "lets queries of one campaign be unmasked in another with other parties, or get other votes"
-            if self.allow_other
-            else "lets no query be unmasked twice with different parties, or get two different votes"
-        )
-        return tuple(lines)
-
-
-def _check_promise(offer: Offer) -> None:
-    """Check that the terms convert to the announced guarantee, whatever the policy file."""
-    name = f"campaign {offer.campaign[:8]}"
-    if offer.composition == Gate.name:
-        if offer.gate is None:
-            raise RefusedError(
-                f"{name} is gated, but its terms lack the gate, so its guarantee cannot be checked: "
-                "its server is older than this program, and has to be updated"
-            )
-        if offer.rounds != 1:
-            raise RefusedError(
-                f"{name} is gated and has {offer.rounds} rounds: a gate allows only one"
-            )
-    try:
-        worth = offer.worth
-    except AccountingError as error:
-        raise RefusedError(f"{name}: its terms give no guarantee: {error}") from error
-    if worth is not None and worth > offer.epsilon * _ROUNDING:
-        raise RefusedError(
-            f"{name} announces epsilon {offer.epsilon:g}, but its terms convert to "
-            f"{rounded_up(worth)}"
-        )
-    if offer.composition == Gate.name and offer.cap not in (None, 1):
-        # A cap below its gate, so the gate was not checked.
-        raise RefusedError(f"{name} is gated and its cap is {offer.cap} batches: it must be one")
-
-
-def _check_cap(offer: Offer, view: LedgerView) -> None:
-    """Check that noisy sums are requested only for as many queries as the campaign's cap covers.
-
-    Every answer shows the server a noisy histogram, so the cap holds for the server, too.
-    """
-    if not offer.sums.distributed or not offer.queries or offer.cap is None:
-        return
-    here = view.of(offer.campaign)
-    if offer.composition in (None, Gate.name) or here.offer.mechanisms is None:
-        return
-    cost = cost_of(here, composition_named(offer.composition))
-    if cost > offer.cap:
-        raise RefusedError(
-            f"campaign {offer.campaign[:8]} asks for noisy sums of {here.asked} queries, more "
-            "than its cap covers"
-        )
-
 
 def _no(rule: str, value: object, found: str) -> RefusedError:
     return RefusedError(f"our policy refuses it: {rule} is {value}, and {found}")
@@ -498,7 +394,8 @@ def _grid(mechanism: Mechanism) -> int:
     return code_of(mechanism.code).grid if isinstance(mechanism, MatrixMechanism) else 1
 
 
-def _plain(value: int | Fraction) -> str:
+def plain(value: int | Fraction) -> str:
+    """Return a number as it is written on a screen."""
     return f"{float(value):.10g}"
 
 

@@ -8,6 +8,7 @@ from party.identity.keys import identity_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.file import policy_of
 from party.policy.policy import POLICY_FILE
+from party.policy.words import rules_in_words
 from party.preflight.handshake import enrolment_of
 from pate.errors import RefusedError
 from pate.formats.privacy_statement import rounded_up
@@ -53,7 +54,7 @@ def check_policy(options: CheckOptions, server: Server | None) -> Finding:
         return Finding.failed(RefusedError, f"it would refuse every campaign: {why}", to_do)
     path = options.policy or options.place / POLICY_FILE
     source = str(path) if path.exists() else "the default one"
-    text = f"{source}: {'; '.join(policy.in_words())}"
+    text = f"{source}: {'; '.join(rules_in_words(policy))}"
     if policy.campaigns == "enrolled" and enrolment is None:
         return Finding.warning(
             f"{text}; until this party is enrolled it would refuse every campaign",

@@ -17,6 +17,7 @@ from party.ledger.accountant import LedgerView, Totals
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.file import parse_policy, policy_of, read_policy
 from party.policy.policy import POLICY_FILE, Allowed, Hours, Policy
+from party.policy.words import rules_in_words
 from pate.accounting.composition import composition_named
 from pate.accounting.filters import CONCENTRATED_PART, GAUSSIAN_PART, ORDER_PART, ORDERS
 from pate.campaign.settings import delta_of, of_gated_delta
@@ -365,15 +366,15 @@ def test_the_defaults_are_strict_but_on_loopback() -> None:
 
 
 def test_in_words() -> None:
-    lines = "\n".join(Policy().in_words())
+    lines = "\n".join(rules_in_words(Policy()))
     assert "pinned at enrolment" in lines
     assert "own accountant reaches epsilon 10 at delta 1e-05, of which 1e-06 is for" in lines
     assert "at least 3 parties" in lines
     few = dataclasses.replace(FREE, hours=Hours.parse("20:00-06:00"), max_queries=5)
-    assert "at most 5 queries per campaign" in "\n".join(few.in_words())
-    assert "votes only 20:00-06:00, local time" in few.in_words()
+    assert "at most 5 queries per campaign" in "\n".join(rules_in_words(few))
+    assert "votes only 20:00-06:00, local time" in rules_in_words(few)
     near = dataclasses.replace(FREE, codes=("nearest",))
-    assert "accepts neighbour votes by the code nearest only" in near.in_words()
+    assert "accepts neighbour votes by the code nearest only" in rules_in_words(near)
     assert "code" not in lines
 
 
@@ -397,7 +398,7 @@ def test_encoders_are_accepted_by_their_digest() -> None:
     admit(strict, dataclasses.replace(offer, schema="images 8x8x1"))
     assert Policy.default(loopback=False).encoders == ()
     assert Policy.default(loopback=True).encoders is None
-    said = dataclasses.replace(FREE, encoders=(other, ours)).in_words()
+    said = rules_in_words(dataclasses.replace(FREE, encoders=(other, ours)))
     assert "accepts inputs made by the public encoder cdcdcdcd or abababab" in said
 
 
@@ -605,7 +606,7 @@ def test_nothing_but_our_errors_leaves_the_parser(text: str) -> None:
         assert line.isprintable()
         assert len(line) < 1000
     else:
-        assert policy.in_words()
+        assert rules_in_words(policy)
 
 
 @pytest.mark.parametrize("change", [{"least_sigma": 4.0}, {"max_queries": True}, {"delta": 0.0}])

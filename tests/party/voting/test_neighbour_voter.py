@@ -17,6 +17,7 @@ from party.ledger.findings import agrees
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.ledger.verify import verify_statement
 from party.policy.policy import Policy
+from party.policy.words import rules_in_words
 from party.voting.neighbour import NeighbourVotes
 from party.voting.voter import Voter
 from pate.accounting.composition import Gdp, total_cost
@@ -346,7 +347,7 @@ def test_a_policy_can_refuse_an_answer(tmp_path: Path) -> None:
     strict = replace(Policy.default(loopback=True), answers=("class",))
     assert (
         "accepts neighbour votes only with the answer class, and no teachers' votes for several labels"
-        in strict.in_words()
+        in rules_in_words(strict)
     )
     one = Site(tmp_path, LABELLED, policy=strict)
     code = "nearest labels-2"

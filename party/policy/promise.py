@@ -1,0 +1,62 @@
+"""What a campaign announces, checked against its signed terms, whatever a site's policy says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from party.ledger.accountant import cost_of
+from pate.accounting.composition import Gate, composition_named
+from pate.errors import AccountingError, RefusedError
+from pate.formats.privacy_statement import rounded_up
+
+if TYPE_CHECKING:
+    from party.ledger.accountant import LedgerView
+    from party.offer import Offer
+
+#: Tolerance between builds of the same formulas.
+_ROUNDING: Final = 1.0 + 1e-9
+
+
+def check_promise(offer: Offer) -> None:
+    """Check that the terms convert to the announced guarantee, whatever the policy file."""
+    name = f"campaign {offer.campaign[:8]}"
+    if offer.composition == Gate.name:
+        if offer.gate is None:
+            raise RefusedError(
+                f"{name} is gated, but its terms lack the gate, so its guarantee cannot be checked: "
+                "its server is older than this program, and has to be updated"
+            )
+        if offer.rounds != 1:
+            raise RefusedError(
+                f"{name} is gated and has {offer.rounds} rounds: a gate allows only one"
+            )
+    try:
+        worth = offer.worth
+    except AccountingError as error:
+        raise RefusedError(f"{name}: its terms give no guarantee: {error}") from error
+    if worth is not None and worth > offer.epsilon * _ROUNDING:
+        raise RefusedError(
+            f"{name} announces epsilon {offer.epsilon:g}, but its terms convert to "
+            f"{rounded_up(worth)}"
+        )
+    if offer.composition == Gate.name and offer.cap not in (None, 1):
+        # A cap below its gate, so the gate was not checked.
+        raise RefusedError(f"{name} is gated and its cap is {offer.cap} batches: it must be one")
+
+
+def check_cap(offer: Offer, view: LedgerView) -> None:
+    """Check that noisy sums are requested only for as many queries as the campaign's cap covers.
+
+    Every answer shows the server a noisy histogram, so the cap holds for the server, too.
+    """
+    if not offer.sums.distributed or not offer.queries or offer.cap is None:
+        return
+    here = view.of(offer.campaign)
+    if offer.composition in (None, Gate.name) or here.offer.mechanisms is None:
+        return
+    cost = cost_of(here, composition_named(offer.composition))
+    if cost > offer.cap:
+        raise RefusedError(
+            f"campaign {offer.campaign[:8]} asks for noisy sums of {here.asked} queries, more "
+            "than its cap covers"
+        )
