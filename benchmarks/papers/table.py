@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.papers import monthly
+from benchmarks.papers.figures import name_of, ranged, share, single, unit_of
+from benchmarks.papers.goals import delta_of, epsilon_of, goal_in_words, verdict
 from benchmarks.papers.record import FOLDER, Result, latest, rounded
 from benchmarks.papers.rows import ROWS
 from pate.accounting.account import MEANING
@@ -18,18 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from benchmarks.papers.rows import Basis, Row, Wanted
+    from benchmarks.papers.rows import Basis, Row
 
-#: Means of binary numbers are off by less: that of three times 0.1 is above 0.1.
-_HAIR: Final = 1e-9
 DOCUMENT: Final = FOLDER.parents[2] / "docs" / "results.md"
 
 _MEANING: Final[Mapping[str, str]] = {str(name): text for name, text in MEANING.items()}
-#: Figures that are no percentages, and what figures are called.
-_PLAIN: Final = ("auc", "mae", "r2")
-_NAMES: Final = {"auc": "AUC", "macro auc": "macro AUC", "mae": "mean absolute error", "r2": "R2"}
-#: Those of which less is better.
-_ERRORS: Final = ("student.mae",)
 _HEAD: Final = """\
 # Results: the papers' rows, run again
 
@@ -110,69 +105,9 @@ def render(results: Mapping[str, Result]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def epsilon_of(result: Result, basis: Basis) -> float | None:
-    """Return the mean epsilon by a basis; those of the papers by their conversion.
-
-    Where exact votes never existed, there is no data-dependent bound, and the cap is used for all.
-    """
-    if basis == "cap" or not result.runs[0].bounds:
-        return result.mean("epsilon")
-    return result.mean(f"{'bounds' if basis == 'sharp' else 'classical'}.{basis}")
-
-
-def shortfalls(result: Result, wanted: Wanted, *, form: str = "") -> list[str] | None:
-    """Return the gap to a goal, in words; empty if it is reached, None if it was not run.
-
-    Args:
-        result: of the row.
-        wanted: the goal.
-        form: prefix of the non-private measures that it is relative to: ``other.`` for those of the
-            form that validation records did not choose.
-    """
-    reached = result.mean(wanted.figure)
-    if reached is None:
-        return None
-    missing = []
-    least = _least(result, wanted, form)
-    if least is None:
-        return None
-    if wanted.figure in _ERRORS and reached > least + _HAIR:
-        over = _points(wanted.figure, reached - least)
-        missing.append(f"{_name(wanted.figure)} {over} too high")
-    elif wanted.figure not in _ERRORS and reached < least - _HAIR:
-        missing.append(f"{_name(wanted.figure)} {_points(wanted.figure, least - reached)} too low")
-    for basis, most in wanted.epsilon.items():
-        epsilon = epsilon_of(result, basis)
-        if epsilon is None:
-            missing.append(f"no epsilon by {basis}")
-        elif epsilon > most + _HAIR:
-            missing.append(f"epsilon {rounded(epsilon)} by {basis} above {most:g}")
-    delta = _delta(result)
-    if wanted.delta is not None and delta > wanted.delta:
-        missing.append(f"delta {delta:g} above {wanted.delta:g}")
-    return missing
-
-
-def _delta(result: Result) -> float:
-    """Return the delta of the guarantee, the largest of its runs."""
-    return max(float(run.guarantee["delta"] or 0.0) for run in result.runs)
-
-
-def _least(result: Result, wanted: Wanted, form: str) -> float | None:
-    if wanted.least is not None:
-        return wanted.least
-    assert wanted.within is not None  # a goal is one or the other
-    known = result.reference.get(form + wanted.figure.partition(".")[2])
-    if not isinstance(known, float | int):
-        return None
-    if wanted.figure in _ERRORS:
-        return float(known) * (1 + wanted.within)
-    return float(known) - wanted.within
-
-
 def _summary(row: Row, result: Result) -> tuple[str, ...]:
-    goals = [_goal(wanted) for wanted in row.wanted]
-    verdicts = [_verdict(result, wanted) for wanted in row.wanted]
+    goals = [goal_in_words(wanted) for wanted in row.wanted]
+    verdicts = [verdict(result, wanted) for wanted in row.wanted]
     paper = row.paper
     return (
         f"[{row.title}](#{row.name})",
@@ -187,7 +122,7 @@ def _summary(row: Row, result: Result) -> tuple[str, ...]:
 def _here(row: Row, result: Result) -> str:
     names = [name for name in result.runs[0].figures() if name.startswith("student.")]
     first = "student.accuracy" if "student.accuracy" in names else next(iter(names), None)
-    told = "no student" if first is None else f"**{_share(result, first)}**{_unit(first)}"
+    told = "no student" if first is None else f"**{share(result, first)}**{unit_of(first)}"
     bases: tuple[Basis, ...] = ("cap",)
     if result.runs[0].bounds and row.paper is not None and row.paper.basis != "cap":
         bases = (row.paper.basis, "sharp", "cap")
@@ -198,7 +133,7 @@ def _here(row: Row, result: Result) -> str:
     ]
     auc = result.mean("student.auc")
     area = "" if auc is None else f", AUC {auc:.3f}"
-    exact = ", delta 0" if _delta(result) == 0.0 else ""
+    exact = ", delta 0" if delta_of(result) == 0.0 else ""
     return f"{told}{area} at {', '.join(epsilons)}{exact}"
 
 
@@ -206,42 +141,15 @@ def _reference(result: Result) -> str:
     accuracy, auc = (result.reference.get(name) for name in ("accuracy", "auc"))
     if not isinstance(accuracy, float | int):
         told = [
-            f"{_single(name, value)}{_unit(name)}"
+            f"{single(name, value)}{unit_of(name)}"
             for name in ("macro_auc", "mae")
             if isinstance(value := result.reference.get(name), float | int)
         ]
         return ", ".join(told) or "-"
     area = f", AUC {auc:.3f}" if isinstance(auc, float | int) else ""
     other = result.reference.get("other.accuracy")
-    passed = f"; not chosen {_single('', other)}" if isinstance(other, float | int) else ""
-    return _ranged(result, "accuracy", accuracy) + area + passed
-
-
-def _goal(wanted: Wanted) -> str:
-    name = "" if wanted.figure == "student.accuracy" else f" {_name(wanted.figure)}"
-    size = (
-        f"{_points(wanted.figure, wanted.least)}{name}"
-        if wanted.least is not None
-        else f"{name.strip()} within {wanted.within:.0%} of no privacy"
-        if wanted.figure in _ERRORS and wanted.within is not None
-        else f"within {_points(wanted.figure, wanted.within or 0.0)}{name} of no privacy"
-    )
-    most = ", ".join(f"{limit:g} ({basis})" for basis, limit in wanted.epsilon.items())
-    most += "" if wanted.delta is None else f", delta {wanted.delta:g}"
-    return f"{size} at <= {most}"
-
-
-def _verdict(result: Result, wanted: Wanted) -> str:
-    said = _reached(shortfalls(result, wanted))
-    if wanted.within is None or "other.accuracy" not in result.reference:
-        return said
-    return f"{said}; of the form not chosen: {_reached(shortfalls(result, wanted, form='other.'))}"
-
-
-def _reached(missing: Sequence[str] | None) -> str:
-    if missing is None:
-        return "not run"
-    return "yes" if not missing else "no: " + ", ".join(missing)
+    passed = f"; not chosen {single('', other)}" if isinstance(other, float | int) else ""
+    return ranged(result, "accuracy", accuracy) + area + passed
 
 
 def _section(row: Row, result: Result) -> list[str]:
@@ -318,7 +226,7 @@ def _data(result: Result) -> str:
     if split["private_units"] != split["private"]:
         sizes += f" (patients: {split['private_units']:,}, {split['public_units']:,}, "
         sizes += f"{split['test_units']:,})"
-    commonest = _single("", result.majority)
+    commonest = single("", result.majority)
     most = f"; always the commonest class: {commonest}" if result.majority else ""
     return f"{sizes}; {split['note']}{most}"
 
@@ -337,7 +245,7 @@ def _labels(result: Result) -> str:
     asked, kept = result.mean("asked"), result.mean("kept")
     if result.mean("label_accuracy") is None:
         return f"{asked:,.0f} sums asked, all released at once"
-    right = _share(result, "label_accuracy")
+    right = share(result, "label_accuracy")
     return f"{asked:,.0f} asked, {kept:,.0f} released, {right} of these right"
 
 
@@ -352,7 +260,7 @@ def _server(epsilon: float | str | None) -> str:
 
 def _student(result: Result) -> str:
     names = [name for name in result.runs[0].figures() if name.startswith("student.")]
-    told = [f"{_name(name)} {_share(result, name)}" for name in names]
+    told = [f"{name_of(name)} {share(result, name)}" for name in names]
     seeds = "1 seed" if len(result.runs) == 1 else f"{len(result.runs)} seeds"
     return f"{', '.join(told)}; {seeds}" if told else "none was trained"
 
@@ -361,7 +269,7 @@ def _non_private(result: Result) -> str:
     if not result.reference:
         return ""
     figures = [
-        f"{_name(name)} {_ranged(result, name, value)}"
+        f"{name_of(name)} {ranged(result, name, value)}"
         for name, value in sorted(result.reference.items())
         if isinstance(value, float | int) and name != "seconds" and "." not in name
     ]
@@ -369,15 +277,6 @@ def _non_private(result: Result) -> str:
     return f"{result.reference['model']}: {', '.join(figures)}" + (
         f"; chosen: {chosen}" if chosen else ""
     )
-
-
-def _ranged(result: Result, name: str, value: float) -> str:
-    """Return a measure of the non-private model, with its range over seeds if there are several."""
-    spread = result.reference.get(f"spread.{name}")
-    told = _single(name, value)
-    if not isinstance(spread, float | int):
-        return told
-    return f"{told} ({spread:.3f})" if name.endswith(_PLAIN) else f"{told} ({100 * spread:.2f})"
 
 
 def _times(result: Result) -> str:
@@ -435,34 +334,6 @@ def _bounds(result: Result) -> list[str]:
         ("epsilon by", "improved or exact", "classical", "publish for private data?", "what it is"),
         rows,
     )
-
-
-def _share(result: Result, figure: str) -> str:
-    mean, spread = result.mean(figure), result.spread(figure)
-    if mean is None or spread is None:
-        return "-"
-    if figure.endswith(_PLAIN):
-        return f"{mean:.3f} ({spread:.3f})"
-    return f"{100 * mean:.2f} % ({100 * spread:.2f})"
-
-
-def _single(figure: str, value: float) -> str:
-    return f"{value:.3f}" if figure.endswith(_PLAIN) else f"{100 * value:.2f} %"
-
-
-def _points(figure: str, size: float) -> str:
-    return f"{size:.3f}" if figure.endswith(_PLAIN) else f"{100 * size:.2f} %"
-
-
-def _name(figure: str) -> str:
-    name = figure.removeprefix("student.").replace("_", " ")
-    return _NAMES.get(name, name)
-
-
-def _unit(figure: str) -> str:
-    """Return what a figure that is no accuracy is called, to follow it."""
-    name = figure.removeprefix("student.")
-    return "" if name == "accuracy" else f" {_name(name)}"
 
 
 def _sheet(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.papers.goals import shortfalls
 from benchmarks.papers.record import Result
 from benchmarks.papers.reference import pooled
 from benchmarks.papers.rows import ROWS, Wanted
 from benchmarks.papers.split import Split
-from benchmarks.papers.table import render, shortfalls
+from benchmarks.papers.table import render
 from pate.data.values import Dataset, Table
 from student.trainers.base import silent
 from tests.support.benchmark_results import result, run
