@@ -22,6 +22,7 @@ from scipy import stats
 from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import Gdp, Zcdp
 from pate.accounting.events import GaussianMax, GaussianThreshold
+from pate.auditing import experiment
 from pate.auditing import mechanism as auditing
 from pate.auditing.attack import Event, learn
 from pate.auditing.experiment import attack
@@ -47,6 +48,12 @@ pytestmark = pytest.mark.statistical
 
 SURE = 1 - 1e-8
 HALF = Fraction(1, 2)
+
+
+@pytest.fixture(autouse=True)
+def few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the runs of a pair in fewer calls of the samplers: here all draws are independent."""
+    monkeypatch.setattr(experiment, "CALLS", 8)
 
 
 class TestClopperPearson:
