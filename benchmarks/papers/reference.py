@@ -20,7 +20,7 @@ from student.trainers.selftraining import TableStudent
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from benchmarks.papers.rows import Row
+    from benchmarks.papers.row import Row
     from benchmarks.papers.split import Split
     from pate.data.values import Dataset, Inputs
     from pate.features.contract import FeatureSpace

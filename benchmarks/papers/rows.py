@@ -1,114 +1,22 @@
 """The rows: data, settings and published figures of each.
 
-All settings are plain data: edit them and run the row again. The figures of the papers are from
-Papernot et al. 2017 (Table 2, appendix C), Papernot, Song et al. 2018 (Table 1) and Li et al. 2022,
-"Fine-grained Private Knowledge Distillation" (arXiv 2207.13253).
+All settings are plain data: edit them and run the row again; those of encoders are in
+:mod:`benchmarks.papers.encoded_rows`. The figures of the papers are from Papernot et al. 2017 (Table 2,
+appendix C), Papernot, Song et al. 2018 (Table 1) and Li et al. 2022, "Fine-grained Private Knowledge
+Distillation" (arXiv 2207.13253).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
+from benchmarks.papers.encoded_rows import ENCODED
 from benchmarks.papers.options import Options
-from pate.errors import UsageError
+from benchmarks.papers.row import Paper, Row, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-#: Bases of an epsilon: the campaign's cap, or a data-dependent bound.
-Basis = Literal["cap", "paper-2017", "paper-2018", "sharp"]
-#: The model that is trained on all private records pooled: the student's network with every label,
-#: ridge regression on scattering features (quicker, and weaker), boosted trees, or softmax regression on
-#: embeddings.
-Reference = Literal["network", "ridge", "boosting", "linear"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Paper:
-    """What a paper reports.
-
-    Attributes:
-        accuracy: of the student, percent.
-        epsilon: at ``delta``.
-        delta: failure probability.
-        nonprivate: accuracy without privacy, percent, or None.
-        basis: the bound of its epsilon, one of those that we compute.
-        where: the paper, and differences from our setting.
-    """
-
-    accuracy: float
-    epsilon: float
-    delta: float
-    nonprivate: float | None
-    basis: Basis
-    where: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """The goal, set before the row was run.
-
-    Attributes:
-        figure: the measure, a name in :meth:`benchmarks.papers.record.Run.figures`.
-        least: of it, as a share; None if it is relative to the non-private model.
-        within: how far behind the non-private model it may be, as a share, of an error as a share of
-            that error; None if it is absolute.
-        epsilon: largest allowed one, by basis.
-        delta: largest allowed one of the guarantee; None: that of the options.
-    """
-
-    figure: str = "student.accuracy"
-    least: float | None = None
-    within: float | None = None
-    epsilon: Mapping[Basis, float]
-    delta: float | None = None
-
-    def __post_init__(self) -> None:
-        if (self.least is None) == (self.within is None):
-            raise UsageError("a goal is either absolute or relative to the non-private model")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One row of the table.
-
-    Attributes:
-        name: on the command line, and of its results.
-        title: in the table.
-        data: module of :mod:`benchmarks.papers.data` whose ``load()`` returns the split.
-        files: that it needs, below the folder of the data sets.
-        options: of the campaign.
-        parties: their number; with ``sites`` that of the data's sites.
-        sites: whether the parties are those of the data's ``sites()``.
-        student: trainer, as ``pate-student train --model`` names it.
-        steps: of the student's training, None for its default.
-        reference: the non-private model; a network is calibrated if the data's validation records say so.
-        paper: or None if no paper has this row.
-        wanted: goals.
-        hurdle: why it was not run, in a sentence; empty otherwise.
-        picked: how the settings were chosen, in one sentence.
-        encoder: folder of PATE_TEST_ENCODERS with the public encoder of the inputs; "" for none.
-        votes: published votes of :mod:`benchmarks.papers.published`, for a campaign if the files are missing.
-    """
-
-    name: str
-    title: str
-    data: str
-    files: tuple[str, ...]
-    options: Options
-    parties: int = 5
-    sites: bool = False
-    student: str = "auto"
-    steps: int | None = None
-    reference: Reference = "network"
-    paper: Paper | None = None
-    wanted: tuple[Wanted, ...] = ()
-    hurdle: str = ""
-    picked: str = "the paper's"
-    encoder: str = ""
-    votes: str | None = None
-
 
 _MNIST: Final = tuple(
     f"mnist/MNIST/raw/{part}-{what}-ubyte.gz"
@@ -129,28 +37,6 @@ _DENSE: Final = Options(
     min_parties=4,
     colluders=0,
 )
-_RECORDS: Final = Options(
-    aggregator="neighbour",
-    epsilon=1.0,
-    delta=0.0,
-    noise_law="geometric",
-    min_parties=4,
-    colluders=0,
-)
-_DENSE_TEXTS: Final = Options(
-    aggregator="neighbour",
-    epsilon=1.0,
-    delta=1e-5,
-    code="dense-128",
-    representatives=128,
-    min_parties=4,
-    colluders=0,
-)
-_ENCODED: Final = (
-    "code and number of representatives (of {}) on labels of the public part, with trial votes of the "
-    "private part, which no epsilon covers; nothing on the test part"
-)
-_CIFAR: Final = ("cifar10/labels.json", *(f"cifar10/batch_{at}.png" for at in (*range(25), 50)))
 _SPENT: Final = (
     "{} on labels of the public part and of a tenth of the patients who are neither private nor test, "
     "with trial votes of the private part, which no epsilon covers; nothing on the test part"
@@ -471,107 +357,7 @@ _ROWS: Final = (
         ),
         wanted=(Wanted(within=0.05, epsilon={"cap": 0.8}),),
     ),
-    Row(
-        name="ag-news",
-        title="AG News, MiniLM, neighbour votes, delta 0",
-        data="encoded.ag_news",
-        files=("text/ag_news/test.csv",),
-        options=replace(_RECORDS, epsilon=0.3, representatives=50),
-        encoder="minilm",
-        reference="linear",
-        picked=_ENCODED.format("four") + "; the head's graph likewise",
-        wanted=(Wanted(least=0.86, epsilon={"cap": 0.3}, delta=0.0),),
-    ),
-    Row(
-        name="ag-news-0.1",
-        title="AG News, MiniLM, neighbour votes, delta 0, a third of epsilon",
-        data="encoded.ag_news",
-        files=("text/ag_news/test.csv",),
-        options=replace(_RECORDS, epsilon=0.1, representatives=24),
-        encoder="minilm",
-        reference="linear",
-        picked=_ENCODED.format("two") + "; the head's graph likewise",
-        wanted=(Wanted(least=0.83, epsilon={"cap": 0.1}, delta=0.0),),
-    ),
-    Row(
-        name="banking77",
-        title="Banking77, 77 classes, MiniLM, neighbour votes, delta 0",
-        data="encoded.banking77",
-        files=("text/banking77/train.csv", "text/banking77/test.csv"),
-        options=replace(_RECORDS, representatives=300),
-        encoder="minilm",
-        reference="linear",
-        picked="code and number of representatives (of three) and the head's graph on labels of the public "
-        "part, with trial votes of the private part, which no epsilon covers; the row ran three times, the "
-        "head being changed between by trials on the public part: test labels chose nothing, but the first "
-        "test figure (76.6 %) set that work off",
-        wanted=(Wanted(least=0.80, epsilon={"cap": 1.0}, delta=0.0),),
-    ),
-    Row(
-        name="sst2",
-        title="SST-2, MiniLM, dense votes",
-        data="encoded.sst2",
-        files=tuple(f"text/sst2/{part}.tsv" for part in ("train", "dev", "test")),
-        options=_DENSE_TEXTS,
-        encoder="minilm",
-        reference="linear",
-        picked=_ENCODED.format("six"),
-        wanted=(Wanted(least=0.795, epsilon={"cap": 1.0}),),
-    ),
-    Row(
-        name="sst2-0.3",
-        title="SST-2, MiniLM, dense votes, a third of epsilon",
-        data="encoded.sst2",
-        files=tuple(f"text/sst2/{part}.tsv" for part in ("train", "dev", "test")),
-        options=replace(_DENSE_TEXTS, epsilon=0.3),
-        encoder="minilm",
-        reference="linear",
-        picked=_ENCODED.format("five"),
-        wanted=(Wanted(least=0.77, epsilon={"cap": 0.3}),),
-    ),
-    Row(
-        name="cifar10",
-        title="CIFAR-10, EfficientNet-Lite0, neighbour votes, delta 0",
-        data="encoded.cifar10",
-        files=_CIFAR,
-        options=replace(_RECORDS, epsilon=0.5, representatives=200),
-        encoder="lite0",
-        reference="linear",
-        picked=_ENCODED.format("three"),
-        wanted=(Wanted(within=0.015, epsilon={"cap": 0.5}, delta=0.0),),
-    ),
-    Row(
-        name="cifar10-confident",
-        title="CIFAR-10, EfficientNet-Lite0, Confident-GNMax, 250 teachers",
-        data="encoded.cifar10",
-        files=_CIFAR,
-        options=Options(
-            aggregator="confident-gnmax",
-            epsilon=8.0,
-            delta=1e-5,
-            max_queries=1_500,
-            threshold="150",
-            sigma1="200",
-            sigma2="50",
-            teachers=50,
-        ),
-        encoder="lite0",
-        reference="linear",
-        picked="noise as in Prom-PATE (Li et al., ICCV 2023); its threshold of 600, taken to be of 1,000 "
-        "teachers, at a quarter",
-    ),
-    Row(
-        name="brain-mri",
-        title="Brain MRI, EfficientNet-Lite0, four parties, neighbour votes, delta 0",
-        data="encoded.brain_mri",
-        files=("brain_mri/Testing/no_tumor/image(1).jpg",),
-        options=replace(_RECORDS, representatives=160),
-        parties=4,
-        encoder="lite0",
-        reference="linear",
-        picked=_ENCODED.format("three"),
-        wanted=(Wanted(within=0.03, epsilon={"cap": 1.0}, delta=0.0),),
-    ),
+    *ENCODED,
     Row(
         name="svhn",
         title="SVHN, Confident-GNMax, 250 teachers",

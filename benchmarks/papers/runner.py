@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-    from benchmarks.papers.rows import Row
+    from benchmarks.papers.row import Row
     from pate.data.values import Dataset
     from pate.runtime.screen import Screen
     from student.trainers.base import Lesson, Student

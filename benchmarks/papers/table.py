@@ -8,8 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.papers import monthly
-from benchmarks.papers.figures import name_of, ranged, share, single, unit_of
-from benchmarks.papers.goals import delta_of, epsilon_of, goal_in_words, verdict
+from benchmarks.papers.figures import (
+    delta_of,
+    epsilon_of,
+    goal_in_words,
+    name_of,
+    ranged,
+    share,
+    single,
+    unit_of,
+    verdict,
+)
 from benchmarks.papers.record import FOLDER, Result, latest, rounded
 from benchmarks.papers.rows import ROWS
 from pate.accounting.account import MEANING
@@ -20,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from benchmarks.papers.rows import Basis, Row
+    from benchmarks.papers.row import Basis, Row
 
 DOCUMENT: Final = FOLDER.parents[2] / "docs" / "results.md"
 

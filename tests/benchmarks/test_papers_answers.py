@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.papers.goals import shortfalls
+from benchmarks.papers.figures import shortfalls
 from benchmarks.papers.record import Result
 from benchmarks.papers.reference import pooled
-from benchmarks.papers.rows import ROWS, Wanted
+from benchmarks.papers.row import Wanted
+from benchmarks.papers.rows import ROWS
 from benchmarks.papers.split import Split
 from benchmarks.papers.table import render
 from pate.data.values import Dataset, Table

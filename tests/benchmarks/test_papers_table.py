@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from benchmarks.papers.goals import shortfalls
+from benchmarks.papers.figures import shortfalls
 from benchmarks.papers.record import rounded
 from benchmarks.papers.record import write as write_result
-from benchmarks.papers.rows import ROWS, Wanted
+from benchmarks.papers.row import Wanted
+from benchmarks.papers.rows import ROWS
 from benchmarks.papers.table import render, write
 from pate.errors import DataError, UsageError
 from tests.support.benchmark_results import result, run

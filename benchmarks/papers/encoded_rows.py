@@ -1,0 +1,137 @@
+"""The rows whose inputs a public encoder embeds; settings are plain data, as of the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from benchmarks.papers.options import Options
+from benchmarks.papers.row import Row, Wanted
+
+_RECORDS: Final = Options(
+    aggregator="neighbour",
+    epsilon=1.0,
+    delta=0.0,
+    noise_law="geometric",
+    min_parties=4,
+    colluders=0,
+)
+_DENSE_TEXTS: Final = Options(
+    aggregator="neighbour",
+    epsilon=1.0,
+    delta=1e-5,
+    code="dense-128",
+    representatives=128,
+    min_parties=4,
+    colluders=0,
+)
+_ENCODED: Final = (
+    "code and number of representatives (of {}) on labels of the public part, with trial votes of the "
+    "private part, which no epsilon covers; nothing on the test part"
+)
+_CIFAR: Final = ("cifar10/labels.json", *(f"cifar10/batch_{at}.png" for at in (*range(25), 50)))
+
+#: In the order of the table.
+ENCODED: Final = (
+    Row(
+        name="ag-news",
+        title="AG News, MiniLM, neighbour votes, delta 0",
+        data="encoded.ag_news",
+        files=("text/ag_news/test.csv",),
+        options=replace(_RECORDS, epsilon=0.3, representatives=50),
+        encoder="minilm",
+        reference="linear",
+        picked=_ENCODED.format("four") + "; the head's graph likewise",
+        wanted=(Wanted(least=0.86, epsilon={"cap": 0.3}, delta=0.0),),
+    ),
+    Row(
+        name="ag-news-0.1",
+        title="AG News, MiniLM, neighbour votes, delta 0, a third of epsilon",
+        data="encoded.ag_news",
+        files=("text/ag_news/test.csv",),
+        options=replace(_RECORDS, epsilon=0.1, representatives=24),
+        encoder="minilm",
+        reference="linear",
+        picked=_ENCODED.format("two") + "; the head's graph likewise",
+        wanted=(Wanted(least=0.83, epsilon={"cap": 0.1}, delta=0.0),),
+    ),
+    Row(
+        name="banking77",
+        title="Banking77, 77 classes, MiniLM, neighbour votes, delta 0",
+        data="encoded.banking77",
+        files=("text/banking77/train.csv", "text/banking77/test.csv"),
+        options=replace(_RECORDS, representatives=300),
+        encoder="minilm",
+        reference="linear",
+        picked="code and number of representatives (of three) and the head's graph on labels of the public "
+        "part, with trial votes of the private part, which no epsilon covers; the row ran three times, the "
+        "head being changed between by trials on the public part: test labels chose nothing, but the first "
+        "test figure (76.6 %) set that work off",
+        wanted=(Wanted(least=0.80, epsilon={"cap": 1.0}, delta=0.0),),
+    ),
+    Row(
+        name="sst2",
+        title="SST-2, MiniLM, dense votes",
+        data="encoded.sst2",
+        files=tuple(f"text/sst2/{part}.tsv" for part in ("train", "dev", "test")),
+        options=_DENSE_TEXTS,
+        encoder="minilm",
+        reference="linear",
+        picked=_ENCODED.format("six"),
+        wanted=(Wanted(least=0.795, epsilon={"cap": 1.0}),),
+    ),
+    Row(
+        name="sst2-0.3",
+        title="SST-2, MiniLM, dense votes, a third of epsilon",
+        data="encoded.sst2",
+        files=tuple(f"text/sst2/{part}.tsv" for part in ("train", "dev", "test")),
+        options=replace(_DENSE_TEXTS, epsilon=0.3),
+        encoder="minilm",
+        reference="linear",
+        picked=_ENCODED.format("five"),
+        wanted=(Wanted(least=0.77, epsilon={"cap": 0.3}),),
+    ),
+    Row(
+        name="cifar10",
+        title="CIFAR-10, EfficientNet-Lite0, neighbour votes, delta 0",
+        data="encoded.cifar10",
+        files=_CIFAR,
+        options=replace(_RECORDS, epsilon=0.5, representatives=200),
+        encoder="lite0",
+        reference="linear",
+        picked=_ENCODED.format("three"),
+        wanted=(Wanted(within=0.015, epsilon={"cap": 0.5}, delta=0.0),),
+    ),
+    Row(
+        name="cifar10-confident",
+        title="CIFAR-10, EfficientNet-Lite0, Confident-GNMax, 250 teachers",
+        data="encoded.cifar10",
+        files=_CIFAR,
+        options=Options(
+            aggregator="confident-gnmax",
+            epsilon=8.0,
+            delta=1e-5,
+            max_queries=1_500,
+            threshold="150",
+            sigma1="200",
+            sigma2="50",
+            teachers=50,
+        ),
+        encoder="lite0",
+        reference="linear",
+        picked="noise as in Prom-PATE (Li et al., ICCV 2023); its threshold of 600, taken to be of 1,000 "
+        "teachers, at a quarter",
+    ),
+    Row(
+        name="brain-mri",
+        title="Brain MRI, EfficientNet-Lite0, four parties, neighbour votes, delta 0",
+        data="encoded.brain_mri",
+        files=("brain_mri/Testing/no_tumor/image(1).jpg",),
+        options=replace(_RECORDS, representatives=160),
+        parties=4,
+        encoder="lite0",
+        reference="linear",
+        picked=_ENCODED.format("three"),
+        wanted=(Wanted(within=0.03, epsilon={"cap": 1.0}, delta=0.0),),
+    ),
+)

@@ -1,0 +1,106 @@
+"""What a row of the table is: its data, settings, goals and published figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pate.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from benchmarks.papers.options import Options
+
+#: Bases of an epsilon: the campaign's cap, or a data-dependent bound.
+Basis = Literal["cap", "paper-2017", "paper-2018", "sharp"]
+#: The model that is trained on all private records pooled: the student's network with every label,
+#: ridge regression on scattering features (quicker, and weaker), boosted trees, or softmax regression on
+#: embeddings.
+Reference = Literal["network", "ridge", "boosting", "linear"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paper:
+    """What a paper reports.
+
+    Attributes:
+        accuracy: of the student, percent.
+        epsilon: at ``delta``.
+        delta: failure probability.
+        nonprivate: accuracy without privacy, percent, or None.
+        basis: the bound of its epsilon, one of those that we compute.
+        where: the paper, and differences from our setting.
+    """
+
+    accuracy: float
+    epsilon: float
+    delta: float
+    nonprivate: float | None
+    basis: Basis
+    where: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The goal, set before the row was run.
+
+    Attributes:
+        figure: the measure, a name in :meth:`benchmarks.papers.record.Run.figures`.
+        least: of it, as a share; None if it is relative to the non-private model.
+        within: how far behind the non-private model it may be, as a share, of an error as a share of
+            that error; None if it is absolute.
+        epsilon: largest allowed one, by basis.
+        delta: largest allowed one of the guarantee; None: that of the options.
+    """
+
+    figure: str = "student.accuracy"
+    least: float | None = None
+    within: float | None = None
+    epsilon: Mapping[Basis, float]
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.least is None) == (self.within is None):
+            raise UsageError("a goal is either absolute or relative to the non-private model")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One row of the table.
+
+    Attributes:
+        name: on the command line, and of its results.
+        title: in the table.
+        data: module of :mod:`benchmarks.papers.data` whose ``load()`` returns the split.
+        files: that it needs, below the folder of the data sets.
+        options: of the campaign.
+        parties: their number; with ``sites`` that of the data's sites.
+        sites: whether the parties are those of the data's ``sites()``.
+        student: trainer, as ``pate-student train --model`` names it.
+        steps: of the student's training, None for its default.
+        reference: the non-private model; a network is calibrated if the data's validation records say so.
+        paper: or None if no paper has this row.
+        wanted: goals.
+        hurdle: why it was not run, in a sentence; empty otherwise.
+        picked: how the settings were chosen, in one sentence.
+        encoder: folder of PATE_TEST_ENCODERS with the public encoder of the inputs; "" for none.
+        votes: published votes of :mod:`benchmarks.papers.published`, for a campaign if the files are missing.
+    """
+
+    name: str
+    title: str
+    data: str
+    files: tuple[str, ...]
+    options: Options
+    parties: int = 5
+    sites: bool = False
+    student: str = "auto"
+    steps: int | None = None
+    reference: Reference = "network"
+    paper: Paper | None = None
+    wanted: tuple[Wanted, ...] = ()
+    hurdle: str = ""
+    picked: str = "the paper's"
+    encoder: str = ""
+    votes: str | None = None
