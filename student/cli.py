@@ -85,8 +85,8 @@ def train(options: TrainOptions) -> None:
     student's predictions between rounds, it trains and gives them. With --labels it needs no
     server; several are campaigns of one series over one public set, the oldest first.
 
-    The folder gets model.json, the weights (safetensors and ONNX for images, skops for tables),
-    privacy.json, and README.md, a model card. It appears whole or not at all.
+    The folder gets model.json, the weights (safetensors for images, skops for others; ONNX for images
+    and embeddings), privacy.json, and README.md, a model card. It appears whole or not at all.
     """
     from student.export import scratch
     from student.series import together
@@ -137,7 +137,15 @@ def train(options: TrainOptions) -> None:
         }
     tell_few_labels(released, screen)
     published = graduate(
-        released, inputs, trainer, options.out, facts=facts, name=name, test=measured
+        released,
+        inputs,
+        trainer,
+        options.out,
+        facts=facts,
+        name=name,
+        test=measured,
+        encoder=options.encoder,
+        say=screen.say,
     )
     tell_published(published, released, options.out, screen, as_json=options.as_json)
 
@@ -306,24 +314,32 @@ def export(
     model: ModelFolder,
     out: Annotated[Path, of_output(metavar="FILE", help="Where to write.")],
     form: Annotated[
-        Literal["onnx"], of_output("--format", help="onnx: an image student for any runtime.")
+        Literal["onnx"], of_output("--format", help="onnx: of images or embeddings.")
     ] = "onnx",
+    encoder: EncoderOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write a student in another form.
 
-    A published image student has model.onnx beside its weights already; this makes it again from
-    the weights, so that the two can be compared.
+    A published student of images or embeddings has model.onnx beside its weights already; this makes it
+    again from the weights, so that the two can be compared.
+
+    With --encoder the file of a student of embeddings has the encoder, too, and takes what that takes;
+    without, it takes embeddings.
     """
     del form  # there is only one
     from student.onnx_graph import write
     from student.weights import load
 
-    digest = write(load(model), out)
+    made = write(load(model), out, encoder)
+    screen = Screen(NAME)
+    if made.alone:
+        screen.say(f"{out} has the head only: {made.alone}")
     if as_json:
-        print_json({"file": str(out), "sha256": digest})
+        inside = None if made.inside is None else made.inside.digest
+        print_json({"file": str(out), "sha256": made.sha256, "encoder": inside})
     else:
-        Screen(NAME).say(f"{out} written, SHA-256 {digest}")
+        screen.say(f"{out} written, SHA-256 {made.sha256}")
 
 
 def _write_figures(result: AnyEvaluation, model: Path, out: Path | None) -> Path:

@@ -202,6 +202,8 @@ def graduate(
     facts: Mapping[str, object],
     name: str = "",
     test: LabelledData | None = None,
+    encoder: Path | None = None,
+    say: Say = lambda _: None,
 ) -> Published:
     """Train the final student on all labels and publish it.
 
@@ -213,6 +215,8 @@ def graduate(
         facts: about the training, for ``model.json`` and the card.
         name: of the campaign.
         test: labelled public data to evaluate on.
+        encoder: folder of the public set's encoder, or None.
+        say: called with what is worth to know of the files.
 
     Raises:
         PateError: of the kinds that the trainer and :func:`student.export.publish` raise.
@@ -245,6 +249,12 @@ def graduate(
         training={"trainer": student.kind, **facts, "seconds": round(seconds, 1)},
     )
     files = publish(
-        student, out, privacy=labels.privacy, provenance=provenance, evaluation=evaluation
+        student,
+        out,
+        privacy=labels.privacy,
+        provenance=provenance,
+        evaluation=evaluation,
+        encoder=encoder,
+        say=say,
     )
     return Published(tuple(files), evaluation, seconds)

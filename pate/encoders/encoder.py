@@ -122,6 +122,14 @@ class Encoder:
             UnusableRecordError: if there is none.
             DataError: if the graph fails, its output has another shape, or it takes too long.
         """
+        return self._rounded(self._pooled(self._run(self.prepared(record))))
+
+    def prepared(self, record: Record) -> dict[str, NDArray[Any]]:
+        """Return one record as the graph takes it, by the names of its inputs.
+
+        Raises:
+            UnusableRecordError: if it is none that the encoder takes.
+        """
         images = self.description.images
         if images is not None:
             if isinstance(record, str):
@@ -130,7 +138,6 @@ class Encoder:
                 fed: list[NDArray[Any]] = [pictures.prepared(record, images)]
             except DataError as error:
                 raise UnusableRecordError(str(error)) from error
-            mask = None
         else:
             if not isinstance(record, str):
                 raise UnusableRecordError("the encoder takes texts, not images")
@@ -142,8 +149,7 @@ class Encoder:
                 by_name[name].astype(np.int32 if kind == 6 else np.int64)
                 for name, kind in self._inputs
             ]
-        feed = {name: value for (name, _), value in zip(self._inputs, fed, strict=True)}
-        return self._rounded(self._pooled(self._run(feed)))
+        return {name: value for (name, _), value in zip(self._inputs, fed, strict=True)}
 
     def rows(
         self,
