@@ -336,7 +336,7 @@ def _encoder(student: Student, statement: Mapping[str, object], onnx: Written | 
         return f"""
 ## Encoder
 
-`model.onnx` begins with a public encoder, which others trained, as they did:
+`model.onnx` begins with a public encoder that others trained:
 
 | | |
 | --- | --- |
@@ -385,10 +385,11 @@ def _use_of_onnx(student: TableStudent, onnx: Written | None) -> str:
 
 
 def _use(student: Student, onnx: Written | None) -> str:
-    text = """
+    encoder = " --encoder ENCODER_FOLDER" if student.kind == HEAD else ""
+    text = f"""
 ## Use
 
-    pate-student predict --model THIS_FOLDER --data DATA --out predictions.csv
+    pate-student predict --model THIS_FOLDER --data DATA{encoder} --out predictions.csv
 
 `model.json` describes the model and its preprocessing in full. No file here is a pickle.
 """

@@ -21,10 +21,11 @@ import json
 import os
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pate.errors import DataError, DiskError, UsageError
+from pate.errors import DataError, DiskError, SchemaError, UsageError
 from pate.formats.labels import checked_statement
 from pate.runtime.home import sweep_drafts, sync_directory
 from student import weights
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from student.trainers.base import Student
 
 PRIVACY: Final = "privacy.json"
+_CHANGED: Final = "the encoder's folder is not what it was when the training began"
 
 
 def check_out(out: Path, *, replace: bool = True) -> None:
@@ -156,7 +158,12 @@ def _write_onnx(student: Student, draft: Path, encoder: Path | None) -> Written 
 
     if not onnx_graph.can_write(student):
         return None
-    return onnx_graph.write(student, draft / onnx_graph.FILE, encoder)
+    path = draft / onnx_graph.FILE
+    try:
+        return onnx_graph.write(student, path, encoder)
+    except (DataError, SchemaError):
+        # Its public set was embedded by this folder: it changed since. The training is not lost by that.
+        return replace(onnx_graph.write(student, path), alone=_CHANGED)
 
 
 def _write_all(

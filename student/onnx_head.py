@@ -130,14 +130,18 @@ def _merged(student: TableStudent, described: Description, content: bytes) -> on
         raise _DoesNotFitError(
             f"the encoder's operators are of version {checked.opset}, the head's of {OLDEST} or later"
         )
-    shape = next(each.shape for each in checked.outputs if each.name == described.output)
+    shape = next((each.shape for each in checked.outputs if each.name == described.output), None)
     if shape is None:
         raise _DoesNotFitError("the encoder's file does not say what shape its output has")
     model = onnx.ModelProto()
     model.ParseFromString(content)
     graph = model.graph
     names = {name for node in graph.node for name in (*node.input, *node.output)}
-    names |= {each.name for each in (*graph.initializer, *graph.input, *graph.output)}
+    names |= {each.name for each in graph.initializer}
+    names |= {each.name for each in (*graph.input, *graph.output)}
+    names = {
+        name for name in names if isinstance(name, str)
+    }  # Protobuf gives bytes for damaged ones.
     if _OUTPUT in names:
         raise _DoesNotFitError(f"the encoder has a value called {_OUTPUT}, as the head's output is")
     prefix = "student_"
@@ -154,10 +158,10 @@ def _merged(student: TableStudent, described: Description, content: bytes) -> on
     graph.output.append(_probabilities(student, "n" if first is None else first[0] or "n"))
     model.ir_version = max(model.ir_version, _FORMAT)
     about = {"encoder": described.digest, "encoder.json": described.to_bytes().decode()}
-    _describe(model, student, about)
     try:
+        _describe(model, student, about)
         onnx.checker.check_model(model)
-    except onnx.checker.ValidationError as error:
+    except Exception as error:  # those of the checker and of Protobuf have no common base but this
         raise _DoesNotFitError(f"the two graphs do not go together: {_line(error)}") from error
     return model
 
@@ -232,7 +236,9 @@ class _Tail:
 
     def _add(self, kind: str, *inputs: str, **settings: int | list[int]) -> str:
         output = f"{self._prefix}{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, inputs, [output], **settings))
+        node = helper.make_node(kind, inputs, [output])
+        node.attribute.extend(helper.make_attribute(*setting) for setting in settings.items())
+        self.nodes.append(node)
         return output
 
     def _stored(self, value: NDArray[Any] | np.generic) -> str:

@@ -297,3 +297,16 @@ def test_a_published_student_says_what_is_inside(kind: str, tmp_path: Path) -> N
     card = " ".join((out / "README.md").read_text().split())
     assert f"`{encoder.digest}`; no weight of it is in this folder" in card
     assert "nothing here protects the records that it was trained on" in card
+
+
+def test_an_encoder_that_changed_meanwhile_loses_no_training(tmp_path: Path) -> None:
+    folder = tiny.image_folder(tmp_path / "encoder")
+    student = student_of(Encoder.open(folder, trial=False))
+    (folder / "model.onnx").unlink()
+    said: list[str] = []
+    files = publish(student, tmp_path / "out", privacy=PRIVACY, provenance=PROVENANCE,
+                    encoder=folder, say=said.append)  # fmt: skip
+    assert "model.onnx" in files
+    assert said == [
+        "model.onnx has the head only: the encoder's folder is not what it was when the training began"
+    ]
