@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
@@ -49,11 +50,12 @@ from student.reading import (
     label_file,
     labelled_data,
     public_inputs,
+    public_set,
     test_data,
 )
 
 if TYPE_CHECKING:
-    from pate.data.values import Inputs
+    from pate.data.values import Images, Inputs
     from pate.formats.labels import LabelSet
     from student.arrivals import Campaign
     from student.evaluation.answers import AnyEvaluation
@@ -98,14 +100,7 @@ def train(options: TrainOptions) -> None:
     if options.labels:
         released = together([label_file(each) for each in options.labels], options.half_life)
     screen = Screen(NAME)
-    inputs = public_inputs(
-        options.public,
-        options.drop or (),
-        options.window,
-        screen,
-        options.encoder,
-        text=options.text,
-    )
+    inputs, pixels = public_set(options, screen)
     kind = choose(options.model, inputs)
     if kind in IMAGE_MODELS:
         from student.trainers.images import choose_device
@@ -119,10 +114,10 @@ def train(options: TrainOptions) -> None:
     if options.test is not None and early:
         measured = test_data(options, released)
     screen.say(f"public set: {len(inputs)} inputs, {_shortened(inputs.schema())}")
-    trainer = _trainer(kind, options, screen)
+    trainer = _trainer(kind, options, screen, pixels)
     name = ""
     if released is None:
-        released, name = _follow(options, inputs, trainer, measured, screen)
+        released, name = _follow(options, inputs, trainer, measured, screen, pixels)
     if options.test is not None and not (early and columns_of(released) == ("class", ())):
         measured = test_data(options, released)
     facts = {
@@ -146,6 +141,7 @@ def train(options: TrainOptions) -> None:
         test=measured,
         encoder=options.encoder,
         say=screen.say,
+        seen=pixels,
     )
     tell_published(published, released, options.out, screen, as_json=options.as_json)
 
@@ -369,7 +365,7 @@ def _promise(model: Path) -> str:
         return "no privacy guarantee is known: privacy.json cannot be read"
 
 
-def _trainer(kind: str, options: TrainOptions, screen: Screen) -> Trainer:
+def _trainer(kind: str, options: TrainOptions, screen: Screen, pixels: Images | None) -> Trainer:
     from pate.features.progress import telling
     from student.trainers.base import Effort
 
@@ -384,7 +380,7 @@ def _trainer(kind: str, options: TrainOptions, screen: Screen) -> Trainer:
         describing = screen.bar("describing the public inputs", percent=True, late=True)
         with screen.bar(title) as move, describing as described, telling(described):
             return teach(
-                lesson,
+                replace(lesson, pixels=pixels),
                 model=kind,
                 seed=options.seed + number,
                 device=options.device,
@@ -401,6 +397,7 @@ def _follow(
     trainer: Trainer,
     test: LabelledData | None,
     screen: Screen,
+    pixels: Images | None,
 ) -> tuple[LabelSet, str]:
     from student.client import StudentClient
     from student.evaluation.evaluate import evaluate
@@ -431,7 +428,8 @@ def _follow(
         if client.token is None:
             _do_without_token(campaign, screen)
         measure = None if test is None else lambda student: evaluate(student, test.records).accuracy
-        return follow(client, inputs, trainer, say=screen.say, measure=measure), campaign.name
+        labels = follow(client, inputs, trainer, say=screen.say, measure=measure, seen=pixels)
+        return labels, campaign.name
 
 
 def _do_without_token(campaign: Campaign, screen: Screen) -> None:

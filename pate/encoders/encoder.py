@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pate.data.encoded import Record
     from pate.data.odd import Odd
-    from pate.encoders.cache import Cache
+    from pate.encoders.cache import Cache, Memory
 
 #: Wall-clock seconds for one record, after which the run is ended.
 MOST_SECONDS: Final = 60.0
@@ -158,7 +158,7 @@ class Encoder:
         odd: Odd | None = None,
         place: Callable[[int], str] = lambda row: f"record {row + 1}",
         move: Callable[[int], None] | None = None,
-        cache: Cache | None = None,
+        cache: Cache | Memory | None = None,
         threads: int | None = None,
     ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
         """Return the embeddings of records, and which of the records are usable.
