@@ -189,7 +189,7 @@ class Parrot:
 
     def predict_probabilities(self, inputs: Any) -> Any:
         assert inputs.schema() == self.schema
-        return np.tile(np.float32([0.25, 0.75]), (len(inputs), 1))
+        return np.tile(np.array([0.25, 0.75], dtype=np.float32), (len(inputs), 1))
 
 
 def test_predictions_for_a_server_are_of_the_images(place: Path) -> None:
