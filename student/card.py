@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pate.answers import CLASS, ORDERED
 from pate.codes import NEAREST, code_of
+from pate.data.schema import Schema
 from pate.errors import UsageError
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import (
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pate.codes import Code
     from student.evaluation.answers import AnyEvaluation
     from student.evaluation.fairness import Coverage
+    from student.onnx_graph import Written
     from student.trainers.base import Student
 
 _KINDS: Final = {
@@ -78,6 +80,7 @@ def write_card(
     provenance: Provenance,
     statement: Mapping[str, object],
     evaluation: AnyEvaluation | None,
+    onnx: Written | None = None,
 ) -> str:
     """Return the text of the model card, in Markdown.
 
@@ -86,6 +89,7 @@ def write_card(
         provenance: of its labels.
         statement: checked fields of ``privacy.json``.
         evaluation: on labelled public data, or None.
+        onnx: the student's ONNX file, or None.
     """
     parts = [
         _what(student, provenance, statement),
@@ -93,7 +97,8 @@ def write_card(
         _training(student, provenance),
         labels_by_class(provenance.coverage, statement),
         measured(evaluation),
-        _use(student),
+        _encoder(student, statement, onnx),
+        _use(student, onnx),
     ]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
@@ -321,22 +326,78 @@ def _training(student: Student, provenance: Provenance) -> str:
 """
 
 
-def _use(student: Student) -> str:
-    text = """
+def _encoder(student: Student, statement: Mapping[str, object], onnx: Written | None) -> str:
+    """Return the section on the public encoder of the campaign's inputs; "" if there is none."""
+    said = statement.get("encoder")
+    if student.kind != HEAD and said is None:
+        return ""
+    if onnx is not None and onnx.inside is not None:
+        by = onnx.inside
+        return f"""
+## Encoder
+
+`model.onnx` begins with a public encoder that others trained:
+
+| | |
+| --- | --- |
+| name | {plain(by.name)} |
+| trained by | {plain(by.trained)} |
+| licence | {plain(by.licence)}; `model.onnx` has its weights, so it is under this licence, too |
+| SHA-256 | `{by.digest}` |
+
+The privacy guarantee is not about the records that the encoder was trained on.
+"""
+    told = (
+        f"The privacy statement says of it: {plain(said, 2000)}." if isinstance(said, str) else ""
+    )
+    if student.kind == HEAD:
+        why = "no weight of it is in this folder" + (f": {plain(onnx.alone)}." if onnx else ".")
+        digest = Schema.parse(student.schema).encoder
+        uses = f"The inputs are rows by the public encoder with SHA-256 `{digest}`; {why}"
+    else:
+        uses = (
+            "The labels are of votes over rows by a public encoder. This student takes the inputs "
+            "themselves: no weight of the encoder is in this folder, and none is needed."
+        )
+    return f"\n## Encoder\n\n{textwrap.fill(uses, 100)}\n\n{told}\n"
+
+
+def _use_of_onnx(student: TableStudent, onnx: Written | None) -> str:
+    if onnx is None:
+        return "\nThere is no ONNX file of them.\n"
+    if onnx.inside is None:
+        takes = "`embeddings`, (n, d) float32: the encoder's rows after its pooling, of any length but zero"
+    elif onnx.inside.texts is None:
+        takes = "an image as the encoder takes it, prepared as `encoder.json` in its metadata says"
+    else:
+        words = onnx.inside.texts
+        takes = (
+            f"the tokens of a text and their mask, at most {words.longest}; texts are cut by the "
+            f"encoder's {plain(words.tokenizer.file)}, which is no part of it (SHA-256 "
+            f"`{words.tokenizer.sha256.hex()}`)"
+        )
+    gives = "probabilities of the labels" if student.thresholds else "probabilities"
+    text = (
+        f"`model.onnx` takes {takes}, and gives {gives}, whose names are in its metadata. Give it one input "
+        "at a time: then they are within 0.001 of those of `pate-student predict`, which sums exactly."
+    )
+    return f"\n{textwrap.fill(text, 100)}\n"
+
+
+def _use(student: Student, onnx: Written | None) -> str:
+    encoder = " --encoder ENCODER_FOLDER" if student.kind == HEAD else ""
+    text = f"""
 ## Use
 
-    pate-student predict --model THIS_FOLDER --data DATA --out predictions.csv
+    pate-student predict --model THIS_FOLDER --data DATA{encoder} --out predictions.csv
 
 `model.json` describes the model and its preprocessing in full. No file here is a pickle.
 """
     if isinstance(student, TableStudent):
         text += """
-The models are in the `.skops` files, for scikit-learn. There is no ONNX file of them.
+The models are in the `.skops` files, for scikit-learn.
 """
-    if student.kind == HEAD:
-        text += """
-It takes embeddings by the encoder whose digest is in the line of its inputs, of length 1.
-"""
+        text += _use_of_onnx(student, onnx)
     if isinstance(student, TableStudent) and student.thresholds:
         text += """
 Each label has a column of 1 and 0 and one of its probability. It is predicted from the probability

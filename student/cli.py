@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
@@ -49,11 +50,12 @@ from student.reading import (
     label_file,
     labelled_data,
     public_inputs,
+    public_set,
     test_data,
 )
 
 if TYPE_CHECKING:
-    from pate.data.values import Inputs
+    from pate.data.values import Images, Inputs
     from pate.formats.labels import LabelSet
     from student.arrivals import Campaign
     from student.evaluation.answers import AnyEvaluation
@@ -85,8 +87,8 @@ def train(options: TrainOptions) -> None:
     student's predictions between rounds, it trains and gives them. With --labels it needs no
     server; several are campaigns of one series over one public set, the oldest first.
 
-    The folder gets model.json, the weights (safetensors and ONNX for images, skops for tables),
-    privacy.json, and README.md, a model card. It appears whole or not at all.
+    The folder gets model.json, the weights (safetensors for images, skops for others; ONNX for images
+    and embeddings), privacy.json, and README.md, a model card. It appears whole or not at all.
     """
     from student.export import scratch
     from student.series import together
@@ -98,14 +100,7 @@ def train(options: TrainOptions) -> None:
     if options.labels:
         released = together([label_file(each) for each in options.labels], options.half_life)
     screen = Screen(NAME)
-    inputs = public_inputs(
-        options.public,
-        options.drop or (),
-        options.window,
-        screen,
-        options.encoder,
-        text=options.text,
-    )
+    inputs, pixels = public_set(options, screen)
     kind = choose(options.model, inputs)
     if kind in IMAGE_MODELS:
         from student.trainers.images import choose_device
@@ -119,10 +114,10 @@ def train(options: TrainOptions) -> None:
     if options.test is not None and early:
         measured = test_data(options, released)
     screen.say(f"public set: {len(inputs)} inputs, {_shortened(inputs.schema())}")
-    trainer = _trainer(kind, options, screen)
+    trainer = _trainer(kind, options, screen, pixels)
     name = ""
     if released is None:
-        released, name = _follow(options, inputs, trainer, measured, screen)
+        released, name = _follow(options, inputs, trainer, measured, screen, pixels)
     if options.test is not None and not (early and columns_of(released) == ("class", ())):
         measured = test_data(options, released)
     facts = {
@@ -137,7 +132,16 @@ def train(options: TrainOptions) -> None:
         }
     tell_few_labels(released, screen)
     published = graduate(
-        released, inputs, trainer, options.out, facts=facts, name=name, test=measured
+        released,
+        inputs,
+        trainer,
+        options.out,
+        facts=facts,
+        name=name,
+        test=measured,
+        encoder=options.encoder,
+        say=screen.say,
+        seen=pixels,
     )
     tell_published(published, released, options.out, screen, as_json=options.as_json)
 
@@ -306,24 +310,32 @@ def export(
     model: ModelFolder,
     out: Annotated[Path, of_output(metavar="FILE", help="Where to write.")],
     form: Annotated[
-        Literal["onnx"], of_output("--format", help="onnx: an image student for any runtime.")
+        Literal["onnx"], of_output("--format", help="onnx: of images or embeddings.")
     ] = "onnx",
+    encoder: EncoderOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write a student in another form.
 
-    A published image student has model.onnx beside its weights already; this makes it again from
-    the weights, so that the two can be compared.
+    A published student of images or embeddings has model.onnx beside its weights already; this makes it
+    again from the weights, so that the two can be compared.
+
+    With --encoder the file of a student of embeddings has the encoder, too, and takes what that takes;
+    without, it takes embeddings.
     """
     del form  # there is only one
     from student.onnx_graph import write
     from student.weights import load
 
-    digest = write(load(model), out)
+    made = write(load(model), out, encoder)
+    screen = Screen(NAME)
+    if made.alone:
+        screen.say(f"{out} has the head only: {made.alone}")
     if as_json:
-        print_json({"file": str(out), "sha256": digest})
+        inside = None if made.inside is None else made.inside.digest
+        print_json({"file": str(out), "sha256": made.sha256, "encoder": inside})
     else:
-        Screen(NAME).say(f"{out} written, SHA-256 {digest}")
+        screen.say(f"{out} written, SHA-256 {made.sha256}")
 
 
 def _write_figures(result: AnyEvaluation, model: Path, out: Path | None) -> Path:
@@ -353,7 +365,7 @@ def _promise(model: Path) -> str:
         return "no privacy guarantee is known: privacy.json cannot be read"
 
 
-def _trainer(kind: str, options: TrainOptions, screen: Screen) -> Trainer:
+def _trainer(kind: str, options: TrainOptions, screen: Screen, pixels: Images | None) -> Trainer:
     from pate.features.progress import telling
     from student.trainers.base import Effort
 
@@ -368,7 +380,7 @@ def _trainer(kind: str, options: TrainOptions, screen: Screen) -> Trainer:
         describing = screen.bar("describing the public inputs", percent=True, late=True)
         with screen.bar(title) as move, describing as described, telling(described):
             return teach(
-                lesson,
+                replace(lesson, pixels=pixels),
                 model=kind,
                 seed=options.seed + number,
                 device=options.device,
@@ -385,6 +397,7 @@ def _follow(
     trainer: Trainer,
     test: LabelledData | None,
     screen: Screen,
+    pixels: Images | None,
 ) -> tuple[LabelSet, str]:
     from student.client import StudentClient
     from student.evaluation.evaluate import evaluate
@@ -415,7 +428,8 @@ def _follow(
         if client.token is None:
             _do_without_token(campaign, screen)
         measure = None if test is None else lambda student: evaluate(student, test.records).accuracy
-        return follow(client, inputs, trainer, say=screen.say, measure=measure), campaign.name
+        labels = follow(client, inputs, trainer, say=screen.say, measure=measure, seen=pixels)
+        return labels, campaign.name
 
 
 def _do_without_token(campaign: Campaign, screen: Screen) -> None:

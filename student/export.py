@@ -5,8 +5,8 @@
     OUT/
         model.json            description: classes, schema, preprocessing, architecture, hashes
         model.safetensors     weights of an image student
-        model.onnx            the same, for any runtime; takes raw pixels
-        forest.skops, ...     models of a table student
+        forest.skops, ...     models of a student of a table, or of embeddings
+        model.onnx            of images and embeddings: the same, for any runtime
         privacy.json          the server's privacy statement, byte for byte
         README.md             model card
         evaluation.json, .png, calibration.png    how good it is, if it was evaluated
@@ -21,24 +21,27 @@ import json
 import os
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pate.errors import DataError, DiskError, UsageError
+from pate.errors import DataError, DiskError, SchemaError, UsageError
 from pate.formats.labels import checked_statement
 from pate.runtime.home import sweep_drafts, sync_directory
 from student import weights
 from student.card import Provenance, promise_of, write_card
 from student.evaluation.evaluate import Evaluation
-from student.trainers.choose import IMAGE_MODELS
+from student.trainers.choose import EMBEDDING_MODELS, IMAGE_MODELS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from student.evaluation.answers import AnyEvaluation
+    from student.onnx_graph import Written
     from student.trainers.base import Student
 
 PRIVACY: Final = "privacy.json"
+_CHANGED: Final = "the encoder's folder is not what it was when the training began"
 
 
 def check_out(out: Path, *, replace: bool = True) -> None:
@@ -105,6 +108,8 @@ def publish(
     privacy: str,
     provenance: Provenance,
     evaluation: AnyEvaluation | None = None,
+    encoder: Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
     """Write a student and everything about it into ``out`` atomically.
 
@@ -116,6 +121,8 @@ def publish(
         privacy: the text of the privacy statement, copied byte for byte.
         provenance: of its labels.
         evaluation: of the student, if known.
+        encoder: folder of the encoder of a student of embeddings, to be in ``model.onnx``.
+        say: called with a line if the encoder is not in it.
 
     Returns:
         The names of the files.
@@ -132,12 +139,31 @@ def publish(
     with _writing(out):
         draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
         try:
-            _write_all(student, draft, statement, privacy, provenance, evaluation)
+            onnx = _write_onnx(student, draft, encoder)
+            _write_all(student, draft, statement, privacy, provenance, evaluation, onnx)
             draft.chmod(0o755)
             _swap(draft, out)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
+    if onnx is not None and onnx.alone:
+        say(f"model.onnx has the head only: {onnx.alone}")
     return sorted(path.name for path in out.iterdir())
+
+
+def _write_onnx(student: Student, draft: Path, encoder: Path | None) -> Written | None:
+    """Write a student's ONNX file, if it has that form."""
+    if student.kind not in (*IMAGE_MODELS, *EMBEDDING_MODELS):
+        return None
+    from student import onnx_graph
+
+    if not onnx_graph.can_write(student):
+        return None
+    path = draft / onnx_graph.FILE
+    try:
+        return onnx_graph.write(student, path, encoder)
+    except (DataError, SchemaError):
+        # Its public set was embedded by this folder: it changed since. The training is not lost by that.
+        return replace(onnx_graph.write(student, path), alone=_CHANGED)
 
 
 def _write_all(
@@ -147,6 +173,7 @@ def _write_all(
     privacy: str,
     provenance: Provenance,
     evaluation: AnyEvaluation | None,
+    onnx: Written | None,
 ) -> None:
     training = {
         "campaign": provenance.campaign,
@@ -159,12 +186,8 @@ def _write_all(
         **provenance.training,
     }
     weights.save(student, draft, training=training)
-    if student.kind in IMAGE_MODELS:
-        from student import onnx_graph
-
-        onnx_graph.write(student, draft / onnx_graph.FILE)
     (draft / PRIVACY).write_text(privacy, encoding="utf-8", newline="")
-    card = write_card(student, provenance, statement, evaluation)
+    card = write_card(student, provenance, statement, evaluation, onnx)
     (draft / "README.md").write_text(card, encoding="utf-8")
     if evaluation is not None:
         write_evaluation(evaluation, draft, promise_of(statement))

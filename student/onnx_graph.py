@@ -1,13 +1,14 @@
-"""An image student as an ONNX graph: raw pixels in, class probabilities out.
+"""A student as an ONNX graph: class probabilities out.
 
-The graph is written from the :class:`~student.trainers.network.Architecture`, with its
-preprocessing inside, so that pixels cannot be scaled wrongly. Only standard operators of opset 17
-occur.
+An image student takes raw pixels. Its graph is written from the
+:class:`~student.trainers.network.Architecture`, with its preprocessing inside, so that pixels cannot be
+scaled wrongly. Only standard operators of opset 17 occur. Students of embeddings: :mod:`student.onnx_head`.
 """
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,34 +16,75 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from pate.errors import UsageError
+from student.onnx_head import has_graph, head_graph
 from student.trainers.images import ImageStudent
 from student.trainers.network import NORM_EPSILON, SLOPE, block_shapes, has_projection
+from student.trainers.selftraining import HEAD, TableStudent
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pate.encoders.description import Description
     from student.trainers.base import Student
 
 FILE: Final = "model.onnx"
 OPSET: Final = 17
 
 
-def write(student: Student, path: Path) -> str:
-    """Write a student as ONNX and return the SHA-256 of the file, in hexadecimal.
+@dataclass(frozen=True)
+class Written:
+    """An ONNX file that was written.
 
-    Input ``images``: (n, height, width, channels) uint8. Output ``probabilities``: (n, classes)
-    float32, in the order of the classes, whose names are in the metadata.
+    Attributes:
+        sha256: of the file, in hexadecimal.
+        inside: the description of the encoder that is in it, or None.
+        alone: of a head without its encoder: why; else "".
+    """
+
+    sha256: str
+    inside: Description | None = None
+    alone: str = ""
+
+
+def can_write(student: Student) -> bool:
+    """Return whether a student has an ONNX form."""
+    if isinstance(student, TableStudent):
+        return student.kind == HEAD and has_graph(student)
+    return isinstance(student, ImageStudent)
+
+
+def write(student: Student, path: Path, encoder: Path | None = None) -> Written:
+    """Write a student as ONNX.
+
+    Input of an image student: ``images``, (n, height, width, channels) uint8; of a student of embeddings
+    as of :func:`student.onnx_head.head_graph`. Output ``probabilities``: (n, classes) float32, in the order
+    of the classes, whose names are in the metadata.
+
+    Args:
+        student: of images or embeddings.
+        path: of the file.
+        encoder: folder of the encoder of a student of embeddings, or None.
 
     Raises:
-        UsageError: if it is not a student of images.
+        UsageError: if the student has no such form.
+        SchemaError, DataError: as :func:`student.onnx_head.head_graph`.
     """
-    if not isinstance(student, ImageStudent):
-        raise UsageError("only students of images have an ONNX form; a table student is in skops")
-    model = _Graph(student).model()
-    onnx.checker.check_model(model, full_check=True)
+    if not can_write(student):
+        raise UsageError(
+            "this student has no ONNX form: students of images and of embeddings have one, but for "
+            "constants and for numbers of several points"
+        )
+    inside, alone = None, ""
+    if isinstance(student, TableStudent):
+        head = head_graph(student, encoder)
+        model, inside, alone = head.model, head.inside, head.alone
+    else:
+        assert isinstance(student, ImageStudent)  # noqa: S101 - there are two
+        model = _Graph(student).model()
+        onnx.checker.check_model(model, full_check=True)
     content: bytes = model.SerializeToString()
     path.write_bytes(content)
-    return hashlib.sha256(content).hexdigest()
+    return Written(hashlib.sha256(content).hexdigest(), inside, alone)
 
 
 class _Graph:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pate.data.values import Inputs, Window
+    from pate.data.values import Images, Inputs, Window
     from pate.formats.labels import LabelSet
     from pate.runtime.screen import Screen
     from student.evaluation.evaluate import LabelledData
@@ -55,6 +55,44 @@ def public_inputs(
     return read_inputs(path, drop=tuple(drop), window=window, say=warn, encoder=opened, text=text)
 
 
+def teaches_own_network(options: TrainOptions) -> bool:
+    """Return whether a network learns from images what votes over their embeddings say."""
+    from student.trainers.choose import OWN_NETWORK
+
+    return options.encoder is not None and options.model == OWN_NETWORK
+
+
+def public_set(options: TrainOptions, screen: Screen) -> tuple[Inputs, Images | None]:
+    """Return the public set of ``train``, and for an own network its images, of one size.
+
+    Raises:
+        UsageError: if there are no images for an own network.
+        DataError: as :func:`public_inputs`; of images also for several sizes.
+    """
+    from pate.data.embeddings import Embeddings
+    from pate.data.values import Images
+    from pate.encoders.encoder import Encoder
+    from pate.encoders.reading import Reader
+    from student.trainers.choose import NO_PIXELS, OWN_NETWORK
+
+    own = teaches_own_network(options)
+    read = partial(public_inputs, options.public, options.drop or (), options.window, screen)
+    if not own or options.encoder is None:
+        inputs = read(options.encoder, text=options.text)
+        if options.model == OWN_NETWORK and isinstance(inputs, Embeddings):
+            raise UsageError(NO_PIXELS)
+        return inputs, None
+    encoder = Reader(Encoder.open(options.encoder), bar=screen.bar)
+    pixels = read(text=options.text)
+    if encoder.source != "images" or not isinstance(pixels, Images):
+        raise UsageError(NO_PIXELS)
+    # By these very images: their order is that of the rows.
+    rows, _ = encoder.embed(
+        pixels.pixels, len(pixels), odd=None, place=lambda row: f"image {row + 1}"
+    )
+    return encoder.encoder.embeddings(rows, options.window), pixels
+
+
 def is_table(inputs: Inputs) -> bool:
     """Return whether inputs are rows of a table."""
     from pate.data.values import Table
@@ -90,7 +128,7 @@ def test_data(options: TrainOptions, released: LabelSet | None) -> LabelledData:
         options.patient_column,
         options.window,
         columns_of(released),
-        options.encoder,
+        None if teaches_own_network(options) else options.encoder,
         text=options.text,
         dicom_labels=options.dicom_labels,
     )
@@ -127,6 +165,8 @@ def labelled_data(
     """
     from pate.data.read import read_dataset
     from pate.data.values import Table
+    from pate.encoders.cache import Memory
+    from pate.encoders.encoder import Encoder
     from pate.encoders.reading import Reader
     from student.evaluation.evaluate import LabelledData
     from student.evaluation.fairness import group_column, require_groups
@@ -145,7 +185,8 @@ def labelled_data(
         window=window,
         text=text,
         dicom_labels=dicom_labels,
-        encoder=Reader.open(encoder),
+        # Read again for each further column, embedded once.
+        encoder=None if encoder is None else Reader(Encoder.open(encoder), memory=Memory()),
     )
     data = read()
     if groups is not None and isinstance(data.inputs, Table):

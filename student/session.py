@@ -64,6 +64,7 @@ def follow(
     *,
     say: Say,
     measure: Measure | None = None,
+    seen: Inputs | None = None,
 ) -> LabelSet:
     """Follow a campaign to its end and return all its labels with their privacy statement.
 
@@ -77,6 +78,7 @@ def follow(
         train: called before each submission.
         say: called with progress lines.
         measure: returns a student's accuracy for the server's page; None: not sent.
+        seen: the public set as the student takes it; None: as it is.
 
     Raises:
         PateError: of the kinds that the client and the trainer raise.
@@ -89,7 +91,8 @@ def follow(
             say(f"round {event.round} has ended" + (f"; {len(rows)} labels so far" if rows else ""))
             # A late student need not submit predictions that the campaign no longer waits for.
             if event.wants_predictions and client.campaign().phase != "finished":
-                _predict(client, public, rows, event.round + 1, train, say=say, measure=measure)
+                number = event.round + 1
+                _predict(client, public, rows, number, train, say=say, measure=measure, seen=seen)
         elif isinstance(event, CampaignEnd):
             given = event.labels_released
             say("the campaign has ended" + (f" with {given} labels" if given else ""))
@@ -121,12 +124,13 @@ def _predict(
     *,
     say: Say,
     measure: Measure | None,
+    seen: Inputs | None,
 ) -> None:
     accuracy = None
     classes = client.campaign().classes
     if rows:
         student = train(lesson(public, rows, classes), number)
-        probabilities = student.predict_probabilities(public)
+        probabilities = student.predict_probabilities(public if seen is None else seen)
         accuracy = None if measure is None else measure(student)
     else:
         # Without labels all classes are equally likely.
@@ -202,6 +206,9 @@ def graduate(
     facts: Mapping[str, object],
     name: str = "",
     test: LabelledData | None = None,
+    encoder: Path | None = None,
+    say: Say = lambda _: None,
+    seen: Inputs | None = None,
 ) -> Published:
     """Train the final student on all labels and publish it.
 
@@ -213,6 +220,9 @@ def graduate(
         facts: about the training, for ``model.json`` and the card.
         name: of the campaign.
         test: labelled public data to evaluate on.
+        encoder: folder of the public set's encoder, or None.
+        say: called with a line about the files, if there is something to say.
+        seen: the public set as the student takes it; None: as it is.
 
     Raises:
         PateError: of the kinds that the trainer and :func:`student.export.publish` raise.
@@ -224,7 +234,8 @@ def graduate(
     )
     seconds = time.monotonic() - started
     several = isinstance(student, TableStudent) and not student.has_classes
-    covered = None if several else coverage(student, public, labels.rows)
+    taken = public if seen is None else seen
+    covered = None if several else coverage(student, taken, labels.rows)
     evaluation: AnyEvaluation | None = None
     if test is not None and isinstance(student, TableStudent) and several:
         evaluation = evaluate_answers(student, test)
@@ -245,6 +256,12 @@ def graduate(
         training={"trainer": student.kind, **facts, "seconds": round(seconds, 1)},
     )
     files = publish(
-        student, out, privacy=labels.privacy, provenance=provenance, evaluation=evaluation
+        student,
+        out,
+        privacy=labels.privacy,
+        provenance=provenance,
+        evaluation=evaluation,
+        encoder=encoder,
+        say=say,
     )
     return Published(tuple(files), evaluation, seconds)

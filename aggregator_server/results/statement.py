@@ -58,13 +58,14 @@ def privacy_statement(state: CampaignState) -> PrivacyStatement:
 
 
 def _encoder(spec: CampaignSpec) -> str | None:
-    """Return what is said of the inputs' encoder; of inputs that were embedded elsewhere its digest."""
+    """Return what is said of the inputs' encoder: of inputs that were embedded elsewhere its digest only."""
     digest = encoder_in(spec.schema)
     if spec.encoder is not None or not digest:
         return spec.encoder
     return (
-        f"SHA-256 {digest}; the server was not told who trained it on what; nothing here protects the "
-        "records that it was trained on"
+        f"SHA-256 {digest}, known by this digest only: the public set was embedded elsewhere, and the server "
+        "started without --encoder DIR, which names the encoder, its licence, and who trained it on what; "
+        "nothing here protects the records that it was trained on"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 #: A coordinate of 1 as a whole number; embeddings have length 1 but for rounding.
 UNIT: Final = 2**15 - 1
-_LINE: Final = re.compile(r"embeddings [0-9]{1,4} by ([0-9a-f]{64}) of ", re.ASCII)
+_LINE: Final = re.compile(
+    r"embeddings ([1-9][0-9]{0,3}) by ([0-9a-f]{64}) of "
+    r"(texts|images(?: window (-?[0-9]{1,10}) (-?[0-9]{1,10}))?)",
+    re.ASCII,
+)
 #: Most coordinates of an embedding.
 WIDEST: Final = 2**13 - 1
 
@@ -76,10 +80,35 @@ class Embeddings:
         return [hashlib.sha256(head + row.tobytes()).digest() for row in rows]
 
 
+class Line(NamedTuple):
+    """What a schema line of embeddings says.
+
+    Attributes:
+        width: coordinates.
+        encoder: its digest.
+        source: "images" or "texts".
+        window: by which images were read, unchecked, or None.
+    """
+
+    width: int
+    encoder: str
+    source: str
+    window: tuple[int, int] | None
+
+
+def parsed_line(schema: str) -> Line | None:
+    """Return what a line of :meth:`Embeddings.schema` says, None if it is no such line."""
+    found = _LINE.fullmatch(schema)
+    if found is None or int(found[1]) > WIDEST:
+        return None
+    window = None if found[4] is None else (int(found[4]), int(found[5]))
+    return Line(int(found[1]), found[2], found[3].partition(" ")[0], window)
+
+
 def encoder_in(schema: str | None) -> str:
     """Return the digest of the encoder that a schema line names, "" if it names none."""
-    found = _LINE.match(schema or "")
-    return found[1] if found else ""
+    found = parsed_line(schema or "")
+    return "" if found is None else found.encoder
 
 
 def embedding_arrays(inputs: Embeddings) -> dict[str, NDArray[np.int16] | NDArray[np.str_]]:

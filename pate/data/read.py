@@ -216,6 +216,8 @@ def read_inputs(
     elif found.name.casefold().endswith(".npz"):
         archive = Archive(found)
         made = archive.embeddings()
+        if made is not None and encoder is not None:
+            require_encoder(Schema.of(made), encoder)
         inputs = archive.images(window) if made is None else made
     elif found.is_dir():
         inputs = images.read_images(images.all_files(found), window, odd)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pate.data.embeddings import WIDEST, Embeddings
+from pate.data.embeddings import Embeddings, parsed_line
 from pate.data.values import Table, check_window, is_numeric
 from pate.errors import SchemaError, UsageError
 
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 
 _IMAGES: Final = re.compile(
     r"images ([1-9][0-9]{0,9})x([1-9][0-9]{0,9})x([13])(?: window (-?[0-9]{1,10}) (-?[0-9]{1,10}))?",
-    re.ASCII,
-)
-_EMBEDDINGS: Final = re.compile(
-    r"embeddings ([1-9][0-9]{0,3}) by ([0-9a-f]{64}) of "
-    r"(texts|images(?: window (-?[0-9]{1,10}) (-?[0-9]{1,10}))?)",
     re.ASCII,
 )
 _COLUMN: Final = re.compile(r"(.+?):(number|category)(?:, |\Z)", re.DOTALL)
@@ -77,18 +72,15 @@ class Schema:
             if not found or line.endswith(", "):
                 raise _unreadable(line)
             return cls(numeric=found)
-        if embedded := _EMBEDDINGS.fullmatch(line):
-            width = int(embedded[1])
-            if width > WIDEST:
-                raise _unreadable(line)
-            source = embedded[3].partition(" ")[0]
-            window = _window(embedded[4], embedded[5])
-            return cls(window=window, encoder=embedded[2], source=source, width=width)
+        if made := parsed_line(line):
+            window = _checked(made.window)
+            return cls(window=window, encoder=made.encoder, source=made.source, width=made.width)
         images = _IMAGES.fullmatch(line)
         if images is None:
             raise _unreadable(line)
         height, width, channels = (int(images[at]) for at in (1, 2, 3))
-        return cls((height, width, channels), _window(images[4], images[5]))
+        window = None if images[4] is None else (int(images[4]), int(images[5]))
+        return cls((height, width, channels), _checked(window))
 
     @classmethod
     def of(cls, inputs: Inputs) -> Schema:
@@ -109,11 +101,9 @@ class Schema:
         return "images {}x{}x{}".format(*self.size)
 
 
-def _window(low: str | None, high: str | None) -> Window | None:
-    if low is None or high is None:
-        return None
+def _checked(window: Window | None) -> Window | None:
     try:
-        return check_window((int(low), int(high)))
+        return None if window is None else check_window(window)
     except UsageError as error:
         raise SchemaError(str(error)) from error
 

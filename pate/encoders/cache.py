@@ -35,6 +35,21 @@ _BESIDE: Final = 120
 _EVERY: Final = 2.0
 
 
+class Memory:
+    """The rows of one encoder, for as long as this process reads the same records again."""
+
+    def __init__(self) -> None:
+        self._rows: dict[bytes, NDArray[np.int16]] = {}
+
+    def get(self, key: bytes) -> NDArray[np.int16] | None:
+        """Return the row of a record by its hash, None if there is none."""
+        return self._rows.get(key)
+
+    def put(self, key: bytes, values: NDArray[np.int16]) -> None:
+        """Store the row of a record."""
+        self._rows[key] = values
+
+
 class Cache:
     """The rows of one encoder, safe for several threads.
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pate.data.encoded import Record
     from pate.data.odd import Odd
-    from pate.encoders.cache import Cache
+    from pate.encoders.cache import Cache, Memory
 
 #: Wall-clock seconds for one record, after which the run is ended.
 MOST_SECONDS: Final = 60.0
@@ -122,6 +122,14 @@ class Encoder:
             UnusableRecordError: if there is none.
             DataError: if the graph fails, its output has another shape, or it takes too long.
         """
+        return self._rounded(self._pooled(self._run(self.prepared(record))))
+
+    def prepared(self, record: Record) -> dict[str, NDArray[Any]]:
+        """Return one record as the graph takes it, by the names of its inputs.
+
+        Raises:
+            UnusableRecordError: if it is none that the encoder takes.
+        """
         images = self.description.images
         if images is not None:
             if isinstance(record, str):
@@ -130,7 +138,6 @@ class Encoder:
                 fed: list[NDArray[Any]] = [pictures.prepared(record, images)]
             except DataError as error:
                 raise UnusableRecordError(str(error)) from error
-            mask = None
         else:
             if not isinstance(record, str):
                 raise UnusableRecordError("the encoder takes texts, not images")
@@ -142,8 +149,7 @@ class Encoder:
                 by_name[name].astype(np.int32 if kind == 6 else np.int64)
                 for name, kind in self._inputs
             ]
-        feed = {name: value for (name, _), value in zip(self._inputs, fed, strict=True)}
-        return self._rounded(self._pooled(self._run(feed)))
+        return {name: value for (name, _), value in zip(self._inputs, fed, strict=True)}
 
     def rows(
         self,
@@ -152,7 +158,7 @@ class Encoder:
         odd: Odd | None = None,
         place: Callable[[int], str] = lambda row: f"record {row + 1}",
         move: Callable[[int], None] | None = None,
-        cache: Cache | None = None,
+        cache: Cache | Memory | None = None,
         threads: int | None = None,
     ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
         """Return the embeddings of records, and which of the records are usable.

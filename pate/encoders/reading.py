@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
-from pate.encoders.cache import Cache
+from pate.encoders.cache import Cache, Memory
 from pate.encoders.encoder import Encoder
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Reader:
         encoder: to use.
         cache: private folder of embeddings; None: they are made anew each time.
         bar: returns a progress bar of a title, called with what is done and the total.
+        memory: rows of earlier calls, where there is no folder.
     """
 
     def __init__(
@@ -38,9 +39,10 @@ class Reader:
         *,
         cache: Path | None = None,
         bar: Callable[[str], AbstractContextManager[Callable[[int, int], None]]] | None = None,
+        memory: Memory | None = None,
     ) -> None:
         self.encoder = encoder
-        self._cache, self._bar = cache, bar
+        self._cache, self._bar, self._memory = cache, bar, memory
 
     @classmethod
     def open(
@@ -98,7 +100,7 @@ class Reader:
             DataError: as :meth:`pate.encoders.encoder.Encoder.rows`.
         """
         with ExitStack() as held:
-            cache = None
+            cache: Cache | Memory | None = self._memory
             if self._cache is not None:
                 cache = held.enter_context(Cache(self._cache, self.digest, self.width))
             move = None

@@ -198,9 +198,9 @@ def _gap_in_words(gap: Gap | None, what: str) -> str:
     )
 
 
-def plain(text: str) -> str:
-    """Return text that cannot break out of its line, cell or emphasis in Markdown."""
-    return "".join(_ESCAPES.get(mark, mark if mark.isprintable() else " ") for mark in text[:500])
+def plain(text: str, most: int = 500) -> str:
+    """Return text that cannot break out of its line, cell or emphasis in Markdown, cut to a length."""
+    return "".join(_ESCAPES.get(mark, mark if mark.isprintable() else " ") for mark in text[:most])
 
 
 _ESCAPES: Final = {mark: f"\\{mark}" for mark in "\\*_[]|"} | {"`": "'", "<": "&lt;"}

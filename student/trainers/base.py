@@ -15,7 +15,7 @@ from pate.errors import DataError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pate.data.values import Inputs
+    from pate.data.values import Images, Inputs
     from pate.formats.noisy_counts import NoisyVotes
 
 #: Called with (step, total, loss) during training. The loss is NaN if there is none.
@@ -54,6 +54,8 @@ class Lesson:
         noisy: the released noisy votes behind the labels, if any, including queries without a
             label.
         teachers: how many voted for several labels; 0 for any other votes.
+        pixels: the n public images themselves, if ``public`` are their embeddings and a network learns
+            from them.
     """
 
     public: Inputs
@@ -62,6 +64,7 @@ class Lesson:
     classes: tuple[str, ...]
     noisy: NoisyVotes | None = None
     teachers: int = 0
+    pixels: Images | None = None
 
     def __post_init__(self) -> None:
         if len(self.classes) < 2:
@@ -82,6 +85,8 @@ class Lesson:
                 raise DataError(f"noisy votes of {self.noisy.counts.shape[1]} classes")
             if len(self.noisy.queries) and self.noisy.queries[-1] >= len(self.public):
                 raise DataError(f"a noisy vote is outside the {len(self.public)} public inputs")
+        if self.pixels is not None and len(self.pixels) != len(self.public):
+            raise DataError(f"{len(self.pixels)} images of {len(self.public)} public inputs")
         self.queries.setflags(write=False)
         self.labels.setflags(write=False)
 

@@ -9,12 +9,12 @@ from pate.data.embeddings import Embeddings
 from pate.data.values import Images
 from pate.errors import DataError, UsageError
 from pate.runtime.plugins import STUDENTS, plugin_names
-from student.trainers.base import Effort, Progress, silent
+from student.trainers.base import Effort, Lesson, Progress, silent
 from student.trainers.plugged import plugged
 
 if TYPE_CHECKING:
     from pate.data.values import Inputs
-    from student.trainers.base import Lesson, Student
+    from student.trainers.base import Student
 
 #: Trainers of convolutional networks, the default for all but tiny images first.
 IMAGE_MODELS: Final = ("propagation", "fixmatch", "vat", "pate-g")
@@ -22,6 +22,13 @@ IMAGE_MODELS: Final = ("propagation", "fixmatch", "vat", "pate-g")
 TABLE_MODELS: Final = ("selftraining", "smoothing")
 #: Trainers for embeddings.
 EMBEDDING_MODELS: Final = ("head",)
+#: The one of a network that learns from the public images what votes over their embeddings say.
+OWN_NETWORK: Final = "propagation"
+#: What it needs.
+NO_PIXELS: Final = (
+    f"--model {OWN_NETWORK} learns from the public images themselves: name them with --public, and their "
+    "encoder with --encoder"
+)
 #: Values of ``--model``.
 MODELS: Final = ("auto", *IMAGE_MODELS, *TABLE_MODELS, *EMBEDDING_MODELS)
 
@@ -34,7 +41,7 @@ def choose(model: str, inputs: Inputs) -> str:
     """
     suited: tuple[str, ...] = IMAGE_MODELS if isinstance(inputs, Images) else TABLE_MODELS
     if isinstance(inputs, Embeddings):
-        suited = EMBEDDING_MODELS
+        suited = (*EMBEDDING_MODELS, OWN_NETWORK)
     if model not in MODELS:
         if model not in (others := plugin_names(STUDENTS)):
             known = ", ".join(("auto", *suited, *others))
@@ -77,7 +84,7 @@ def train(
         if not answer.one_hot:
             raise DataError(
                 f"counts of the answer {answer} are learnt from tables and embeddings only: give images as "
-                "a table of features, or with an encoder"
+                "a table of features, or with an encoder and --model head"
             )
     if chosen not in MODELS:
         return plugged(chosen).train(
@@ -96,6 +103,8 @@ def train(
         )
     from student.trainers import fixmatch, pate_g, propagation, vat
 
+    if isinstance(lesson.public, Embeddings):
+        return _own_network(lesson, seed, device, effort, progress)
     module = {"propagation": propagation, "fixmatch": fixmatch, "vat": vat, "pate-g": pate_g}[
         chosen
     ]
@@ -103,3 +112,23 @@ def train(
         lesson, seed=seed, device=device, effort=effort, progress=progress
     )
     return trained
+
+
+def _own_network(
+    lesson: Lesson, seed: int, device: str, effort: Effort | None, progress: Progress
+) -> Student:
+    """Return a network taught by the soft labels that a head would be fitted to; it needs no encoder."""
+    from student.trainers import propagation
+    from student.trainers.head import head_chances
+
+    if lesson.pixels is None:
+        raise UsageError(NO_PIXELS)
+    seen = Lesson(lesson.pixels, lesson.queries, lesson.labels, lesson.classes)
+    return propagation.train(
+        seen,
+        seed=seed,
+        device=device,
+        effort=effort,
+        progress=progress,
+        chances=head_chances(lesson, seed),
+    )

@@ -9,7 +9,8 @@ smaller weights.
 For photographs with released noisy counts the beliefs are those of regression on the counts
 (:mod:`.smoothing`), without updates by the network: where classes overlap, cells are mixed, clear
 votes are only of easy images, and beliefs that start from them drift with each update. Such a network
-is calibrated on the public images at the end.
+is calibrated on the public images at the end. So is one that is taught by the soft labels of votes over
+embeddings of a public encoder (:mod:`.head`).
 
 Source: Iscen et al., "Label propagation for deep semi-supervised learning", CVPR 2019; the weights
 from Chen et al., "SoftMatch", ICLR 2023; the running mean from Tarvainen and Valpola, "Mean
@@ -107,6 +108,7 @@ def train(
     effort: Effort | None = None,
     settings: Settings | None = None,
     progress: Progress = silent,
+    chances: NDArray[np.float64] | None = None,
 ) -> ImageStudent:
     """Train a student on labelled and unlabelled images.
 
@@ -117,6 +119,8 @@ def train(
         effort: how long the network is trained.
         settings: parameters of the training.
         progress: called after every step.
+        chances: (n, m) soft labels of the images, of votes in another space than their pixels'; in place
+            of beliefs and noisy counts.
 
     Raises:
         DataError: if the inputs are not images.
@@ -128,7 +132,7 @@ def train(
     steps = effort.steps or default_steps(images.size, len(images), where)
     architecture = swift_for(images.size, len(lesson.classes), wide=where.type == "cuda")
     initial = build(architecture, torch.Generator().manual_seed(seed)).to(where)
-    smoothed = _smoothed(lesson, settings, seed)
+    smoothed = _smoothed(lesson, settings, seed) if chances is None else _shares(chances)
     if smoothed is None:
         prior = beliefs.believe(lesson, seed=seed, settings=settings.beliefs)
         evidence = beliefs.evidence_of(lesson)
@@ -169,6 +173,13 @@ def _smoothed(lesson: Lesson, settings: Settings, seed: int) -> NDArray[np.float
     if cells is None or len(images) < beliefs.FEWEST:
         return None
     return smooth(beliefs.described(lesson, settings.beliefs, seed), cells, seed=seed)
+
+
+def _shares(chances: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return rows of sum one."""
+    positive = np.maximum(chances, 0.0) + 1e-12
+    shares: NDArray[np.float64] = positive / positive.sum(axis=1, keepdims=True)
+    return shares.astype(np.float32)
 
 
 def calibrate(network: Network, images: Tensor, chances: NDArray[np.float32]) -> None:

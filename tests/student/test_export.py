@@ -89,8 +89,8 @@ def test_onnx_is_the_same_function(shape: tuple[int, int, int], tmp_path: Path) 
     assert {p.key: p.value for p in model.metadata_props} == {"classes": "a\nb\nc"}
 
 
-def test_onnx_is_for_images(of_rows: Student, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="only students of images"):
+def test_tables_have_no_onnx_form(of_rows: Student, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="this student has no ONNX form"):
         onnx_graph.write(of_rows, tmp_path / "model.onnx")
 
 

@@ -166,7 +166,7 @@ def test_train_evaluate_predict(place: Path, here: Here) -> None:
 
     code, _, shown = here("export", "--model", out, "--out", place / "m.onnx")
     assert code == 2
-    assert "only students of images" in shown
+    assert "no ONNX form" in shown
 
 
 @pytest.mark.e2e

@@ -13,6 +13,7 @@ from pate.accounting.composition import Gdp
 from pate.errors import ProtocolError, StateError, UsageError
 from pate.formats.privacy_statement import (
     ADJACENCY,
+    ENCODER,
     ObserverStatement,
     PrivacyStatement,
     in_words,
@@ -63,6 +64,18 @@ def test_nothing_in_it_depends_on_votes_but_the_labels_released(tmp_path: Path) 
             ledger.record_votes(0, Histogram(make_votes(200, seed=seed), 100), NAMES)
             made.append(replace(privacy_statement(ledger.state()), ledger_head=""))
     assert made[0] == made[1]
+
+
+def test_an_encoder_that_the_server_does_not_have_is_known_by_its_digest(path: Path) -> None:
+    digest = "ab" * 32
+    with start(path, make_spec(schema=f"embeddings 6 by {digest} of images")) as ledger:
+        said = privacy_statement(ledger.state()).encoder
+    assert said is not None
+    assert said.startswith(f"SHA-256 {digest}, known by this digest only: ")
+    assert "--encoder DIR" in said
+    assert "nothing here protects the records that it was trained on" in said
+    assert (found := ENCODER.search(said)) is not None
+    assert found[1] == digest
 
 
 def test_json_gives_the_same_value_back_and_has_the_promised_keys(path: Path) -> None:

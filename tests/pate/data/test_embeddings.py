@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pate.data.embeddings import UNIT, Embeddings, embedding_arrays
+from pate.data.embeddings import UNIT, Embeddings, embedding_arrays, encoder_in
 from pate.data.read import read_dataset, read_inputs
 from pate.data.schema import Schema
 from pate.data.values import content_hash
@@ -53,6 +53,14 @@ def test_the_schema_line_is_read_again(source: str) -> None:
 def test_another_line_is_refused(line: str) -> None:
     with pytest.raises(SchemaError):
         Schema.parse(line)
+    # A window is checked where it is used: the line names its encoder all the same.
+    assert encoder_in(line) == ("" if not line.endswith("5 5") else DIGEST)
+
+
+def test_a_line_names_its_encoder() -> None:
+    for source in ("texts", "images", "images window -3 4095"):
+        assert encoder_in(f"embeddings 7 by {DIGEST} of {source}") == DIGEST
+    assert encoder_in("images 8x8x1") == encoder_in(None) == ""
 
 
 def test_an_archive_gives_them_back(tmp_path: Path) -> None:

@@ -87,6 +87,18 @@ def test_an_archive_of_images_is_embedded(encoder: Reader, tmp_path: Path) -> No
     np.savez(tmp_path / "e.npz", **arrays)
     same = read_dataset(tmp_path / "e.npz", encoder=encoder, schema=Schema.of(public))
     assert np.array_equal(same.inputs.values, wanted)  # type: ignore[union-attr]
+    assert np.array_equal(read_inputs(tmp_path / "e.npz", encoder=encoder).values, wanted)  # type: ignore[union-attr]
+
+
+def test_a_public_set_embedded_by_another_encoder_is_refused(
+    encoder: Reader, tmp_path: Path
+) -> None:
+    """Else a server would state who trained an encoder that made no row."""
+    rows = np.full((3, 6), 9000, dtype=np.int16)
+    np.savez(tmp_path / "e.npz", **embedding_arrays(Embeddings(rows, "images", "ab" * 32)))  # type: ignore[arg-type]
+    with pytest.raises(SchemaError, match=f"and --encoder is tiny .*{encoder.digest}"):
+        read_inputs(tmp_path / "e.npz", encoder=encoder)
+    assert len(read_inputs(tmp_path / "e.npz")) == 3
 
 
 def test_a_campaign_of_plain_images_needs_no_encoder(encoder: Reader, tmp_path: Path) -> None:
