@@ -103,23 +103,37 @@ class Attendance:
                 f"{party.name} would cast up to {said.teachers} votes on a count, the campaign allows "
                 f"{self._campaign.most_votes}"
             )
-        if self._enrolled is not None:
-            try:
-                enrolled = self._enrolled()
-            except StateError as error:
-                # An error of this server, not of the party: it is asked again.
-                self._say(f"the list of enrolled parties cannot be read now: {error}")
-                self.described.discard(node)
-                return None
-            if enrolled.get(party.name) != identity:
-                raise ProtocolError(
-                    f"{party.name} is not enrolled with that key; it gets no information"
-                )
+        if not self.may_come(node, party.name, identity):
+            return None
         if not self._expects(party):
             self._say(f"{party.name} is not on the roster of this campaign; it is not asked")
             return None
         self._welcome(node, party, said.public_set == self._campaign.public_set)
         return party
+
+    def may_come(self, node: int, name: str, identity: bytes) -> bool:
+        """Return whether a party is enrolled; False if that cannot be read now, and it is asked again.
+
+        Args:
+            node: that answered.
+            name: by which it calls itself.
+            identity: (32,) bytes, the key that signed the answer.
+
+        Raises:
+            ProtocolError: if it is not.
+        """
+        if self._enrolled is None:
+            return True
+        try:
+            enrolled = self._enrolled()
+        except StateError as error:
+            # An error of this server, not of the party.
+            self._say(f"the list of enrolled parties cannot be read now: {error}")
+            self.described.discard(node)
+            return False
+        if enrolled.get(name) != identity:
+            raise ProtocolError(f"{name} is not enrolled with that key; it gets no information")
+        return True
 
     def unenrolled_marked(self, names: Sequence[str]) -> list[str]:
         """Return the names, marked where a party is not enrolled now: it was revoked, or never was.

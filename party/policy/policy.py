@@ -406,8 +406,9 @@ class Policy:
                 f"accepts neighbour votes only with the answer {' or '.join(self.answers)}{teachers}"
             )
         if self.encoders != ():
-            named = "any" if self.encoders is None else " or ".join(e[:8] for e in self.encoders)
-            lines.append(f"accepts inputs made by the public encoder {named}")
+            named = " or ".join(each[:8] for each in self.encoders or ())
+            by = "any public encoder" if self.encoders is None else f"the public encoder {named}"
+            lines.append(f"accepts inputs made by {by}")
         for value, text in (
             (self.max_queries, "answers at most {} queries per campaign"),
             (self.max_queries_in_all, "answers at most {} queries in all"),
