@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protos.bounds import check
-
 if TYPE_CHECKING:
     from protos.pate.v1 import vote_pb2
 
@@ -14,26 +12,21 @@ class Pieces:
     """Collects the pieces of one thing at a time, in memory: starting a second one abandons the first."""
 
     def __init__(self) -> None:
-        self._of = b""
+        self._of = (b"", 0)
         self._known: dict[int, bytes] = {}
-        self._count = 0
 
     def take(self, of: bytes, piece: vote_pb2.PublicPiece) -> list[bytes] | None:
         """Process one piece, in any order; return all in theirs once they are there.
 
         Args:
             of: the hash of the whole.
-            piece: well formed, so that their number is bounded.
-
-        Raises:
-            ProtocolError: if the pieces differ in how many there are.
+            piece: well formed, so that its size and their number are bounded.
         """
-        if of != self._of or not self._known:
-            self._of, self._known, self._count = of, {}, piece.pieces
-        check(piece.pieces == self._count, f"a piece of {piece.pieces} after one of {self._count}")
+        if (of, piece.pieces) != self._of:
+            self._of, self._known = (of, piece.pieces), {}
         self._known[piece.index] = piece.content
-        if len(self._known) < self._count:
+        if len(self._known) < piece.pieces:
             return None
-        whole = [self._known[at] for at in range(self._count)]
+        whole = [self._known[at] for at in range(piece.pieces)]
         self._known = {}
         return whole

@@ -66,7 +66,7 @@ class PublicSets:
         """Process one piece, in any order; return the complete, verified set once it is there.
 
         Raises:
-            ProtocolError: if the pieces or the complete set differ from what was announced.
+            ProtocolError: if the complete set differs from the announced one.
             DiskError: if it cannot be stored.
         """
         whole = self._pieces.take(campaign.public_set, piece)

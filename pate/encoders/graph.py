@@ -169,7 +169,7 @@ def checked_graph(content: bytes) -> Graph:
     if model.functions:
         raise DataError("the graph defines functions of its own: export it without")
     opset = max((each.version for each in model.opset_import if each.domain in _OWN), default=0)
-    if not opset:
+    if opset < 1:
         raise DataError("the file names no version of ONNX's operators")
     count = 0
     for node in _nodes(model.graph, 0):
