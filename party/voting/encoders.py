@@ -76,7 +76,7 @@ class Encoders:
         if whole is None:
             return None
         description, contents = read_encoder(whole, digest)
-        checked_graph(contents[0])
+        checked_graph(contents[0], f"the campaign's encoder {description.in_words()}")
         self._store(description, contents)
         return description
 

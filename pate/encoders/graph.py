@@ -147,13 +147,24 @@ class Graph:
             raise DataError(f"the output {port} must have {width} coordinates")
 
 
-def checked_graph(content: bytes) -> Graph:
+def checked_graph(content: bytes, what: str = "") -> Graph:
     """Return what an ONNX file has, after checks that it runs nothing but ONNX's own operators.
+
+    Args:
+        content: of the file.
+        what: whose graph it is, for messages.
 
     Raises:
         DataError: if it is no ONNX file, is too large, has an operator that is not accepted, functions of
             its own, graphs in graphs too deep, or weights in another file.
     """
+    try:
+        return _checked(content)
+    except DataError as error:
+        raise DataError(f"{what}: {error}" if what else str(error)) from error
+
+
+def _checked(content: bytes) -> Graph:
     import onnx
     from google.protobuf.message import DecodeError
 
