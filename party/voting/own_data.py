@@ -279,7 +279,7 @@ class OwnVoters:
             PateError: if nothing could vote.
         """
         if self.encoders is not None and self._file.needs_encoder:
-            self._say("the data are read once a campaign is known: they need its encoder")
+            self._say("the data are read once a campaign is known, by its encoder if it has one")
             return None
         try:
             dataset = self._guess(schema, classes, is_guess)

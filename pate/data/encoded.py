@@ -82,6 +82,7 @@ def require_encoder(schema: Schema, encoder: Embedder | None) -> Embedder | None
     ):  # fmt: skip
         raise SchemaError(
             f"the campaign's inputs are {schema.source} by the encoder {schema.encoder}, and --encoder "
-            f"is {encoder.words}, with the digest {encoder.digest}: get the campaign's folder"
+            f"is {encoder.words}, with the digest {encoder.digest}: get the campaign's folder (a "
+            "party without --encoder is sent it)"
         )
     return encoder
