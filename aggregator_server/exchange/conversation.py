@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 #: Least seconds between requests for a description to a node that keeps reconnecting: an earlier
 #: request is still pending.
 _AGAIN_S: Final = 1.0
+#: Most nodes that are sent the encoder at a time, since the pieces wait in memory until they are fetched.
+_MOST_SENT: Final = 32
 
 
 @dataclass
@@ -119,7 +121,9 @@ class Conversation:
         while arrivals := self._link.receive():
             for arrival in arrivals:
                 self._arrived(arrival)
-        for node in self._wanting - {each.node for each in self._questions.values()}:
+        asked = {each.node for each in self._questions.values()}
+        sent = {e.node for e in self._questions.values() if e.about == "encoder_piece"}
+        for node in sorted(self._wanting - asked)[: max(0, _MOST_SENT - len(sent))]:
             self._send_encoder(node)
 
     def _ask_who(self, node: int) -> None:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aggregator_server.exchange import conversation
 from aggregator_server.exchange.exchange import Exchange
 from aggregator_server.flower.local_grid import LocalGrid
 from aggregator_server.flower.wire import GridWire
 from party.flower.client_app import make_client_app
+from pate.campaign.roster import RosterParty
 from protos import wire
 from protos.encoder_files import PackedEncoder
 from tests.party.voting.test_encoders import CLASSES, SERVER_KEY, WIDTH, Party, tiny
@@ -97,3 +99,27 @@ def test_without_a_folder_the_server_says_who_refused(house: House) -> None:
         exchange.look()
         _pause(0)
     assert "--encoder" in house.parties[1].said[-1]
+
+
+def test_they_are_served_one_after_the_other_if_they_are_many(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversation, "_MOST_SENT", 1)
+    exchange = house.exchange()
+    talk, seen = exchange._talk, set()
+    while len(exchange.here) < 3:
+        exchange.look()
+        seen.add(len({e.node for e in talk._questions.values() if e.about == "encoder_piece"}))
+        _pause(0)
+    assert seen == {0, 1}
+    assert len(house.pieces["p1"]) == len(house.pieces["p2"]) == 4
+
+
+def test_who_is_not_on_the_roster_gets_no_piece(house: House) -> None:
+    exchange = house.exchange()
+    exchange._who.fix_roster([RosterParty("p0", house.key(0).hex(), 100, "record")])
+    while sum("is not on the roster" in line for line in house.said) < 2:
+        exchange.look()
+        _pause(0)
+    assert exchange.here in ([], ["p0"])
+    assert house.pieces == {"p0": [], "p1": [], "p2": []}
