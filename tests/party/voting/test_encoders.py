@@ -160,7 +160,7 @@ def test_rows_are_those_of_the_same_folder_by_its_option(tmp_path: Path, sent: P
         voters = party.own.read(party.campaign)
         assert voters is not None
         found.append(voters.records.inputs.values)  # type: ignore[union-attr]  # embeddings
-    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(found[0], found[1])
 
 
 def test_who_has_a_folder_is_sent_nothing_and_takes_nothing(tmp_path: Path, sent: Path) -> None:
