@@ -16,6 +16,8 @@ from party.policy.policy import Policy
 from party.voting.encoders import Encoders
 from party.voting.own_data import OwnFile, OwnVoters
 from party.voting.voter import Voter
+from pate.data.encoded import NoEncoderError
+from pate.data.schema import Schema
 from pate.encoders.description import FILE
 from pate.encoders.encoder import Encoder, read_description
 from pate.encoders.reading import Reader
@@ -27,6 +29,8 @@ from protos.encoder_files import PackedEncoder
 from protos.pate.v1 import vote_pb2
 from tests.support.campaign_messages import SERVER_KEY, campaign_message, site
 from tests.support.encoders import tiny_encoders as tiny
+from tests.support.encoders.dicom_files import dicom
+from tests.support.encoders.dicom_files import write as write_film
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -308,3 +312,37 @@ def test_a_few_are_kept_and_what_a_killed_process_left_is_removed(
         assert digests[-1] in stored
     assert encoders.find(digests[-1]) is not None
     assert encoders.find(digests[0]) is None
+
+
+@pytest.mark.parametrize("kind", ["texts", "a column of texts", "films", "photographs"])
+def test_what_only_an_encoder_reads_waits_for_it(tmp_path: Path, kind: str) -> None:
+    path, text = tmp_path / "data", None
+    if kind == "texts":
+        for name in CLASSES:
+            (path / name).mkdir(parents=True)
+            (path / name / "1.txt").write_text("a good film")
+    elif kind == "a column of texts":
+        path, text = tmp_path / "data.csv", "note"
+        path.write_text("note,class\na good film,light\na bad film,dark\n")
+    elif kind == "films":
+        for name in CLASSES:
+            write_film(path / name / "1.dcm", dicom(np.zeros((4, 4), np.uint8)))
+    else:
+        photographs(path)
+    file = OwnFile(data=path, text=text, label="class" if text else None)
+    assert file.needs_encoder
+    source = "texts" if "texts" in kind else "images"
+    schema = Schema.parse(f"embeddings 6 by {'ab' * 32} of {source}")
+    with pytest.raises(NoEncoderError, match="name its folder with --encoder"):
+        file.read(schema, CLASSES)
+
+
+def test_images_of_one_size_and_tables_wait_for_none(tmp_path: Path) -> None:
+    for name in CLASSES:
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for at in range(2):
+            pixels = np.full((5, 4, 3), at, np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "images" / name / f"{at}.png")
+    (tmp_path / "table.csv").write_text("age,class\n1,light\n2,dark\n")
+    assert not OwnFile(data=tmp_path / "images").needs_encoder
+    assert not OwnFile(data=tmp_path / "table.csv", label="class").needs_encoder
