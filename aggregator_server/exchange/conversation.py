@@ -121,9 +121,12 @@ class Conversation:
         while arrivals := self._link.receive():
             for arrival in arrivals:
                 self._arrived(arrival)
-        asked = {each.node for each in self._questions.values()}
-        sent = {e.node for e in self._questions.values() if e.about == "encoder_piece"}
-        for node in sorted(self._wanting - asked)[: max(0, _MOST_SENT - len(sent))]:
+        sent = {
+            each.node
+            for each in self._questions.values()
+            if each.about == "encoder_piece" and not each.left
+        }
+        for node in sorted(self._wanting - sent)[: max(0, _MOST_SENT - len(sent))]:
             self._send_encoder(node)
 
     def _ask_who(self, node: int) -> None:

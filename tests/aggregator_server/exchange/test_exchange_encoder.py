@@ -16,7 +16,9 @@ from party.flower.client_app import make_client_app
 from pate.campaign.roster import RosterParty
 from protos import wire
 from protos.encoder_files import PackedEncoder
-from tests.party.voting.test_encoders import CLASSES, SERVER_KEY, WIDTH, Party, tiny
+from tests.party.voting.test_encoders import CLASSES, WIDTH, Party
+from tests.support.campaign_messages import SERVER_KEY
+from tests.support.encoders import tiny_encoders as tiny
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -123,3 +125,12 @@ def test_who_is_not_on_the_roster_gets_no_piece(house: House) -> None:
         _pause(0)
     assert exchange.here in ([], ["p0"])
     assert house.pieces == {"p0": [], "p1": [], "p2": []}
+
+
+def test_a_node_that_returns_is_not_held_back_by_what_was_lost(house: House) -> None:
+    exchange = house.exchange()
+    talk = exchange._talk
+    for node in talk._link.nodes():  # pieces that it was sent before it left, and never answers
+        lost = conversation._Question(node, b"", "encoder_piece", None, left=True)
+        talk._questions[f"lost {node}"] = lost
+    assert len(exchange.gather(3)) == 3
