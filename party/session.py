@@ -17,8 +17,8 @@ from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.monitoring import Status
 from party.policy.binding import bind
 from party.policy.file import policy_of
-from party.voting.encoders import Encoders
 from party.voting.own_data import OwnFile, OwnVoters
+from party.voting.received.encoders import Encoders
 from party.voting.site import Site
 from party.voting.voter import Voter
 from pate.answers import answer_of

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from party.options import Options
-    from party.voting.encoders import Encoders
+    from party.voting.received.encoders import Encoders
     from pate.data.encoded import Embedder
     from pate.data.values import Dataset
     from protos.pate.v1 import vote_pb2

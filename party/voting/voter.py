@@ -16,7 +16,7 @@ from party.voting.ending import Ending, check_ending
 from party.voting.masked import MaskedVotes
 from party.voting.neighbour import NeighbourVotes, require_answer, require_different
 from party.voting.noise_shares import NoiseShares
-from party.voting.public_sets import PublicSets
+from party.voting.received.public_sets import PublicSets
 from party.voting.request import (
     LabelEnsemble,
     check_fits,

@@ -11,7 +11,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Final
 
-from party.voting.pieces import Pieces
+from party.voting.received.pieces import Pieces
 from pate.encoders.description import FILE
 from pate.encoders.encoder import opened_files
 from pate.encoders.graph import checked_graph

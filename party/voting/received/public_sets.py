@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from party.voting.pieces import Pieces
+from party.voting.received.pieces import Pieces
 from pate.data.schema import Schema
 from pate.data.values import Inputs, content_hash
 from pate.errors import ProtocolError, SchemaError
