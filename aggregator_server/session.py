@@ -23,6 +23,7 @@ from aggregator_server.results.statement import privacy_statement, server_epsilo
 from aggregator_server.student_service import StudentService
 from pate.campaign.choices import TEACHERS_EACH
 from pate.campaign.outlook import Outlook
+from pate.data.embeddings import encoder_in
 from pate.data.values import Inputs, content_hash
 from pate.errors import ProtocolError, SchemaError, StateError
 from pate.formats.privacy_statement import do_records_vote, in_words, neighbours_of
@@ -39,6 +40,7 @@ from pate.runtime.home import (
 from pate.runtime.screen import listed
 from pate.runtime.tokens import STUDENT_TOKEN, kept_token
 from pate.storage.hash_chain import Head
+from protos.encoder_files import PackedEncoder
 from protos.public_set import pack_public_set, read_public_set
 
 if TYPE_CHECKING:
@@ -103,6 +105,7 @@ def start_campaign(
     listening: Listening,
     screen: Screen,
     database: str | None = None,
+    encoder: Path | None = None,
 ) -> dict[str, object]:
     """Run a new campaign to its end, or continue the same one if it exists.
 
@@ -114,6 +117,7 @@ def start_campaign(
         screen: for lines and progress.
         database: address of the ledger's database; None: the campaign's present place, else a file
             in ``folder``.
+        encoder: folder of the encoder of the inputs, which parties without a copy are sent.
 
     Returns:
         The output of ``pate-server --json``.
@@ -134,7 +138,7 @@ def start_campaign(
                     "`pate-server export` its labels"
                 )
             screen.say(f"continuing the campaign in {folder}: it is {state.phase}")
-            return _run(ledger, inputs, folder, listening, screen)
+            return _run(ledger, inputs, folder, listening, screen, encoder)
     require_lasting_key(spec.series, listening.identities)
     if spec.series is not None and listening.identities is not None:
         key = listening.identities.signing_key.public_key().public_bytes_raw()
@@ -147,7 +151,7 @@ def start_campaign(
             f"new campaign {spec.name!r} ({spec.id[:8]}) of {len(inputs)} queries, stored in {folder}"
         )
         _say_guess(spec, screen)
-        return _run(ledger, inputs, folder, listening, screen)
+        return _run(ledger, inputs, folder, listening, screen, encoder)
 
 
 def _say_guess(spec: CampaignSpec, screen: Screen) -> None:
@@ -172,6 +176,7 @@ def resume_campaign(
     screen: Screen,
     database: str | None = None,
     *,
+    encoder: Path | None = None,
     head: str | None = None,
     close: bool = False,
 ) -> dict[str, object]:
@@ -183,6 +188,7 @@ def resume_campaign(
         listening: where to listen.
         screen: for lines and progress.
         database: address of the ledger's database, for a folder without an anchor.
+        encoder: as of :func:`start_campaign`.
         head: the newest head that is known from elsewhere, ``number:digest``; it must be in the
             ledger.
         close: end a campaign whose ledger may be stale.
@@ -190,7 +196,7 @@ def resume_campaign(
     Raises:
         UsageError: if the ledger may be stale, and neither ``head`` nor ``close`` is given.
         StateError: if there is none, or its public set is missing.
-        SchemaError: if ``inputs`` is another public set than the campaign's.
+        SchemaError: if ``inputs`` or the encoder is another one than the campaign's.
     """
     known = Head.given(head)
     with Ledger.open(place_of(folder, database), head=known, close=close) as ledger:
@@ -203,7 +209,7 @@ def resume_campaign(
                 f"{content_hash(inputs).hex()[:12]}…, the campaign's is {spec.public_set[:12]}…"
             )
         screen.say(f"continuing the campaign in {folder}: it is {ledger.state().phase}")
-        return _run(ledger, inputs, folder, listening, screen)
+        return _run(ledger, inputs, folder, listening, screen, encoder)
 
 
 def _stored_public_set(folder: Path, spec: CampaignSpec) -> Inputs:
@@ -217,10 +223,16 @@ def _stored_public_set(folder: Path, spec: CampaignSpec) -> Inputs:
 
 
 def _run(
-    ledger: Ledger, inputs: Inputs, folder: Path, listening: Listening, screen: Screen
+    ledger: Ledger,
+    inputs: Inputs,
+    folder: Path,
+    listening: Listening,
+    screen: Screen,
+    encoder: Path | None,
 ) -> dict[str, object]:
     sweep_drafts(folder)
     spec, identities = ledger.state().spec, listening.identities
+    packed = None if encoder is None else _packed(encoder, spec)
     signing_key = _signing_key(folder) if identities is None else identities.signing_key
     for line in [] if identities is None else identities.warnings(datetime.now(UTC)):
         screen.say(line)
@@ -272,6 +284,7 @@ def _run(
                     signing_key=signing_key,
                     enrolled=None if identities is None else partial(_enrolled, identities),
                     patience=listening.patience,
+                    encoder=packed,
                     await_predictions=lambda round_: service.wait_for_predictions(
                         round_, never, campaign.look
                     ),
@@ -300,6 +313,21 @@ def _run(
             )
         _serve_to_the_end(service, listening.linger, screen, token)
     return found
+
+
+def _packed(folder: Path, spec: CampaignSpec) -> PackedEncoder | None:
+    """Return the encoder of a campaign's inputs as it is sent; None if they are made by none.
+
+    Raises:
+        SchemaError: if it is another one.
+    """
+    made, wanted = PackedEncoder(folder), encoder_in(spec.schema)
+    if wanted and made.digest != wanted:
+        raise SchemaError(
+            f"--encoder is not the encoder of this campaign: its digest is {made.digest[:12]}…, the "
+            f"campaign's is {wanted[:12]}…"
+        )
+    return made if wanted else None
 
 
 def _terms_in_words(spec: CampaignSpec) -> Iterator[str]:

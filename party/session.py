@@ -19,6 +19,7 @@ from party.policy.binding import bind
 from party.policy.file import policy_of
 from party.policy.words import rules_in_words
 from party.voting.own_data import OwnFile, OwnVoters
+from party.voting.received.encoders import Encoders
 from party.voting.site import Site
 from party.voting.voter import Voter
 from pate.answers import answer_of
@@ -83,7 +84,10 @@ def take_part(
     for line in bind(ledger, policy):
         screen.say(line)
     last = max(ledger.campaigns(), key=lambda each: each.last, default=None)
-    own = _own_voters(options, encoder, home, screen, status)
+    received = None
+    if encoder is None and policy.encoders != ():
+        received = Encoders(home / "encoders", partial(Reader.of, home=home, bar=screen.bar))
+    own = _own_voters(options, encoder, received, home, screen, status)
     # The next campaign probably has the schema of the last one; if not, the data are read again.
     found = own.ahead(
         Schema.of(public) if public is not None else _schema_of(last),
@@ -159,7 +163,12 @@ def take_part(
 
 
 def _own_voters(
-    options: StartOptions, encoder: Reader | None, home: Path, screen: Screen, status: Status
+    options: StartOptions,
+    encoder: Reader | None,
+    received: Encoders | None,
+    home: Path,
+    screen: Screen,
+    status: Status,
 ) -> OwnVoters:
     @contextlib.contextmanager
     def training() -> Iterator[Callable[[int, int], None]]:
@@ -187,6 +196,7 @@ def _own_voters(
         say=screen.say,
         warn=lambda line: screen.say(line, "warning"),
         training=training,
+        encoders=received,
     )
 
 

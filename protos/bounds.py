@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from google.protobuf.message import DecodeError, Message
 
 from pate.data.labels import can_be_class
+from pate.encoders.description import MOST_MODEL, MOST_TOKENIZER
 from pate.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ MAX_MESSAGE: Final = 64 * 2**20
 PIECE_BYTES: Final = 2**20
 #: Largest public set, serialised.
 MAX_PUBLIC_SET: Final = 2**31
+#: Most pieces of an encoder: its description, and its files.
+MAX_ENCODER_PIECES: Final = 1 + (MOST_MODEL + MOST_TOKENIZER) // PIECE_BYTES
 MAX_CLASSES: Final = 10_000
 MAX_TEACHERS: Final = 100_000
 MAX_PARTIES: Final = 1_024

@@ -21,6 +21,7 @@ from protos.bounds import (
     HASH_BYTES,
     ID_BYTES,
     KEY_BYTES,
+    MAX_ENCODER_PIECES,
     MAX_PUBLIC_SET,
     MAX_TEACHERS,
     PIECE_BYTES,
@@ -38,7 +39,7 @@ from protos.terms import check_campaign
 if TYPE_CHECKING:
     from pate.codes import Code
 
-VERSION: Final = 5
+VERSION: Final = 6
 _REPLY: Final = b"pate/v1/reply\0"
 _REQUEST: Final = b"pate/v1/request\0"
 
@@ -86,10 +87,9 @@ def _check_body(request: vote_pb2.PartyRequest) -> None:
     check(what is not None, "the request asks for nothing")
     if what == "public_piece":
         piece = request.public_piece
-        check(
-            0 < piece.pieces <= MAX_PUBLIC_SET // PIECE_BYTES,
-            f"{piece.pieces} pieces of a public set",
-        )
+        what = "an encoder" if piece.encoder else "a public set"
+        most = MAX_ENCODER_PIECES if piece.encoder else MAX_PUBLIC_SET // PIECE_BYTES
+        check(0 < piece.pieces <= most, f"{piece.pieces} pieces of {what}")
         check(piece.index < piece.pieces, f"piece {piece.index} of {piece.pieces}")
         check(0 < len(piece.content) <= PIECE_BYTES, f"a piece of {len(piece.content)} bytes")
     elif what == "finish":

@@ -29,7 +29,7 @@ from protos.public_set import PackedPublicSet
 from protos.terms import public_campaign, public_terms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -58,6 +58,7 @@ class Campaign:
         screen: for lines and progress.
         signing_key: of the campaign, by which parties identify it.
         patience: seconds to wait for the last parties once enough have voted.
+        encoder: the slices of the encoder of the inputs, for parties without a copy; None: it is not sent.
         enrolled: identity keys by name of the allowed parties; None: any party.
         await_predictions: called with a round; returns when the student's predictions for it are in
             the ledger. Meanwhile it may call :meth:`look`.
@@ -78,6 +79,7 @@ class Campaign:
         signing_key: Ed25519PrivateKey,
         patience: float,
         await_predictions: Callable[[int], object],
+        encoder: Sequence[bytes] | None = None,
         enrolled: Callable[[], Mapping[str, bytes]] | None = None,
         show: Callable[[Presence], None] | None = None,
         returning: Callable[[], Collection[str]] = frozenset,
@@ -98,6 +100,7 @@ class Campaign:
             signing_key=signing_key,
             enrolled=enrolled,
             pieces=lambda: PackedPublicSet(inputs),
+            encoder=None if encoder is None else lambda: encoder,
             say=screen.say,
             waiting=screen.waiting,
             show=show,

@@ -87,7 +87,9 @@ def serve(options: CampaignOptions) -> None:
         spec = spec_of(options, inputs, say=screen.say)
     if encoder is not None:
         spec = replace(spec, encoder=encoder.encoder.description.statement())
-    summary = start_campaign(options.folder, spec, inputs, listening, screen, options.ledger)
+    summary = start_campaign(
+        options.folder, spec, inputs, listening, screen, options.ledger, options.encoder
+    )
     if options.as_json:
         print_json(summary)
 
@@ -148,6 +150,7 @@ def resume(options: ResumeOptions) -> None:
         listening,
         screen,
         options.ledger,
+        encoder=options.encoder,
         head=options.head,
         close=options.close,
     )

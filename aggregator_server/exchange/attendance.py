@@ -103,23 +103,39 @@ class Attendance:
                 f"{party.name} would cast up to {said.teachers} votes on a count, the campaign allows "
                 f"{self._campaign.most_votes}"
             )
+        if not self.may_come(node, party.name, identity):
+            return None
+        self._require_expected(party)
+        self._welcome(node, party, said.public_set == self._campaign.public_set)
+        return party
+
+    def may_come(self, node: int, name: str, identity: bytes) -> bool:
+        """Return whether a party is enrolled, and on the roster if there is one.
+
+        It is asked again if the list of enrolled parties cannot be read now.
+
+        Args:
+            node: that answered.
+            name: by which it calls itself.
+            identity: (32,) bytes, the key that signed the answer.
+
+        Raises:
+            ProtocolError: if it is not enrolled.
+        """
         if self._enrolled is not None:
             try:
                 enrolled = self._enrolled()
             except StateError as error:
-                # An error of this server, not of the party: it is asked again.
+                # An error of this server, not of the party.
                 self._say(f"the list of enrolled parties cannot be read now: {error}")
                 self.described.discard(node)
-                return None
-            if enrolled.get(party.name) != identity:
-                raise ProtocolError(
-                    f"{party.name} is not enrolled with that key; it gets no information"
-                )
-        if not self._expects(party):
-            self._say(f"{party.name} is not on the roster of this campaign; it is not asked")
-            return None
-        self._welcome(node, party, said.public_set == self._campaign.public_set)
-        return party
+                return False
+            if enrolled.get(name) != identity:
+                raise ProtocolError(f"{name} is not enrolled with that key; it gets no information")
+        if self.roster is not None and name not in self.roster:
+            self._say(f"{name} is not on the roster of this campaign; it is not asked")
+            return False
+        return True
 
     def unenrolled_marked(self, names: Sequence[str]) -> list[str]:
         """Return the names, marked where a party is not enrolled now: it was revoked, or never was.
@@ -134,16 +150,16 @@ class Attendance:
             return list(names)
         return [name if name in enrolled else f"{name} (not enrolled)" for name in names]
 
-    def _expects(self, party: DescribedParty) -> bool:
-        """Return whether a party may take part.
+    def _require_expected(self, party: DescribedParty) -> None:
+        """Check that a party is the one that is known by its name.
 
         Raises:
-            ProtocolError: if another party has that name.
+            ProtocolError: if it is another one, or has come back with other teachers.
         """
         known: Mapping[str, RosterParty] = self.known if self.roster is None else self.roster
         expected = known.get(party.name)
         if expected is None:
-            return self.roster is None
+            return
         if expected.identity != party.identity:
             raise ProtocolError(f"another party uses the name {party.name}: its key differs")
         like = (expected.teachers, expected.unit) == (party.teachers, party.unit)
@@ -153,7 +169,6 @@ class Attendance:
                 f"on the roster it has {expected.teachers} per {expected.unit}; "
                 "a roster does not change within a campaign"
             )
-        return True
 
     def _welcome(self, node: int, party: DescribedParty, has_public_set: bool) -> None:
         back = party.name in self.known

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from aggregator_server.exchange.aggregation import ANSWERS
 from aggregator_server.exchange.wire import EXPIRED, GONE, LOST
+from pate.data.embeddings import encoder_in
 from pate.errors import DiskError, PateError, ProtocolError, RefusedError, every_kind
 from protos import wire
 from protos.pate.v1 import vote_pb2
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 #: Least seconds between requests for a description to a node that keeps reconnecting: an earlier
 #: request is still pending.
 _AGAIN_S: Final = 1.0
+#: Most nodes that are sent the encoder at a time, since the pieces wait in memory until they are fetched.
+_MOST_SENT: Final = 32
 
 
 @dataclass
@@ -37,7 +40,7 @@ class _Question:
     Attributes:
         node: the recipient.
         nonce: of the request.
-        about: describe, public_piece, finish, or a step of an aggregation.
+        about: describe, public_piece, encoder_piece, finish, or a step of an aggregation.
         party: name of the node's party, if known.
         aggregation: that the step belongs to.
         left: whether the node has disconnected since. A party that refuses ends at once, and its
@@ -61,6 +64,7 @@ class Conversation:
         signing_key: the campaign's; every request is signed with it.
         who: the connected parties.
         handout: the public set, for parties without a copy.
+        encoder: the encoder of its inputs, likewise; None: it is not sent.
         say: one line for the server's screen.
         clock: seconds, monotonic.
 
@@ -78,6 +82,7 @@ class Conversation:
         signing_key: Ed25519PrivateKey,
         who: Attendance,
         handout: Handout,
+        encoder: Handout | None = None,
         say: Callable[[str], None],
         clock: Callable[[], float],
     ) -> None:
@@ -86,6 +91,8 @@ class Conversation:
         self._signing_key = signing_key
         self._who = who
         self._handout = handout
+        self._encoder = encoder
+        self._wanting: set[int] = set()  # nodes that lack the encoder
         self._say = say
         self._clock = clock
         self._questions: dict[str, _Question] = {}
@@ -107,15 +114,32 @@ class Conversation:
         for node in sorted(nodes - self._who.described - self._asked_who.keys()):
             self._who.described.add(node)
             self._asked_who[node] = now
-            request = vote_pb2.PartyRequest()
-            request.describe.SetInParent()
-            self.put(node, request, "describe", None)
+            self._ask_who(node)
         # A disconnected node may return with its old id, and is then described again.
         for node in self._who.described - nodes:
             self._forget(node, left=node not in self._leaving())
         while arrivals := self._link.receive():
             for arrival in arrivals:
                 self._arrived(arrival)
+        sent = {
+            each.node
+            for each in self._questions.values()
+            if each.about == "encoder_piece" and not each.left
+        }
+        for node in sorted(self._wanting - sent)[: max(0, _MOST_SENT - len(sent))]:
+            self._send_encoder(node)
+
+    def _ask_who(self, node: int) -> None:
+        request = vote_pb2.PartyRequest()
+        request.describe.sends_encoder = self._encoder is not None
+        self.put(node, request, "describe", None)
+
+    def _send_encoder(self, node: int) -> None:
+        for index, pieces, content in [] if self._encoder is None else self._encoder.due(node):
+            request = vote_pb2.PartyRequest()
+            request.public_piece.index, request.public_piece.pieces = index, pieces
+            request.public_piece.content, request.public_piece.encoder = content, True
+            self.put(node, request, "encoder_piece", None)
 
     def put(
         self,
@@ -130,7 +154,7 @@ class Conversation:
         Args:
             node: the recipient.
             request: all but its version, nonce and campaign.
-            about: describe, public_piece, finish, or a step of an aggregation.
+            about: describe, public_piece, encoder_piece, finish, or a step of an aggregation.
             party: name of the node's party, if known.
             aggregation: that the step belongs to.
         """
@@ -179,6 +203,16 @@ class Conversation:
                 self._put_out(question)
         elif what == "description" and question.about == "describe":
             self._meet(question.node, identity, reply)
+        elif what == "wanted" and question.about == "describe" and self._encoder is not None:
+            if self._who.may_come(question.node, reply.party, identity):
+                self._say(f"{reply.party} has no copy of the encoder: it is sent")
+                self._encoder.began(question.node)
+                self._wanting.add(question.node)
+        elif what == "receipt" and question.about == "encoder_piece":
+            got = reply.receipt.encoder.hex() == encoder_in(self._campaign.schema)
+            if got and question.node in self._wanting:
+                self._wanting.discard(question.node)
+                self._ask_who(question.node)
         elif what == "receipt" and question.about == "public_piece":
             if reply.receipt.public_set == self._campaign.public_set and question.party:
                 self._who.has_public_set.add(question.party)
@@ -229,6 +263,7 @@ class Conversation:
 
     def _put_out(self, question: _Question) -> None:
         """Exclude the party from this batch, until it reconnects."""
+        self._wanting.discard(question.node)
         if question.party is not None:
             self._who.out.add(question.party)
 
@@ -238,6 +273,7 @@ class Conversation:
         return told | {at for name, at in self._who.node_of.items() if name in self.farewells}
 
     def _forget(self, node: int, *, left: bool = False) -> None:
+        self._wanting.discard(node)
         self._who.forget(node, left=left)
         for question in self._questions.values():
             # The result of a farewell is still pending: see `_failed`.

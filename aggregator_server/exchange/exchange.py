@@ -51,6 +51,7 @@ class Exchange:
         enrolled: identity keys (32 bytes) by name, of the allowed parties; None: any party. Called
             each time a party describes itself.
         pieces: makes the slices of the serialised public set, for parties without a copy.
+        encoder: the same of the encoder of its inputs; None: it is not sent.
         say: one line for the server's screen.
         waiting: shows what is awaited while its block runs; None: occasional lines of ``say``.
         show: called with the current presence and open request after every step.
@@ -67,6 +68,7 @@ class Exchange:
         signing_key: Ed25519PrivateKey,
         pieces: Callable[[], Sequence[bytes]],
         say: Callable[[str], None],
+        encoder: Callable[[], Sequence[bytes]] | None = None,
         enrolled: Callable[[], Mapping[str, bytes]] | None = None,
         waiting: Callable[[float], AbstractContextManager[Callable[[str], None]]] | None = None,
         show: Callable[[Presence], None] | None = None,
@@ -91,6 +93,7 @@ class Exchange:
             signing_key=signing_key,
             who=self._who,
             handout=self._handout,
+            encoder=None if encoder is None else Handout(encoder),
             say=say,
             clock=clock,
         )

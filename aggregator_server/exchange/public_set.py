@@ -1,36 +1,38 @@
-"""Distribution of the public set to parties, piece by piece."""
+"""Distribution of the public set, and of its encoder, to parties, piece by piece."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
-#: Most pieces of the public set in transfer to one party.
+#: Most pieces in transfer to one party.
 _PIECES_EACH: Final = 32
 
 
 class Handout:
-    """Sends the public set to parties without a copy, a few pieces at a time.
+    """Sends the public set, or an encoder, to parties without a copy, a few pieces at a time.
+
+    A party is known by its name, or before it has one by its node.
 
     Args:
-        pieces: makes the serialised public set, in slices; called once, if a party lacks it.
+        pieces: makes what is sent, in slices; called once, if a party lacks it.
     """
 
     def __init__(self, pieces: Callable[[], Sequence[bytes]]) -> None:
         self._make = pieces
         self._pieces: Sequence[bytes] | None = None
-        self._next: dict[str, int] = {}
+        self._next: dict[Hashable, int] = {}
 
-    def began(self, party: str) -> None:
+    def began(self, party: Hashable) -> None:
         """Forget what was sent to a party, since its process is new."""
         self._next.pop(party, None)
 
-    def due(self, party: str) -> list[tuple[int, int, bytes]]:
-        """Return the next piece for a party, as (index, number of pieces, content).
+    def due(self, party: Hashable) -> list[tuple[int, int, bytes]]:
+        """Return the next pieces for a party, each as (index, number of pieces, content).
 
-        After the last piece it starts again: it is called only if the party still lacks the set.
+        After the last piece it starts again: it is called only if the party still lacks the whole.
         """
         if self._pieces is None:
             self._pieces = self._make()

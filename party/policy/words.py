@@ -37,8 +37,9 @@ def rules_in_words(policy: Policy) -> tuple[str, ...]:
             f"accepts neighbour votes only with the answer {' or '.join(policy.answers)}{teachers}"
         )
     if policy.encoders != ():
-        named = "any" if policy.encoders is None else " or ".join(e[:8] for e in policy.encoders)
-        lines.append(f"accepts inputs made by the public encoder {named}")
+        named = " or ".join(each[:8] for each in policy.encoders or ())
+        by = "any public encoder" if policy.encoders is None else f"the public encoder {named}"
+        lines.append(f"accepts inputs made by {by}")
     for value, text in (
         (policy.max_queries, "answers at most {} queries per campaign"),
         (policy.max_queries_in_all, "answers at most {} queries in all"),

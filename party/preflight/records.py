@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from party.preflight.rules import last_campaign
+from party.preflight.handshake import server_of
+from party.preflight.rules import last_campaign, policy_at
 from party.voting.columns import described, left_out, listed, warnings
 from party.voting.own_data import OwnFile
 from party.voting.request import check_fits
@@ -41,12 +42,19 @@ def read(options: CheckOptions) -> tuple[Dataset, Odd]:
     """Read the records, and what of them cannot be read, as a start without a known campaign would.
 
     Raises:
-        Skipped: if none are named.
+        Skipped: if none are named, or a start would wait for a campaign's encoder to read them.
         DataError, SchemaError, UsageError: as :meth:`party.voting.own_data.OwnFile.read`.
     """
     if options.data is None:
         raise Skipped("no data is named: --data")
-    return own_file(options).read(None, None)
+    file = own_file(options)
+    waits = file.encoder is None and file.needs_encoder
+    if waits and policy_at(options, server_of(options)).encoders != ():
+        raise Skipped(
+            "only a campaign's encoder reads them, which its server sends; to check them now, name its "
+            "folder with --encoder"
+        )
+    return file.read(None, None)
 
 
 def own_file(options: CheckOptions) -> OwnFile:

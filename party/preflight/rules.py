@@ -44,12 +44,20 @@ def check_ledger(options: CheckOptions) -> Finding:
     )
 
 
+def policy_at(options: CheckOptions, server: Server | None) -> Policy:
+    """Return the policy of a start with these options.
+
+    Raises:
+        UsageError, StateError: as :func:`party.policy.file.policy_of`.
+    """
+    # As at a start: an enrolled party is not a trial, even if its server is reached through a local tunnel.
+    trial = (server is None or server.in_clear) and enrolment_of(options) is None
+    return policy_of(options.place, loopback=trial, file=options.policy)
+
+
 def check_policy(options: CheckOptions, server: Server | None) -> Finding:
     """Report what the policy allows, and whether it would refuse every campaign."""
-    enrolment = enrolment_of(options)
-    # As at a start: an enrolled party is not a trial, even if its server is reached through a local tunnel.
-    trial = (server is None or server.in_clear) and enrolment is None
-    policy = policy_of(options.place, loopback=trial, file=options.policy)
+    enrolment, policy = enrolment_of(options), policy_at(options, server)
     for why, to_do in _refuses_all(options, policy, enrolment):
         return Finding.failed(RefusedError, f"it would refuse every campaign: {why}", to_do)
     path = options.policy or options.place / POLICY_FILE

@@ -8,7 +8,7 @@ teacher gets it.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from party.teachers.training import Ensemble, train_ensemble
@@ -16,8 +16,9 @@ from party.voting.columns import described, left_out, warnings
 from party.voting.neighbour import NeighbourVotes, require_answer
 from pate.answers import CLASS, LABELS, NONE, NUMBER
 from pate.data.cells import PLAIN, Reading
-from pate.data.files.images import DeepImagesError
+from pate.data.files.images import DeepImagesError, sizes_differ
 from pate.data.labels import can_be_class, sorted_classes
+from pate.data.locate import raw_at
 from pate.data.odd import Odd
 from pate.data.read import read_dataset
 from pate.data.schema import Schema
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from party.options import Options
+    from party.voting.received.encoders import Encoders
     from pate.data.encoded import Embedder
     from pate.data.values import Dataset
     from protos.pate.v1 import vote_pb2
@@ -44,7 +46,7 @@ class OwnFile:
 
     Attributes:
         reading: --decimal and --missing.
-        encoder: the open one of --encoder.
+        encoder: the open one of --encoder, or of a campaign.
     """
 
     data: Path
@@ -103,6 +105,13 @@ class OwnFile:
         """Columns that have another role."""
         told = (self.label, self.number, self.group, self.text)
         return (*filter(None, told), *self.labels, *self.drop)
+
+    @property
+    def needs_encoder(self) -> bool:
+        """Whether only an encoder reads it: texts, DICOM files, or images of several sizes."""
+        if self.text is not None or self.dicom_labels is not None or raw_at(self.data):
+            return True
+        return self.data.is_dir() and sizes_differ(self.data)
 
     def read(self, schema: Schema | None, classes: Classes) -> tuple[Dataset, Odd]:
         """Return the usable records, and the problems of others.
@@ -207,6 +216,7 @@ class OwnVoters:
         teachers: k; None: it has no teachers.
         later: whether they are trained only once a campaign asks for them.
         records: whether its records vote in a campaign of neighbour votes.
+        encoders: received from servers; None: the file has its own, or the site's policy accepts none.
         model: kind of teacher.
         device: for networks.
         home: the party's state directory.
@@ -231,8 +241,10 @@ class OwnVoters:
         say: Callable[[str], None],
         warn: Callable[[str], None],
         training: Callable[[], AbstractContextManager[Callable[[int, int], None]]],
+        encoders: Encoders | None = None,
     ) -> None:
         self._file = file
+        self.encoders = encoders
         self._teachers = teachers
         self._later = later
         self._votes = records
@@ -256,7 +268,7 @@ class OwnVoters:
     ) -> Dataset | None:
         """Read, and train, before a campaign is known; its terms are decisive later.
 
-        Returns None for images that need a campaign's window.
+        Returns None for records that need a campaign's window or encoder.
 
         Args:
             schema: of the public set that we have, or of the last campaign, or None.
@@ -266,6 +278,9 @@ class OwnVoters:
         Raises:
             PateError: if nothing could vote.
         """
+        if self.encoders is not None and self._file.needs_encoder:
+            self._say("the data are read once a campaign is known, by its encoder if it has one")
+            return None
         try:
             dataset = self._guess(schema, classes, is_guess)
         except DeepImagesError as error:
@@ -278,7 +293,7 @@ class OwnVoters:
     def _guess(self, schema: Schema | None, classes: Classes, is_guess: bool) -> Dataset:
         try:
             return self._read(schema, classes)
-        except PateError:
+        except PateError:  # an encoder that was received before is found once the campaign is known
             if not is_guess or (schema is None and classes is None):
                 raise
             return self._read(None, None)
@@ -289,13 +304,17 @@ class OwnVoters:
         No teacher is trained.
 
         Raises:
+            NoEncoderError: if only the campaign's encoder can read them, and it is not here.
             SchemaError: if they are not of the campaign's kind.
             DataError: if none of them can take part.
         """
         if not (self._votes if campaign.most_votes else self._teachers is not None):
             return None
         require_answer(code_in(campaign), self._file.answer, of_teachers=not campaign.most_votes)
-        dataset = self._read(Schema.parse(campaign.schema), tuple(campaign.classes) or None)
+        schema = Schema.parse(campaign.schema)
+        if self.encoders is not None and schema.encoder is not None:
+            self._file = replace(self._file, encoder=self.encoders.find(schema.encoder))
+        dataset = self._read(schema, tuple(campaign.classes) or None)
         if self._records is None or self._records.records is not dataset:
             self._records = NeighbourVotes(
                 dataset, self._key, say=self._say, known_by=self._file.known_by

@@ -16,7 +16,7 @@ from party.voting.ending import Ending, check_ending
 from party.voting.masked import MaskedVotes
 from party.voting.neighbour import NeighbourVotes, require_answer, require_different
 from party.voting.noise_shares import NoiseShares
-from party.voting.public_sets import PublicSets
+from party.voting.received.public_sets import PublicSets
 from party.voting.request import (
     LabelEnsemble,
     check_fits,
@@ -26,6 +26,8 @@ from party.voting.request import (
 from party.voting.screen_lines import joined_in_words, kind_in_words
 from party.voting.series import SeriesVoters, series_voters
 from pate.answers import CLASS
+from pate.data.embeddings import encoder_in
+from pate.data.encoded import NoEncoderError
 from pate.data.values import Inputs, batch_hash
 from pate.errors import (
     DataError,
@@ -157,7 +159,9 @@ class Voter:
         campaign, masked = request.campaign, self._masked
         match request.WhichOneof("body"):
             case "describe":
-                self._describe(key, campaign, reply.description)
+                self._describe(key, campaign, request.describe, reply)
+            case "public_piece" if request.public_piece.encoder:
+                self._take_encoder(key, campaign, request.public_piece, reply.receipt)
             case "public_piece":
                 self._site.known(key, campaign.id)
                 self._take_piece(campaign, request.public_piece, reply.receipt)
@@ -213,9 +217,20 @@ class Voter:
                 raise ProtocolError("a request of no known kind")
 
     def _describe(
-        self, key: bytes, campaign: vote_pb2.Campaign, said: vote_pb2.Description
+        self,
+        key: bytes,
+        campaign: vote_pb2.Campaign,
+        asked: vote_pb2.Describe,
+        reply: vote_pb2.Reply,
     ) -> None:
-        self._check(key, campaign)
+        try:
+            self._check(key, campaign)
+        except NoEncoderError:
+            if not asked.sends_encoder or self._own is None or self._own.encoders is None:
+                raise
+            reply.wanted.SetInParent()
+            return
+        said = reply.description
         self._site.join(offer_of(key, campaign, 0))
         # Teachers are trained here if needed: a party that has answered can vote.
         who = self._who(campaign)
@@ -277,6 +292,29 @@ class Voter:
                 return
             self._say(f"received the public set: {len(inputs)} queries, {kind_in_words(inputs)}")
         receipt.public_set = campaign.public_set
+
+    def _take_encoder(
+        self,
+        key: bytes,
+        campaign: vote_pb2.Campaign,
+        piece: vote_pb2.PublicPiece,
+        receipt: vote_pb2.PieceReceipt,
+    ) -> None:
+        # Our policy names the encoders that it accepts: of another one no piece is stored.
+        self._site.consider(offer_of(key, campaign, 0))
+        encoders, digest = (
+            None if self._own is None else self._own.encoders,
+            encoder_in(campaign.schema),
+        )
+        if encoders is None or not digest:
+            raise ProtocolError("a piece of an encoder that this party does not need")
+        receipt.index = piece.index
+        if encoders.find(digest) is None:
+            described = encoders.take(digest, piece)
+            if described is None:
+                return
+            self._say(f"received the campaign's encoder: {described.statement()}")
+        receipt.encoder = bytes.fromhex(digest)
 
     # --- votes ---------------------------------------------------------------------------
 

@@ -79,13 +79,13 @@ def describe(
         if out is not None:
             raise UsageError("--out is for an ONNX file: this folder has its encoder.json")
         description, contents = opened_files(path)
-        graph = checked_graph(contents[0])
+        graph = checked_graph(contents[0], f"the encoder in {path}")
         lines = card(description)
     else:
         from pate.encoders.description import MOST_MODEL
 
         content = read_at_most(path, MOST_MODEL)
-        graph = checked_graph(content)
+        graph = checked_graph(content, str(path))
         lines = {"file": str(path), "bytes": str(len(content))}
         if out is not None:
             _write_draft(out, content, screen)

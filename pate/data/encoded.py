@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from pate.data.odd import Odd
     from pate.data.schema import Schema
 
+
+class NoEncoderError(SchemaError):
+    """Records can be read for a campaign by its encoder only, and there is none here."""
+
+
 #: An image, (height, width, 1 or 3) uint8 of any size, or a text.
 Record: TypeAlias = NDArray[np.uint8] | str
 
@@ -61,13 +66,14 @@ def require_encoder(schema: Schema, encoder: Embedder | None) -> Embedder | None
         encoder: ours.
 
     Raises:
-        SchemaError: if the campaign's is another one, or we have none.
+        NoEncoderError: if we have none.
+        SchemaError: if the campaign's is another one.
     """
     if schema.encoder is None:
         unknown = schema.size is None and schema.numeric is None
         return encoder if unknown else None
     if encoder is None:
-        raise SchemaError(
+        raise NoEncoderError(
             f"the campaign's inputs are {schema.source} by the encoder {schema.encoder}: name its "
             "folder with --encoder; the coordinator has it"
         )
@@ -76,6 +82,7 @@ def require_encoder(schema: Schema, encoder: Embedder | None) -> Embedder | None
     ):  # fmt: skip
         raise SchemaError(
             f"the campaign's inputs are {schema.source} by the encoder {schema.encoder}, and --encoder "
-            f"is {encoder.words}, with the digest {encoder.digest}: get the campaign's folder"
+            f"is {encoder.words}, with the digest {encoder.digest}: get the campaign's folder (a "
+            "party without --encoder is sent it)"
         )
     return encoder

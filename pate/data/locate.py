@@ -35,7 +35,7 @@ def require_there(path: Path) -> None:
     Raises:
         DataError: if not.
     """
-    if not _raw_at(path):
+    if not raw_at(path):
         locate(path, flat=False)
 
 
@@ -94,11 +94,11 @@ def _is_readable(path: Path) -> bool:
 
 
 def _require_no_raw(path: Path) -> None:
-    if what := _raw_at(path):
+    if what := raw_at(path):
         raise DataError(f"{path} holds {what}, which are read by an encoder only: --encoder DIR")
 
 
-def _raw_at(path: Path) -> str:
+def raw_at(path: Path) -> str:
     """Return what at a path only an encoder takes, "" if there is nothing of the kind."""
     if path.is_file():
         if is_table(path):

@@ -18,7 +18,7 @@ from pate.data.encoded import require_encoder
 from pate.data.files import idx, images, parquet, tables
 from pate.data.files.npz import Archive
 from pate.data.labels import encode_labels
-from pate.data.locate import TABLE_SUFFIXES, is_table, locate, require_there
+from pate.data.locate import TABLE_SUFFIXES, is_table, locate, raw_at, require_there
 from pate.data.odd import Odd
 from pate.data.read_raw import embedded, read_raw
 from pate.data.schema import Schema
@@ -95,9 +95,13 @@ def read_dataset(
     if window is not None:
         check_window(window)
     schema = schema or Schema(window=window)
+    raw_only = text is not None or dicom_labels is not None or raw_at(path)
+    if encoder is not None or (schema.encoder is not None and raw_only):
+        wanted = require_encoder(schema, encoder)
+    else:
+        wanted = None
     _require_encoder(encoder, text, dicom_labels)
-    if encoder is not None:
-        encoder = require_encoder(schema, encoder)
+    encoder = wanted
     if encoder is not None:
         raw = read_raw(
             path,

@@ -95,7 +95,7 @@ class Encoder:
                 input takes too long or too much memory.
         """
         description, contents = opened_files(folder)
-        checked_graph(contents[0])
+        checked_graph(contents[0], f"the encoder in {folder}")
         if trial:
             require_runs(folder, description)
         try:

@@ -147,13 +147,24 @@ class Graph:
             raise DataError(f"the output {port} must have {width} coordinates")
 
 
-def checked_graph(content: bytes) -> Graph:
+def checked_graph(content: bytes, what: str = "") -> Graph:
     """Return what an ONNX file has, after checks that it runs nothing but ONNX's own operators.
+
+    Args:
+        content: of the file.
+        what: whose graph it is, for messages.
 
     Raises:
         DataError: if it is no ONNX file, is too large, has an operator that is not accepted, functions of
             its own, graphs in graphs too deep, or weights in another file.
     """
+    try:
+        return _checked(content)
+    except DataError as error:
+        raise DataError(f"{what}: {error}" if what else str(error)) from error
+
+
+def _checked(content: bytes) -> Graph:
     import onnx
     from google.protobuf.message import DecodeError
 
@@ -169,7 +180,7 @@ def checked_graph(content: bytes) -> Graph:
     if model.functions:
         raise DataError("the graph defines functions of its own: export it without")
     opset = max((each.version for each in model.opset_import if each.domain in _OWN), default=0)
-    if not opset:
+    if opset < 1:
         raise DataError("the file names no version of ONNX's operators")
     count = 0
     for node in _nodes(model.graph, 0):

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pate.encoders.encoder import Encoder
+from pate.encoders.encoder import Encoder, UnusableRecordError
 from pate.errors import PateError
 
 
@@ -33,6 +33,8 @@ def run(folder: Path, seconds: int, memory: int) -> dict[str, Any]:
         encoder.row(encoder.blank())
         opened = time.process_time()
         encoder.row(encoder.blank())
+    except UnusableRecordError as error:
+        return {"error": f"the encoder in {folder} cannot embed a trial input: {error}"}
     except PateError as error:
         return {"error": str(error)}
     except MemoryError:

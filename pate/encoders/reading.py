@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from pate.encoders.cache import Cache, Memory
 from pate.encoders.encoder import Encoder
@@ -62,8 +62,17 @@ class Reader:
         Raises:
             DataError: as :meth:`pate.encoders.encoder.Encoder.open`.
         """
-        if folder is None:
-            return None
+        return None if folder is None else cls.of(folder, home=home, bar=bar)
+
+    @classmethod
+    def of(
+        cls,
+        folder: Path,
+        *,
+        home: Path | None = None,
+        bar: Callable[[str], AbstractContextManager[Callable[[int, int], None]]] | None = None,
+    ) -> Self:
+        """Open the encoder of a folder; arguments and errors as of :meth:`open`."""
         return cls(Encoder.open(folder), cache=None if home is None else home / CACHE, bar=bar)
 
     @property

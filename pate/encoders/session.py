@@ -30,7 +30,10 @@ def open_session(model: bytes) -> Any:
     options.add_session_config_entry("session.load_model_format", "ONNX")
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
-        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        # Its fallback would print the error, and try the same again.
+        return onnxruntime.InferenceSession(
+            model, options, providers=["CPUExecutionProvider"], enable_fallback=0
+        )
     except Exception as error:  # its errors have no common base but this
         text = (str(error).strip().splitlines() or [type(error).__name__])[0]
         shown = "".join(each if each.isprintable() else " " for each in text)[:300]

@@ -1,8 +1,10 @@
-"""The commands of the quickstart and of the plugin page, run."""
+"""The commands of the quickstart, of the page of encoders and of the plugin page, run."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,11 +12,41 @@ from pathlib import Path
 
 import pytest
 
+from pate.encoders.encoder import read_description
 from pate.runtime.child import free_port
+from tests.support.encoders import drawn_jpegs as drawn
+from tests.support.encoders import tiny_encoders as tiny
 from tests.support.pages import blocks
 
-#: All of the quickstart on a loaded machine.
+#: All of a page on a loaded machine.
 DEADLINE_S = 300
+
+
+def typed(script: str, folder: Path) -> str:
+    """Type a page's commands in a folder, and return all that was printed.
+
+    The page has the ports that everybody has; here others may be taken, by tests that run at the same time.
+    """
+    script = script.replace("9092", parties := str(free_port()))
+    script = script.replace("9093", student := str(free_port()))
+    script = script.replace(
+        "pate-server --public",
+        f"pate-server --port {parties} --student-port {student} --page-port 0 --public",
+    )
+    scripts = str(Path(sys.executable).parent)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PATE_")}
+    environment |= {"PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        ["bash", "-c", f"set -eu\n{script}"], cwd=folder, env=environment, text=True,
+        start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ) as reader:  # fmt: skip
+        try:
+            said, _ = reader.communicate(timeout=DEADLINE_S)
+        finally:
+            if reader.poll() is None:
+                os.killpg(reader.pid, signal.SIGKILL)
+    assert reader.returncode == 0, said
+    return said
 
 
 @pytest.mark.e2e
@@ -25,29 +57,37 @@ def test_the_code_of_the_page_of_plugins_runs() -> None:
 
 @pytest.mark.e2e
 def test_the_quickstart_does_what_it_says(tmp_path: Path) -> None:
-    script = "set -eu\n" + "".join(blocks("quickstart.md", "bash"))
+    script = "".join(blocks("quickstart.md", "bash"))
     assert script.count("pate-party start") == 3
-    # The page has the ports that everybody has; here others may be taken, by tests that run at the same time.
-    script = script.replace("9092", parties := str(free_port()))
-    script = script.replace("9093", student := str(free_port()))
-    script = script.replace("pate-student train", "pate-student train --steps 60")
-    script = script.replace(
-        "pate-server --public",
-        f"pate-server --port {parties} --student-port {student} --page-port 0 --public",
-    )
-    scripts = str(Path(sys.executable).parent)
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PATE_")}
-    environment |= {"PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        ["bash", "-c", script], cwd=tmp_path, env=environment, text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    ) as reader:  # fmt: skip
-        try:
-            said, _ = reader.communicate(timeout=DEADLINE_S)
-        finally:
-            if reader.poll() is None:
-                os.killpg(reader.pid, signal.SIGKILL)
-    assert reader.returncode == 0, said
+    said = typed(script.replace("pate-student train", "pate-student train --steps 60"), tmp_path)
     assert (tmp_path / "trial" / "student" / "privacy.json").is_file()
     assert "of 297 right" in said
     assert "finished" in said
+
+
+@pytest.mark.e2e
+def test_a_stranger_gets_a_student_of_photographs_by_the_page_of_encoders(tmp_path: Path) -> None:
+    encoder = tiny.image_folder(tmp_path / "encoder", pixels=16, width=32)
+    hospitals = [tmp_path / f"hospital_{name}" for name in "abc"]
+    for at, folder in enumerate(hospitals):
+        drawn.write(folder, 60, seed=at)
+    drawn.write(tmp_path / "public", 60, seed=3, flat=True)
+    drawn.write(tmp_path / "test", 30, seed=4)
+    assert len(drawn.sizes(hospitals)) > 300
+    script = "".join(blocks("encoders.md", "bash"))
+    assert script.count("pate-party start") == 3
+    # The server, one hospital, the student and its evaluation.
+    assert script.count("--encoder encoder") == 4
+    said = typed(script, tmp_path)
+    right = re.search(r"([\d.]+)% of 90 right", said)
+    assert right is not None, said
+    assert float(right[1]) > 60  # by chance a third of 90: 54 or more in less than one of a million
+    statement = json.loads((tmp_path / "student" / "privacy.json").read_text())
+    digest = read_description(encoder).digest
+    assert f"tiny, SHA-256 {digest}" in statement["encoder"]
+    assert statement["epsilon"] == 2.0
+    # Who has a folder is sent nothing; the two others have got it, and keep it.
+    assert said.count("received the campaign's encoder") == 2
+    assert not (tmp_path / "a" / "encoders").exists()
+    for name in "bc":
+        assert read_description(tmp_path / name / "encoders" / digest).digest == digest

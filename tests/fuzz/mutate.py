@@ -128,6 +128,9 @@ def _value(field: FieldDescriptor, old: object, rng: random.Random) -> object:
         return rng.randbytes(rng.choice((0, 1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 4_096)))
     if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
         return rng.choice(_TEXTS)
+    enum = field.enum_type
+    if enum is not None and enum.is_closed:  # of proto2: no message has another number
+        return rng.choice([each.number for each in enum.values])
     least, most = _SIZES[field.cpp_type]
     value = rng.choice(_WHOLE) * rng.choice((1, -1)) + rng.choice((0, 0, 0, 1, -1))
     if isinstance(old, int) and rng.random() < 0.3:

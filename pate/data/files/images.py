@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from pate.data.limits import require_room
+from pate.data.odd import Odd
 from pate.data.values import Images
 from pate.errors import DataError
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pate.data.odd import Odd
     from pate.data.values import Window
 
 #: Height, width, channels.
@@ -108,6 +108,21 @@ def all_files(folder: Path) -> list[Path]:
     """
     flat = [path for path in entries(folder) if is_image_file(path)]
     return flat + [path for _, path in class_files(folder)]
+
+
+def sizes_differ(folder: Path) -> bool:
+    """Return whether images in class folders have several heights or widths, by their headers.
+
+    Raises:
+        DataError: if a folder cannot be listed.
+    """
+    first: tuple[int, int] | None = None
+    for _, path in class_files(folder, Odd()):
+        told = _told_size(path)
+        if told is not None and first is not None and told[:2] != first:
+            return True
+        first = first if told is None else told[:2]
+    return False
 
 
 def read_images(

@@ -113,18 +113,22 @@ class PartyRequest(_message.Message):
     def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[_Union[Campaign, _Mapping]] = ..., describe: _Optional[_Union[Describe, _Mapping]] = ..., public_piece: _Optional[_Union[PublicPiece, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., ask_keys: _Optional[_Union[AskKeys, _Mapping]] = ..., ask_shares: _Optional[_Union[AskShares, _Mapping]] = ..., ask_masked: _Optional[_Union[AskMasked, _Mapping]] = ..., ask_consent: _Optional[_Union[AskConsent, _Mapping]] = ..., ask_opening: _Optional[_Union[AskOpening, _Mapping]] = ..., ask_proof: _Optional[_Union[AskProof, _Mapping]] = ...) -> None: ...
 
 class Describe(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("sends_encoder",)
+    SENDS_ENCODER_FIELD_NUMBER: _ClassVar[int]
+    sends_encoder: bool
+    def __init__(self, sends_encoder: _Optional[bool] = ...) -> None: ...
 
 class PublicPiece(_message.Message):
-    __slots__ = ("index", "pieces", "content")
+    __slots__ = ("index", "pieces", "content", "encoder")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     PIECES_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
+    ENCODER_FIELD_NUMBER: _ClassVar[int]
     index: int
     pieces: int
     content: bytes
-    def __init__(self, index: _Optional[int] = ..., pieces: _Optional[int] = ..., content: _Optional[bytes] = ...) -> None: ...
+    encoder: bool
+    def __init__(self, index: _Optional[int] = ..., pieces: _Optional[int] = ..., content: _Optional[bytes] = ..., encoder: _Optional[bool] = ...) -> None: ...
 
 class Batch(_message.Message):
     __slots__ = ("rows", "digest")
@@ -231,7 +235,7 @@ class SignedReply(_message.Message):
     def __init__(self, body: _Optional[bytes] = ..., identity: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class Reply(_message.Message):
-    __slots__ = ("version", "nonce", "campaign", "party", "description", "receipt", "votes", "refusal", "farewell", "keys", "boxes", "masked", "consent", "opening", "proof")
+    __slots__ = ("version", "nonce", "campaign", "party", "description", "receipt", "votes", "refusal", "farewell", "keys", "boxes", "masked", "consent", "opening", "proof", "wanted")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     CAMPAIGN_FIELD_NUMBER: _ClassVar[int]
@@ -247,6 +251,7 @@ class Reply(_message.Message):
     CONSENT_FIELD_NUMBER: _ClassVar[int]
     OPENING_FIELD_NUMBER: _ClassVar[int]
     PROOF_FIELD_NUMBER: _ClassVar[int]
+    WANTED_FIELD_NUMBER: _ClassVar[int]
     version: int
     nonce: bytes
     campaign: bytes
@@ -262,7 +267,8 @@ class Reply(_message.Message):
     consent: Consent
     opening: Opening
     proof: VoteProof
-    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[bytes] = ..., party: _Optional[str] = ..., description: _Optional[_Union[Description, _Mapping]] = ..., receipt: _Optional[_Union[PieceReceipt, _Mapping]] = ..., votes: _Optional[_Union[VoteMatrix, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., keys: _Optional[_Union[MaskingKeys, _Mapping]] = ..., boxes: _Optional[_Union[Boxes, _Mapping]] = ..., masked: _Optional[_Union[MaskedVotes, _Mapping]] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., opening: _Optional[_Union[Opening, _Mapping]] = ..., proof: _Optional[_Union[VoteProof, _Mapping]] = ...) -> None: ...
+    wanted: EncoderWanted
+    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[bytes] = ..., party: _Optional[str] = ..., description: _Optional[_Union[Description, _Mapping]] = ..., receipt: _Optional[_Union[PieceReceipt, _Mapping]] = ..., votes: _Optional[_Union[VoteMatrix, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., keys: _Optional[_Union[MaskingKeys, _Mapping]] = ..., boxes: _Optional[_Union[Boxes, _Mapping]] = ..., masked: _Optional[_Union[MaskedVotes, _Mapping]] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., opening: _Optional[_Union[Opening, _Mapping]] = ..., proof: _Optional[_Union[VoteProof, _Mapping]] = ..., wanted: _Optional[_Union[EncoderWanted, _Mapping]] = ...) -> None: ...
 
 class Description(_message.Message):
     __slots__ = ("teachers", "classes", "public_set", "unit")
@@ -276,13 +282,19 @@ class Description(_message.Message):
     unit: str
     def __init__(self, teachers: _Optional[int] = ..., classes: _Optional[_Iterable[str]] = ..., public_set: _Optional[bytes] = ..., unit: _Optional[str] = ...) -> None: ...
 
+class EncoderWanted(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class PieceReceipt(_message.Message):
-    __slots__ = ("index", "public_set")
+    __slots__ = ("index", "public_set", "encoder")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     PUBLIC_SET_FIELD_NUMBER: _ClassVar[int]
+    ENCODER_FIELD_NUMBER: _ClassVar[int]
     index: int
     public_set: bytes
-    def __init__(self, index: _Optional[int] = ..., public_set: _Optional[bytes] = ...) -> None: ...
+    encoder: bytes
+    def __init__(self, index: _Optional[int] = ..., public_set: _Optional[bytes] = ..., encoder: _Optional[bytes] = ...) -> None: ...
 
 class VoteMatrix(_message.Message):
     __slots__ = ("batch", "rows", "classes", "teachers", "width", "counts")

@@ -35,9 +35,10 @@ from pate.errors import (
     UnreachableError,
     UsageError,
 )
-from pate.preflight.finding import Finding, Status
+from pate.preflight.finding import Finding, Skipped, Status
 from pate.runtime.child import free_port
 from simulation.programs import until
+from tests.support.encoders import drawn_jpegs, tiny_encoders
 from tests.support.party.offers import answer, gated, joining, queries, settled
 
 if TYPE_CHECKING:
@@ -567,6 +568,23 @@ def test_images_of_another_size(asked: CheckOptions, tmp_path: Path) -> None:
     assert check_schema(replace(images, schema="images 8x8x1"), data).status is Status.OK
     with pytest.raises(SchemaError, match="28x28"):
         check_schema(replace(images, schema="images 28x28x1"), data)
+
+
+def test_what_only_an_encoder_reads_is_checked_with_it_or_not_yet(
+    asked: CheckOptions, tmp_path: Path
+) -> None:
+    drawn_jpegs.write(tmp_path / "films", 5, seed=0)
+    films = replace(asked, data=tmp_path / "films", label=None, drop=None)
+    with pytest.raises(Skipped, match="which its server sends"):
+        read(films)
+    encoder = tiny_encoders.image_folder(tmp_path / "encoder")
+    data, _ = read(replace(films, encoder=encoder))
+    assert data.inputs.schema().startswith("embeddings 6 by")
+    assert len(data) == 15
+    (asked.place / "policy.toml").write_text("encoders = []")  # as a start: none is waited for
+    data, odd = read(films)
+    assert len(data) < 15
+    assert odd
 
 
 # --- its GPU -----------------------------------------------------------------------------------

@@ -304,7 +304,7 @@ def test_a_full_disk_stops_the_vote_and_ends_the_party(
         raise DiskError("cannot write: No space left on device")
 
     voter = make(home)
-    monkeypatch.setattr("party.voting.public_sets.write_file", full)
+    monkeypatch.setattr("party.voting.received.public_sets.write_file", full)
     assert send_public(voter, size=10_000)[-1].refusal.kind == "DiskError"
     # The server asks it no more until it connects anew: to stay would be to wait for nothing.
     assert isinstance(voter.refusal, DiskError)

@@ -117,7 +117,8 @@ def test_numbers_that_are_none_are_unusable(tmp_path: Path, value: str) -> None:
     opened = Encoder.open(folder, trial=False)
     with pytest.raises(UnusableRecordError, match="zeros only" if value == "zero" else "NaN"):
         opened.row(pictures(1)[0])
-    with pytest.raises(DataError, match="zeros only" if value == "zero" else "NaN"):
+    said = f"{folder} cannot embed a trial input: .*{'zeros only' if value == 'zero' else 'NaN'}"
+    with pytest.raises(DataError, match=said):
         tried(folder)
 
 
@@ -153,6 +154,17 @@ def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
         Encoder.open(folder, trial=False)
     with pytest.raises(DataError, match="takes an encoder's folder"):
         Encoder.open(folder / FILE)
+
+
+def test_what_the_runtime_cannot_open_is_one_error_and_nothing_is_printed(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    more = [helper.make_node("MatMul", ["row"], ["features"], name="named!")]
+    content = tiny.image_model(more=more).SerializeToString()
+    for made in (content, content.replace(b"named!", b"\xf0amed!")):  # a name that is not UTF-8
+        with pytest.raises(DataError, match="ONNX Runtime cannot open the graph"):
+            Encoder(tiny.image_description(), made, None)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_an_output_of_another_rank_is_refused(tmp_path: Path) -> None:

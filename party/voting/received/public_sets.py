@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from party.voting.received.pieces import Pieces
 from pate.data.schema import Schema
 from pate.data.values import Inputs, content_hash
 from pate.errors import ProtocolError, SchemaError
@@ -37,7 +38,7 @@ class PublicSets:
         self._own_copy = own
         #: The last one used, by its hash.
         self._held: tuple[bytes, Inputs] | None = None
-        self._pieces: dict[bytes, dict[int, bytes]] = {}
+        self._pieces = Pieces()
 
     def find(self, campaign: vote_pb2.Campaign) -> Inputs | None:
         """Return the public set of a campaign, None if it must be sent.
@@ -68,16 +69,11 @@ class PublicSets:
             ProtocolError: if the complete set differs from the announced one.
             DiskError: if it cannot be stored.
         """
-        # One public set at a time: starting a second one abandons the first.
-        known = self._pieces.get(campaign.public_set)
-        if known is None:
-            known = {}
-            self._pieces = {campaign.public_set: known}
-        known[piece.index] = piece.content
-        if len(known) < piece.pieces:
+        whole = self._pieces.take(campaign.public_set, piece)
+        if whole is None:
             return None
-        body = b"".join(known[at] for at in sorted(known))
-        self._pieces.clear()
+        body = b"".join(whole)
+        del whole
         inputs = read_public_set(body, public_set=campaign.public_set, queries=campaign.queries)
         private_directory(self._folder)
         self._make_room()

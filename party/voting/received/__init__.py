@@ -1,0 +1,1 @@
+"""What a server sends in pieces: public sets, and the encoders of their inputs."""
