@@ -573,7 +573,9 @@ _ROWS: Final = (
         parties=4,
         encoder="lite0",
         reference="linear",
-        picked=_ENCODED.format("three"),
+        picked=_ENCODED.format("three")
+        + "; chosen before training slices that the test part has, too, were left out; with them it ran at "
+        "45.4 % beside 70.3 % without privacy",
         wanted=(Wanted(within=0.03, epsilon={"cap": 1.0}, delta=0.0),),
     ),
     Row(
