@@ -152,7 +152,7 @@ _ENCODED: Final = (
 )
 _AGAIN: Final = (
     "; it ran before with 128 directions and a student without averaged rows, and that test figure, below "
-    "the goal, set this work off"
+    "the goal, set this work off; then with these settings twice, three dealings each: {}, so it has six now"
 )
 _CIFAR: Final = ("cifar10/labels.json", *(f"cifar10/batch_{at}.png" for at in (*range(25), 50)))
 _SPENT: Final = (
@@ -519,7 +519,7 @@ _ROWS: Final = (
         options=replace(_DENSE_TEXTS, code="dense-48", representatives=48),
         encoder="minilm",
         reference="linear",
-        picked=_ENCODED.format("nine") + _AGAIN,
+        picked=_ENCODED.format("nine") + _AGAIN.format("78.1 and 79.2 %"),
         wanted=(Wanted(least=0.795, epsilon={"cap": 1.0}),),
     ),
     Row(
@@ -530,7 +530,7 @@ _ROWS: Final = (
         options=replace(_DENSE_TEXTS, epsilon=0.3, code="dense-48", representatives=48),
         encoder="minilm",
         reference="linear",
-        picked=_ENCODED.format("seven") + _AGAIN,
+        picked=_ENCODED.format("seven") + _AGAIN.format("75.8 and 76.2 %"),
         wanted=(Wanted(least=0.77, epsilon={"cap": 0.3}),),
     ),
     Row(
