@@ -6,6 +6,7 @@ from Zelnik-Manor and Perona, "Self-tuning spectral clustering", NIPS 2004.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 _CHUNK_ENTRIES: Final = 1 << 23  # of a matrix of distances in memory: 32 MiB
 _WIDTH_FROM: Final = 6  # the width of an edge is the distance of its ends to this neighbour
-_ROUNDS: Final = 80  # a label's remainder is then below 0.95^80, two per cent
+_ROUNDS: Final = 80  # at most; a label's remainder is then below 0.95^80, two per cent
+_REMAINDER: Final = 1e-3  # below it no more rounds are made
 
 
 def squared_distances(left: Floats, right: Floats) -> Floats:
@@ -60,6 +62,23 @@ def neighbour_graph(points: Floats, neighbours: int) -> sparse.csr_array:
     return (scale @ both @ scale).tocsr()
 
 
+def averaged(
+    graph: sparse.csr_array, values: NDArray[np.floating], memory: float
+) -> NDArray[np.floating]:
+    """Return (n, m) values averaged over each point's surroundings.
+
+    Args:
+        graph: from :func:`neighbour_graph`.
+        values: (n, m), one row a point.
+        memory: weight of a point's neighbours, from 0, where the values stay, to below 1.
+    """
+    rounds = math.ceil(math.log(_REMAINDER) / math.log(memory)) if memory else 0
+    now = values
+    for _ in range(min(rounds, _ROUNDS)):
+        now = memory * (graph @ now) + (1 - memory) * values
+    return now
+
+
 def spread(graph: sparse.csr_array, evidence: NDArray[np.float64], memory: float) -> Floats:
     """Return (n, m) probabilities: each point's share of the evidence that flows to it.
 
@@ -69,9 +88,7 @@ def spread(graph: sparse.csr_array, evidence: NDArray[np.float64], memory: float
         memory: weight of a point's neighbours, below 1. A label that its neighbours contradict is
             outvoted.
     """
-    shares_now = evidence
-    for _ in range(_ROUNDS):
-        shares_now = memory * (graph @ shares_now) + (1 - memory) * evidence
+    shares_now = averaged(graph, evidence, memory)
     # Where nothing arrived, the evidence's own shares of the classes.
     floor = 1e-6 * evidence.sum(axis=0) / len(evidence) + 1e-12
     shares_now = shares_now + floor

@@ -1,11 +1,11 @@
 """Softmax regression on embeddings: the head of a public encoder, as a student.
 
 It is fitted to class probabilities of the public rows. From dense sums these come by ridge regression
-(:mod:`student.trainers.linear`). From noisy counts of a few classes they come by smoothing
+(:mod:`student.trainers.linear`) on the rows, or on rows averaged over the public rows' graph of nearest
+neighbours (:mod:`student.trainers.graph`). From noisy counts of a few classes they come by smoothing
 (:mod:`student.trainers.smoothing`). With many classes most counts of a cell are of classes that nobody there
-has; only counts that stand out of the noise, or labels, are then taken. Both are spread over the public
-rows' graph of nearest neighbours (:mod:`student.trainers.graph`), in which classes are groups more often
-than a linear model knows: that brings points where noise is large.
+has; only counts that stand out of the noise, or labels, are then taken. Both are spread over the same graph,
+in which classes are groups more often than a linear model knows: that brings points where noise is large.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pate.errors import DataError
 from pate.features.space import space_over
 from student.trainers.beliefs import evidence_of
 from student.trainers.counts import LEAST_SHARE, cells_of, pooled
-from student.trainers.graph import neighbour_graph, spread
+from student.trainers.graph import averaged, neighbour_graph, spread
 from student.trainers.linear import linear_chances
 from student.trainers.proportions import softmax
 from student.trainers.smoothing import smooth
@@ -44,6 +44,9 @@ SMOOTHED: Final = 10
 _NEIGHBOURS: Final = 10
 _MEMORY: Final = 0.8
 _SHARPNESS: Final = 3.0
+#: Weights of neighbours in the averaged rows that dense sums choose from, and the constant coordinate.
+_MEMORIES: Final = (0.0, 0.5, 0.8)
+_CONSTANT: Final = 0.35
 #: Of many classes: standard deviations of the noise that are subtracted from each count, and those of
 #: votes above it that are one cell's evidence; the graph averages what noise is left.
 _CHANCE: Final = 1.6
@@ -62,7 +65,7 @@ def head_chances(lesson: Lesson, seed: int) -> Floats | None:
     """
     noisy = lesson.noisy
     if noisy is not None and noisy.dense:
-        return linear_chances(lesson.public, noisy)
+        return linear_chances(lesson.public, noisy, _views(lesson.public))
     cells = None if noisy is None else cells_of(lesson.public, noisy)
     if cells is not None and len(lesson.classes) <= SMOOTHED:
         evidence = smoothed_rows(lesson.public, cells, seed)
@@ -155,6 +158,16 @@ def _standing_out(noisy: NoisyVotes) -> Floats:
     total = np.maximum(risen.sum(axis=1, keepdims=True), _ENOUGH * noisy.sigma)
     shares: Floats = risen / np.maximum(total, 1e-9)
     return shares
+
+
+def _views(public: Inputs) -> tuple[NDArray[np.floating], ...]:
+    """Return the rows with a constant coordinate, and averaged over their graph."""
+    points = _points(public)
+    if len(points) < 2:
+        return ()
+    lifted = np.hstack([points, np.full((len(points), 1), _CONSTANT)]).astype(np.float32)
+    graph = neighbour_graph(points, _NEIGHBOURS)
+    return tuple(averaged(graph, lifted, memory) for memory in _MEMORIES)
 
 
 def _points(public: Inputs) -> Rows:

@@ -16,9 +16,12 @@ which the released sums are most likely (the evidence, in closed form) is taken:
 record is asked again. The features of a table come in its columns; there the weights are those of features,
 sums N U'F w, U being the public rows in these directions and F their features, and each column has its own t
 (:mod:`student.trainers.relevance`). Whether a number lies below each of several points is estimated for all
-points together (:mod:`student.trainers.pooling`). All of it is post-processing.
+points together (:mod:`student.trainers.pooling`). Embeddings come in several views, the rows themselves and
+rows averaged over their graph of neighbours; there the weights are those of one view's features F, and the
+view, too, is the one with which the released sums are most likely. All of it is post-processing.
 
-Source: Rasmussen and Williams, "Gaussian processes for machine learning", 2006, section 5.4.
+Source: Rasmussen and Williams, "Gaussian processes for machine learning", 2006, section 5.4; of averaged
+features: Wu et al., "Simplifying graph convolutional networks", ICML 2019.
 """
 
 from __future__ import annotations
@@ -41,6 +44,8 @@ from student.trainers.pooling import pooled_weights
 from student.trainers.relevance import relevant_weights
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
@@ -60,6 +65,9 @@ _RAREST: Final = 0.01
 _DRAWN: Final = (1 / 16, 1 / 4, 1.0)
 #: That of answers whose weights are pooled.
 _DRAWN_ALIKE: Final = 1 / 2
+#: Relative to these variances, of answers whose weights are those of a view: the public rows' moments are
+#: not those of the private records, which adds to the sums like a draw.
+_DRAWN_APART: Final = (1 / 16, 1 / 4, 1.0, 4.0)
 #: Times that the public rows are weighted; the number of records depends on the weights.
 _MATCHED: Final = 2
 #: With fewer sums for each column of a table, its columns share one size of weights.
@@ -68,7 +76,9 @@ _SUMS_A_COLUMN: Final = 2
 _CLEAR: Final = 2.0
 
 
-def linear_chances(public: Inputs, noisy: NoisyVotes) -> Floats | None:
+def linear_chances(
+    public: Inputs, noisy: NoisyVotes, views: Sequence[NDArray[np.floating]] = ()
+) -> Floats | None:
     """Return (n, m) class probabilities of the public rows; None if the sums are only noise.
 
     Of a number they are the shares of the points of its range. With more than two, what is regressed is
@@ -78,11 +88,13 @@ def linear_chances(public: Inputs, noisy: NoisyVotes) -> Floats | None:
     Args:
         public: the public set, n inputs.
         noisy: the released sums of dense votes.
+        views: (n, f) features of the public rows each, of mean squared length about one, one of which is
+            weighed in place of the directions; of a class only.
     """
     classes = noisy.counts.shape[1]
     points = code_of(noisy.code).answer.name == NUMBER and classes > 2
     asked = np.triu(np.ones((classes, classes)))[:, :-1] if points else np.eye(classes)
-    values = _values(public, noisy, np.ones(classes), asked, "pooled" if points else "one")
+    values = _values(public, noisy, np.ones(classes), asked, "pooled" if points else "one", views)
     if values is None:
         return None
     chances = np.clip(shares_below(values) if points else values, LEAST_SHARE, 1.0)
@@ -112,7 +124,12 @@ def linear_labels(public: Inputs, noisy: NoisyVotes, none: int) -> list[Floats] 
 
 
 def _values(
-    public: Inputs, noisy: NoisyVotes, total: Floats, asked: Floats, sizes: Sizes
+    public: Inputs,
+    noisy: NoisyVotes,
+    total: Floats,
+    asked: Floats,
+    sizes: Sizes,
+    views: Sequence[NDArray[np.floating]] = (),
 ) -> Floats | None:
     """Return (n, c) the mean answers of records at the public rows; None if all is only noise.
 
@@ -122,6 +139,7 @@ def _values(
         total: (m,) with which the columns add up to the codes of all records.
         asked: (m, c) sums of columns whose means are wanted.
         sizes: of the weights: one for all of them, each its own, or pooled.
+        views: features of the public rows, one of which is weighed; none for the directions.
     """
     space = directions_over(public, curved=code_of(noisy.code).curved)
     points = space.embed(public)
@@ -141,7 +159,7 @@ def _values(
             return None
         shares = matching_weights(rows, every / records, (noise / records) ** 2, records)
         basis = _Basis.of(rows, shares)
-    basis = replace(basis, columns=columns_of)
+    basis = replace(basis, columns=columns_of, views=tuple(views))
     return basis.values(sums, sigma, total, asked, sizes)
 
 
@@ -169,6 +187,7 @@ class _Basis:
         one: (k,) the combination of directions that is closest to 1 on the public rows, and 1 in the mean.
         shares: (n,) the share of the private records that each public row stands for.
         columns: of a table.
+        views: (n, f) features each.
     """
 
     moments: Floats
@@ -177,6 +196,7 @@ class _Basis:
     one: Floats
     shares: Floats
     columns: _Columns | None = None
+    views: tuple[NDArray[np.floating], ...] = ()
 
     @classmethod
     def of(cls, rows: Floats, shares: Floats) -> _Basis:
@@ -219,12 +239,48 @@ class _Basis:
                 records * self.moments, seen, sigma**2 * mixed.T @ mixed, _DRAWN_ALIKE * spread
             )
             return pooled
+        if self.views:
+            viewed: Floats = means + self._viewed(seen, noise, means * (1 - means), records)
+            return viewed
         groups = (
             [slice(None)] if sizes == "one" else [slice(at, at + 1) for at in range(len(means))]
         )
         apart = [self._apart(seen[:, g], noise[g], drawn[:, g], records) for g in groups]
         values: Floats = means + np.concatenate(apart, axis=1)
         return values
+
+    def _viewed(self, seen: Floats, noise: Floats, varied: Floats, records: float) -> Floats:
+        """Return (n, c) the same by the features of the view with which the sums are most likely.
+
+        Args:
+            seen: (k, c) sums in the principal directions.
+            noise: (c,) its variance.
+            varied: (c,) variance of a record's answer; the columns are divided by its root.
+            records: their number.
+        """
+        root = np.sqrt(varied)
+        even, each = seen / root, float((noise / varied).mean())
+        columns = seen.shape[1]
+        best, weights, chosen = -np.inf, np.zeros(0), self.views[0]
+        for view in self.views:
+            adds = records * ((self.turned * self.shares[:, None]).T @ view)
+            for share in _DRAWN_APART:
+                variances = each + share * records * self.moments
+                scaled = adds / np.sqrt(variances)[:, None]
+                sizes, axes = np.linalg.eigh(scaled @ scaled.T)
+                told = axes.T @ (even / np.sqrt(variances)[:, None])
+                energy = np.square(told).sum(axis=1)
+                for size in np.square(_WEIGHTS):
+                    spread = 1 + size * np.maximum(sizes, 0)
+                    evidence = -float(
+                        (energy / spread).sum()
+                        + columns * (np.log(spread).sum() + np.log(variances).sum())
+                    )
+                    if evidence > best:
+                        best, chosen = evidence, view
+                        weights = size * scaled.T @ (axes @ (told / spread[:, None]))
+        apart: Floats = chosen @ weights * root
+        return apart
 
     def _apart(self, seen: Floats, noise: Floats, drawn: Floats, records: float) -> Floats:
         """Return (n, c) how far the public rows are from the mean, by weights of one size for all columns.

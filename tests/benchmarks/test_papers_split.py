@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.papers.data.encoded.brain_mri import copies
 from benchmarks.papers.split import Split, deal
+from pate.data.embeddings import Embeddings
 from pate.data.values import Dataset, Table
 from pate.errors import UsageError
+from tests.support.encoders.embedded import embedded
 
 
 def records(count: int, *, patients: int | None = None) -> Dataset:
@@ -49,3 +52,11 @@ def test_parts_of_other_classes_are_refused() -> None:
         Split(records(9), odd, records(4), "")
     with pytest.raises(UsageError, match="validation part has other classes"):
         Split(records(9), records(4), records(4), "", validation=odd)
+
+
+def test_slices_that_are_in_the_test_part_are_found() -> None:
+    whole = embedded(40, width=64)
+    turned = whole.values[[3, 17]] + np.array([[2], [-2]], dtype=np.int16)
+    others = embedded(10, width=64, seed=1)
+    test = Embeddings(np.vstack([others.values, turned]), whole.source, whole.encoder)
+    assert np.flatnonzero(copies(whole, test)).tolist() == [3, 17]

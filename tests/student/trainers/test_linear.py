@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from unittest import mock
 
@@ -18,12 +19,15 @@ from pate.formats.noisy_counts import NoisyVotes
 from student.trainers import linear, selftraining
 from student.trainers.base import Effort
 from student.trainers.counts import cells_of
+from student.trainers.graph import averaged, neighbour_graph
 from student.trainers.linear import linear_chances
 from student.weights import load, save
 from tests.student.trainers.test_counts import draw, lesson_of, people
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 
 def summed(sigma: float, classes: int = 2) -> tuple[Table, NoisyVotes]:
@@ -153,3 +157,29 @@ def test_columns_that_say_nothing_do_little_harm() -> None:
     assert alike is not None
     left = [1 - np.corrcoef(each[:, 1], truth)[0, 1] ** 2 for each in (found, alike)]
     assert left[0] < 0.85 * left[1]
+
+
+def groups(seed: int, count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return points in 150 dimensions, in a group for each of four classes, and their classes."""
+    generator = np.random.default_rng(seed)
+    group = generator.integers(4, size=count)
+    points = np.eye(4, 150)[group] + 0.2 * generator.normal(size=(count, 150))
+    return points.astype(np.float32), group
+
+
+def test_rows_averaged_over_their_graph_are_taken_where_classes_are_groups() -> None:
+    points, truth = groups(1, 400)
+    graph = neighbour_graph(points, 10)
+    views = [averaged(graph, points, memory) for memory in (0.0, 0.8)]
+    basis = linear._Basis.of(
+        np.hstack([points, np.ones((400, 1))]).astype(np.float64), np.full(400, 1 / 400)
+    )
+    votes, labels = groups(2, 4000)
+    lifted = np.hstack([votes, np.ones((4000, 1))])
+    sums = np.stack([lifted[labels == label].sum(axis=0) for label in range(4)], axis=1)
+    sums += np.random.default_rng(3).normal(0, 100, sums.shape)
+    right = {}
+    for name, some in (("plain", views[:1]), ("both", views)):
+        values = replace(basis, views=tuple(some)).values(sums, 100.0, np.ones(4), np.eye(4), "one")
+        right[name] = float((values.argmax(axis=1) == truth).mean())
+    assert right["both"] > right["plain"] + 0.03
