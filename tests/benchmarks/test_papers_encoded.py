@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,7 +42,7 @@ SETS: Final = {
     "banking77": (banking77, (7_500, 2_503, 3_080), "9c7a23d5"),
     "sst2": (sst2, (5_500, 2_292, 1_821), "6471696a"),
     "cifar10": (cifar10, (21_000, 4_000, 1_000), "b661bc07"),
-    "brain_mri": (brain_mri, (2_100, 770, 394), "c74ea2be"),
+    "brain_mri": (brain_mri, (1_900, 700, 394), "3600b21f"),
 }
 
 
@@ -70,6 +71,8 @@ def digests(test_data: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(
         brain_mri, "_image", lambda file: np.frombuffer(_place(file).encode(), dtype=np.uint8)
     )
+    # Rows made of digests are like each other by chance; that copies are found has a test of its own.
+    monkeypatch.setattr(brain_mri, "copies", lambda some, _: np.zeros(len(some), dtype=bool))
     return Digests()
 
 
@@ -101,7 +104,10 @@ def test_every_record_is_in_one_part_and_always_in_the_same(name: str, digests: 
     split: Split = module.load(digests)
     parts = [part.inputs for part in (split.private, split.public, split.test)]
     assert tuple(map(len, parts)) == sizes
-    assert rows(*parts) == rows(*digests.given.values())
+    given = Counter(rows(*digests.given.values()))
+    # Of the training slices of brain MRI so many are left over as may be copies.
+    assert (given - Counter(rows(*parts))).total() == (270 if name == "brain_mri" else 0)
+    assert Counter(rows(*parts)) <= given
     digest = hashlib.sha256(b"".join(each for part in parts for each in part.row_hashes()))
     assert digest.hexdigest()[:8] == pinned
     for size in sizes[:2]:
