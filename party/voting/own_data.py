@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from party.options import Options
+    from party.options import OwnOptions
     from pate.data.encoded import Embedder
     from pate.data.values import Dataset
     from protos.pate.v1 import vote_pb2
@@ -61,7 +61,7 @@ class OwnFile:
     encoder: Embedder | None = None
 
     @classmethod
-    def of(cls, options: Options, encoder: Embedder | None = None) -> Self:
+    def of(cls, options: OwnOptions, encoder: Embedder | None = None) -> Self:
         """Return the data options of a command, with the open encoder of ``--encoder``.
 
         Raises:

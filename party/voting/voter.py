@@ -128,6 +128,8 @@ class Voter:
         self.ending: Ending | None = None
         #: Set to the error if this party cannot take part.
         self.refusal: PateError | None = None
+        #: The error behind the last reply, if that was a refusal.
+        self.error: PateError | None = None
 
     def handle(self, body: bytes) -> bytes:
         """Answer one request.
@@ -142,9 +144,11 @@ class Voter:
             campaign=request.campaign.id,
             party=self._name,
         )
+        self.error = None
         try:
             self._answer(key, request, reply)
         except PateError as error:
+            self.error = error
             # The other side learns only the kind: a message may contain our values.
             self._say(f"refused the server's request: {error}")
             if isinstance(error, _FINAL) or error is self._site.refused:
@@ -211,6 +215,19 @@ class Voter:
                 reply.farewell.SetInParent()
             case _:
                 raise ProtocolError("a request of no known kind")
+
+    def prepare(self, key: bytes, campaign: vote_pb2.Campaign) -> None:
+        """Check that we may take part in a campaign, and train its teachers; join nothing.
+
+        Args:
+            key: the campaign's, 32 bytes.
+            campaign: its terms, as far as known.
+
+        Raises:
+            PateError: if we may not, or cannot.
+        """
+        self._check(key, campaign)
+        self._who(campaign)
 
     def _describe(
         self, key: bytes, campaign: vote_pb2.Campaign, said: vote_pb2.Description

@@ -61,6 +61,9 @@ NAMES: Final = frozenset({
     "survivors-signed",     # the list is signed, and the signature has not left
     "opening-recorded",     # the unmasking is in its ledger, its shares have not left
     "ending-recorded",      # the end is in its ledger, the server does not know
+    # party: envelopes
+    "envelope-answered",    # the answer is on its disk, neither in its ledger nor outside
+    "envelope-recorded",    # the answer is in its ledger, and has not appeared
     # party: synthetic rows
     "party-synthesis-reserved", # their cost is in its ledger, no record was read
     "party-synthesis-written",  # the file is in its place, the ledger does not know
