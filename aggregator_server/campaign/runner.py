@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from aggregator_server.exchange.aggregation import Sum
     from aggregator_server.exchange.presence import Presence
-    from aggregator_server.exchange.wire import Wire
+    from aggregator_server.exchange.wire import Courier, Wire
     from aggregator_server.ledger.ledger import Ledger
     from aggregator_server.ledger.state import CampaignState
     from pate.data.values import Inputs
@@ -65,6 +65,7 @@ class Campaign:
         returning: names of the parties that are reconnecting.
         pause: waits that many seconds, or less if a message may have arrived.
         batch: counts of one batch of votes, queries times classes.
+        courier: of the parties by envelope; None: there are none.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Campaign:
         returning: Callable[[], Collection[str]] = frozenset,
         pause: Callable[[float], None] = time.sleep,
         batch: int = BATCH_COUNTS,
+        courier: Courier | None = None,
     ) -> None:
         self._batch = batch
         self._ledger = ledger
@@ -103,6 +105,7 @@ class Campaign:
             show=show,
             returning=returning,
             pause=pause,
+            courier=courier,
         )
 
     def run(self) -> None:

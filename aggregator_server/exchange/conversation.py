@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.exchange.aggregation import ANSWERS
+from aggregator_server.exchange.public_set import piece_request
 from aggregator_server.exchange.wire import EXPIRED, GONE, LOST
 from pate.errors import DiskError, PateError, ProtocolError, RefusedError, every_kind
 from protos import wire
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from aggregator_server.exchange.aggregation import Aggregation
     from aggregator_server.exchange.attendance import Attendance
     from aggregator_server.exchange.public_set import Handout
-    from aggregator_server.exchange.wire import Arrival, Wire
+    from aggregator_server.exchange.wire import Arrival, Courier, Wire
 
 #: Least seconds between requests for a description to a node that keeps reconnecting: an earlier
 #: request is still pending.
@@ -63,6 +64,7 @@ class Conversation:
         handout: the public set, for parties without a copy.
         say: one line for the server's screen.
         clock: seconds, monotonic.
+        courier: of the parties by envelope; None: there are none.
 
     Attributes:
         aggregation: the sum that is being collected, if there is one.
@@ -80,9 +82,14 @@ class Conversation:
         handout: Handout,
         say: Callable[[str], None],
         clock: Callable[[], float],
+        courier: Courier | None = None,
     ) -> None:
         self._link = link
         self._campaign = campaign
+        self._courier = courier
+        # Before its terms are known: after a restart a party is asked the same again.
+        self._bare = vote_pb2.Campaign()
+        self._bare.CopyFrom(campaign)
         self._signing_key = signing_key
         self._who = who
         self._handout = handout
@@ -97,7 +104,36 @@ class Conversation:
     @property
     def busy(self) -> set[str]:
         """Names of the parties with an open request."""
-        return {each.party for each in self._questions.values() if each.party and not each.left}
+        return {
+            each.party
+            for each in self._questions.values()
+            if each.party and not each.left and not self._is_over(each)
+        }
+
+    @property
+    def by_envelope(self) -> set[str]:
+        """Names of the parties that are reached by envelope."""
+        return {name for name, node in self._who.node_of.items() if self._courier_to(node)}
+
+    def closed(self) -> set[str]:
+        """Return the parties by envelope whose answer to the current step is not waited for."""
+        if self._courier is None:
+            return set()
+        found = (self._questions.get(handle) for handle in self._courier.closed())
+        return {each.party for each in found if each and each.party and not self._is_over(each)}
+
+    def _courier_to(self, node: int) -> str | None:
+        """Return the name of the party by envelope at a node, None for one that is online."""
+        return None if self._courier is None else self._courier.party_at(node)
+
+    def _is_over(self, question: _Question) -> bool:
+        """Return whether a question by envelope is about a step that is over: it may stay open."""
+        now = None if self.aggregation is None else self.aggregation.step
+        return (
+            question.aggregation is not None
+            and self._courier_to(question.node) is not None
+            and (question.aggregation, question.about) != (self.aggregation, now)
+        )
 
     def step(self) -> None:
         """Ask new nodes for a description, forget disconnected ones, and process arrivals."""
@@ -109,7 +145,11 @@ class Conversation:
             self._asked_who[node] = now
             request = vote_pb2.PartyRequest()
             request.describe.SetInParent()
-            self.put(node, request, "describe", None)
+            name = self._courier_to(node)
+            self.put(node, request, "describe", name)
+            if name is not None:  # in the same envelope, whether or not it has a copy
+                for piece in self._handout.all():
+                    self.put(node, piece_request(*piece), "public_piece", name)
         # A disconnected node may return with its old id, and is then described again.
         for node in self._who.described - nodes:
             self._forget(node, left=node not in self._leaving())
@@ -135,8 +175,13 @@ class Conversation:
             aggregation: that the step belongs to.
         """
         request.version = wire.VERSION
-        request.nonce = wire.new_id()
-        request.campaign.CopyFrom(self._campaign)
+        if self._courier is None or self._courier.party_at(node) is None:
+            request.campaign.CopyFrom(self._campaign)
+            request.nonce = wire.new_id()
+        else:
+            ahead = about in ("describe", "public_piece")
+            request.campaign.CopyFrom(self._bare if ahead else self._campaign)
+            request.nonce = self._courier.nonce(request.SerializeToString(deterministic=True))
         handle = self._link.send(node, wire.sign_request(request, self._signing_key))
         self._questions[handle] = _Question(node, request.nonce, about, party, aggregation)
 
@@ -165,8 +210,12 @@ class Conversation:
         if question.left and what != "refusal":
             return
         if question.party is not None:
-            party = self._who.known[question.party]
-            if reply.party != party.name or identity.hex() != party.identity:
+            party = self._who.known.get(question.party)
+            # A party by envelope has a name before it has described itself.
+            expected = party is None and question.about == "describe"
+            if reply.party != question.party or not (
+                expected or (party is not None and identity.hex() == party.identity)
+            ):
                 raise ProtocolError(f"signed by {reply.party}, not by the party that was asked")
         if what == "refusal":
             kind = every_kind().get(reply.refusal.kind, PateError)

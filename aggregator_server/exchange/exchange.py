@@ -16,7 +16,7 @@ from aggregator_server.exchange.attendance import Attendance
 from aggregator_server.exchange.conversation import Conversation
 from aggregator_server.exchange.parties import DescribedParty, check_classes_agree
 from aggregator_server.exchange.presence import Presence
-from aggregator_server.exchange.public_set import Handout
+from aggregator_server.exchange.public_set import Handout, piece_request
 from pate.errors import QuorumError
 from pate.runtime.reminder import Reminder
 from pate.runtime.screen import listed
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from aggregator_server.exchange.aggregation import Aggregation, Sum
-    from aggregator_server.exchange.wire import Wire
+    from aggregator_server.exchange.wire import Courier, Wire
     from pate.campaign.roster import RosterParty
 
 _POLL_S: Final = 0.2
@@ -57,6 +57,7 @@ class Exchange:
         returning: names of the parties that are reconnecting.
         clock: seconds, monotonic.
         pause: waits that many seconds, or less if a message may have arrived.
+        courier: of the parties by envelope; None: there are none.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Exchange:
         returning: Callable[[], Collection[str]] = frozenset,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
+        courier: Courier | None = None,
     ) -> None:
         self.campaign = campaign
         self._waiting = waiting or (
@@ -93,6 +95,7 @@ class Exchange:
             handout=self._handout,
             say=say,
             clock=clock,
+            courier=courier,
         )
 
     # --- the roster ----------------------------------------------------------------------
@@ -211,7 +214,10 @@ class Exchange:
             self._ask_everyone(aggregation)
             now, answered = self._clock(), aggregation.answered
             progress(len(answered), self._asked(aggregation))
-            able = aggregation.awaited - self._who.out
+            closed = self._talk.closed()
+            able = aggregation.awaited - self._who.out - (closed - answered)
+            # Nobody by envelope is late until a date, or a person, closes the step.
+            by_envelope = (able - answered) & self._talk.by_envelope
             gone: set[str] = set()
             if not aggregation.first and now - began > patience:
                 gone = {name for name in able - answered if name not in self._who.node_of}
@@ -226,7 +232,7 @@ class Exchange:
                     f"answer, the campaign needs {least}: nothing was released; "
                     "fix the problems of the parties above, then run `pate-server resume`"
                 )
-            if len(answered) >= least:
+            if len(answered) >= least and not by_envelope:
                 enough_since = now if enough_since is None else enough_since
                 back = aggregation.first and (able - answered) & self._coming(enough_since)
                 if now - enough_since > (2 * patience if back else patience):
@@ -266,12 +272,8 @@ class Exchange:
             if name in self._who.has_public_set:
                 self._talk.put(node, aggregation.request(name), aggregation.step, name, aggregation)
                 continue
-            for index, pieces, content in self._handout.due(name):
-                request = vote_pb2.PartyRequest()
-                request.public_piece.index = index
-                request.public_piece.pieces = pieces
-                request.public_piece.content = content
-                self._talk.put(node, request, "public_piece", name)
+            for piece in self._handout.due(name):
+                self._talk.put(node, piece_request(*piece), "public_piece", name)
 
     # --- the end -------------------------------------------------------------------------
 
@@ -301,10 +303,11 @@ class Exchange:
             # A party that keeps reconnecting is not notified endlessly.
             waits = now < began + _RETURN_S + _FAREWELL_S and any(
                 name not in self._talk.farewells and now < told[name, visits[name]] + _FAREWELL_S
-                for name in self._who.node_of
+                for name in self._who.node_of.keys() - self._talk.by_envelope
             )
             away = (set(voted) | self._coming(now)) - set(self._who.node_of) - self._talk.farewells
             if not waits and (not away or now >= began + _RETURN_S):
+                self.look()  # so that the last envelopes are written
                 return
             if away and now >= remind:
                 remind = began + _RETURN_S

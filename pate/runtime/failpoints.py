@@ -36,6 +36,9 @@ NAMES: Final = frozenset({
     "campaign-closed",      # the end is durable, the parties do not know of it
     "farewell-said",        # the parties are notified, not yet noted on disk
     "parties-told",         # their notification is noted on disk
+    # server: envelopes
+    "envelope-written",     # an envelope is outside, not yet noted on disk
+    "answer-taken",         # an answer is on disk, the campaign has not gone on
     # server: the student
     "label-sent",           # a label has left, the next one has not
     "predictions-arrived",  # the student's predictions are only in memory

@@ -1,0 +1,124 @@
+"""A whole campaign through files only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aggregator_server.exchange import exchange as exchange_module
+from tests.support.envelopes import NAMES, Play, StuckError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange_module, "_FAREWELL_S", 0.1)
+    monkeypatch.setattr(exchange_module, "_RETURN_S", 0.1)
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Play:
+    return Play(tmp_path)
+
+
+def test_five_parties_vote_through_files_only(play: Play) -> None:
+    play.serve()
+    assert play.responders() == NAMES
+    play.carry()
+    play.note()
+    # Who are you, with the public set; votes; the end.
+    for name in NAMES:
+        files = [f"campaign-0f0f0f0f.round-{at}.for-{name}.pate" for at in (1, 2, 3)]
+        assert sorted(each for each in play.files if each.endswith(f"for-{name}.pate")) == files
+        (record,) = play.ledger(name).campaigns()
+        assert [each.number for each in record.files] == [1, 2, 3]
+        assert record.ending is not None
+        assert len(record.batches) == 1
+    assert play.complaints() == []
+
+
+def test_a_lost_envelope_is_a_dropout_once_the_step_is_closed(play: Play) -> None:
+    def courier() -> bool:
+        if play.carry(without=["d"] if voting(play) else []):
+            return True
+        return bool(voting(play) and play.close_step())
+
+    play.courier = courier
+    play.serve()
+    assert play.responders() == ("a", "b", "c", "e")
+
+
+def voting(play: Play) -> bool:
+    """Whether votes are being asked for."""
+    return any("round-2" in name for name in play.files)
+
+
+def test_without_closing_the_server_waits(play: Play) -> None:
+    play.courier = lambda: play.carry(without=["d"])
+    with pytest.raises(StuckError):
+        play.serve()
+
+
+def test_an_answer_after_the_step_was_closed_changes_nothing(play: Play) -> None:
+    late: dict[str, bytes] = {}
+
+    def courier() -> bool:
+        if voting(play) and not late and (path := play.outgoing("d")) is not None:
+            # Answered in time, and under way for too long.
+            done = play.answer(path, "d", play.root)
+            late[done.path.name] = done.path.read_bytes()
+        if play.carry(without=["d"] if voting(play) else []):
+            return True
+        if not play.close_step():
+            return False
+        for name, content in late.items():
+            (play.folder / "in" / name).write_bytes(content)
+        return True
+
+    play.courier = courier
+    play.serve()
+    assert play.responders() == ("a", "b", "c", "e")
+    assert any("came too late" in line for line in play.lines.said)
+
+
+def test_a_step_ends_at_the_date_of_its_envelopes(play: Play) -> None:
+    from datetime import timedelta
+
+    play.days = 2.5
+
+    def courier() -> bool:
+        if play.carry(without=["b"] if voting(play) else []):
+            return True
+        if not voting(play) or play.now.day > 1:
+            return False
+        play.now += timedelta(days=2.6)
+        return True
+
+    play.courier = courier
+    play.serve()
+    assert play.responders() == ("a", "c", "d", "e")
+    assert any("b: no answer until the date" in line for line in play.lines.said)
+
+
+def test_a_server_that_starts_again_asks_nothing_twice(play: Play) -> None:
+    """Its files are lost in between, in both folders: they come again, as they were."""
+    turns = 0
+
+    def courier() -> bool:
+        nonlocal turns
+        turns += 1
+        return play.carry() if turns % 3 == 2 else False
+
+    play.courier = courier
+    for _ in range(20):
+        try:
+            play.serve()
+        except StuckError:
+            play.wipe("out")
+            continue
+        break
+    assert play.responders() == NAMES
+    assert {name.split(".")[1] for name in play.files} == {"round-1", "round-2", "round-3"}
