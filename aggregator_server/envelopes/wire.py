@@ -14,7 +14,7 @@ from aggregator_server.exchange.wire import Arrival
 from pate.envelopes.file import SUFFIX, opened, write
 from pate.envelopes.manifest import Manifest
 from pate.envelopes.sealing import unseal
-from pate.errors import DiskError, PateError, ProtocolError
+from pate.errors import DiskError, PateError, ProtocolError, StateError
 from pate.masking.keys import KeyPair
 from pate.runtime.failpoints import reach
 from protos import wire
@@ -199,6 +199,8 @@ class EnvelopeWire:
                     self._take(envelope, path)
             except DiskError:
                 raise
+            except StateError:  # of this server, such as its list of parties: it is looked at again
+                del self._seen[path.name]
             except PateError as error:
                 self._say(f"{path.name} is not taken: {error}")
 
