@@ -48,8 +48,8 @@ def answer(options: AnswerOptions) -> None:
     screen = Screen(_PROGRAM)
     with _party(options, _addressee(options.file), screen) as (party, answers, voters):
         done = answers.answer(options.file, options.out or Path())
-        said = "was answered before: the same file" if done.again else "is answered"
-        screen.say(f"{options.file.name} {said} is {done.path}, {done.size} bytes")
+        said = "was answered before, with the same file" if done.again else "is answered"
+        screen.say(f"{options.file.name} {said}: {done.path}, {done.size} bytes")
         screen.say(f"SHA-256 {done.digest.hex()}; give it to the coordinator")
         _say_ending(voters, screen)
     if options.as_json:
@@ -101,7 +101,7 @@ def watch(options: WatchOptions) -> None:
         if not options.once:
             screen.say(f"{party.name} watches {options.inbox}; Ctrl-C ends it")
             watching.run(options.every)
-        if errors := watching.look():
+        if errors := watching.once():
             raise errors[0]
 
 

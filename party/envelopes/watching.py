@@ -64,6 +64,15 @@ class Watch:
                 self._say(f"{path.name} is not answered: {error}")
         return errors
 
+    def once(self) -> list[PateError]:
+        """Look until nothing new has arrived meanwhile."""
+        errors: list[PateError] = []
+        while True:
+            before = dict(self._seen)
+            errors += self.look()
+            if self._seen == before:
+                return errors
+
     def _one(self, path: Path) -> None:
         with opened(path) as envelope:
             if self._answers.sent(envelope.digest):

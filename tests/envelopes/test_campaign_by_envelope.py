@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from aggregator_server.exchange import exchange as exchange_module
+from aggregator_server.exchange.wire import Arrival
+from protos import wire
 from tests.support.envelopes import NAMES, Play, StuckError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -85,8 +89,6 @@ def test_an_answer_after_the_step_was_closed_changes_nothing(play: Play) -> None
 
 
 def test_a_step_ends_at_the_date_of_its_envelopes(play: Play) -> None:
-    from datetime import timedelta
-
     play.days = 2.5
 
     def courier() -> bool:
@@ -101,6 +103,43 @@ def test_a_step_ends_at_the_date_of_its_envelopes(play: Play) -> None:
     play.serve()
     assert play.responders() == ("a", "c", "d", "e")
     assert any("b: no answer until the date" in line for line in play.lines.said)
+
+
+def test_some_are_online_and_the_others_come_by_envelope(play: Play) -> None:
+    """One sum of both: nobody online is waited for longer than the slowest envelope."""
+    online = Online(play, ("a", "b"))
+    play.by_envelope = ("c", "d", "e")
+    play.online = online
+    play.serve()
+    assert play.responders() == NAMES
+    assert {name.split("-")[-1] for name in play.files} == {
+        f"{name}.pate" for name in ("c", "d", "e")
+    }
+    assert set(online.steps) == {"describe", "public_piece", "ask", "finish"}
+
+
+class Online:
+    """A wire to parties of this process."""
+
+    def __init__(self, play: Play, names: Sequence[str]) -> None:
+        self._voters = {at + 1: play.voter(name) for at, name in enumerate(names)}
+        self._arrivals: list[Arrival] = []
+        self.steps: list[str] = []
+
+    def nodes(self) -> frozenset[int]:
+        return frozenset(self._voters)
+
+    def send(self, node: int, body: bytes) -> str:
+        handle = f"online {len(self.steps)}"
+        self.steps.append(wire.read_request(body)[1].WhichOneof("body") or "")
+        self._arrivals.append(Arrival(handle, node, self._voters[node].handle(body), None))
+        return handle
+
+    def receive(self) -> list[Arrival]:
+        arrivals, self._arrivals = self._arrivals, []
+        return arrivals
+
+    def close(self) -> None: ...
 
 
 def test_a_server_that_starts_again_asks_nothing_twice(play: Play) -> None:

@@ -121,8 +121,6 @@ def test_a_strangers_envelope_is_refused_by_the_key_of_the_enrolment(play: Play)
 
 def test_replies_in_place_of_requests_are_refused(play: Play) -> None:
     path = out(play, "a")
-    reply = play.answers("c")
-    del reply
     error = refused(play, rewritten(play, path, [b"no request"]), "a")
     assert isinstance(error, ProtocolError)
 
@@ -168,9 +166,10 @@ def test_of_two_envelopes_with_one_number_the_second_is_refused(play: Play) -> N
 # Answers, on their way back.
 
 
-def brought(play: Play, content: bytes, name: str = "x.pate") -> None:
-    """Bring a file to the server, alone, and let it look."""
-    (play.folder / "in" / name).write_bytes(content)
+def brought(play: Play, content: bytes) -> None:
+    """Bring a file to the server, under any name, and let it look."""
+    place = play.folder / "in"
+    (place / f"{len([*place.iterdir()])}.pate").write_bytes(content)
     play.courier = lambda: False
     with pytest.raises(StuckError):
         play.serve()
@@ -190,7 +189,7 @@ def test_an_altered_answer_is_not_taken_and_the_true_one_is(play: Play) -> None:
     for at in (5, 200, 700, len(whole) - 5):
         brought(play, whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         assert known(play) == set()
-    assert len(play.complaints()) == 4
+    assert len({line.split()[0] for line in play.complaints()}) == 4
     brought(play, whole)
     assert known(play) == {"a"}
 
@@ -212,7 +211,7 @@ def test_an_answer_to_another_envelope_or_of_a_stranger_is_not_taken(play: Play)
     brought(play, forged(play, path, key, party="zoe").read_bytes())
     brought(play, forged(play, path, key, campaign="1e" * 16).read_bytes())
     assert known(play) == set()
-    assert len(play.complaints()) == 4
+    assert len({line.split()[0] for line in play.complaints()}) == 4
 
 
 def test_with_enrolment_only_the_partys_own_key_counts(tmp_path: Path) -> None:
@@ -237,7 +236,7 @@ def test_a_second_answer_does_not_take_the_place_of_the_first(play: Play) -> Non
     path = out(play, "a")
     brought(play, answered(play, "a"))
     shutil.rmtree(play.home("a"))  # the same name, from a home that knows of nothing
-    brought(play, play.answer(path, "a", play.root).path.read_bytes(), "second.pate")
+    brought(play, play.answer(path, "a", play.root).path.read_bytes())
     assert "another answer of a to envelope 1 came before" in play.complaints()[0]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from aggregator_server.campaign.runner import Campaign
 from aggregator_server.envelopes.store import FILE, Store
-from aggregator_server.envelopes.wire import EnvelopeWire
+from aggregator_server.envelopes.wire import EnvelopeWire, MixedWire
 from aggregator_server.ledger.ledger import Ledger
 from party.envelopes.answering import Answers
 from party.identity.keys import identity_key
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from aggregator_server.exchange.wire import Wire
     from party.envelopes.answering import Answered
     from pate.runtime.screen import Screen
     from pate.votes import Counts
@@ -102,6 +103,9 @@ class Play:
         self.files: dict[str, bytes] = {}
         self.courier: Callable[[], bool] = self.carry
         self.enrolled: Callable[[], dict[str, bytes]] | None = None
+        #: Who takes part by envelope, and the wire to the others.
+        self.by_envelope = self.names
+        self.online: Wire | None = None
         self.policy = Policy.default(loopback=True)
         fields = {
             "parties": self.names, "min_parties": 3, "aggregator": "gnmax",
@@ -117,7 +121,7 @@ class Play:
         with Ledger.open(self.path) as ledger:
             campaign = ledger.state().spec.id
         return EnvelopeWire(
-            store, self.folder, campaign=campaign, parties=self.names, signing_key=SERVER_KEY,
+            store, self.folder, campaign=campaign, parties=self.by_envelope, signing_key=SERVER_KEY,
             secret=b"s" * 32, enrolled=self.enrolled, say=self.lines.say,
         )  # fmt: skip
 
@@ -133,12 +137,13 @@ class Play:
             if idle > 2:
                 raise StuckError(self.lines.said[-1])
 
-        link = self.wire()
+        files = self.wire()
+        link = files if self.online is None else MixedWire(files, self.online)
         with Ledger.open(self.path) as ledger:
             campaign = Campaign(
                 ledger, PUBLIC, link, noise=SystemNoise(), screen=cast("Screen", self.lines),
                 signing_key=SERVER_KEY, patience=0.0, await_predictions=lambda _: None,
-                pause=pause, courier=link, enrolled=self.enrolled,
+                pause=pause, courier=files, enrolled=self.enrolled,
             )  # fmt: skip
             campaign.run()
             campaign.farewell()
@@ -171,16 +176,19 @@ class Play:
     def answers(self, name: str, pinned: bytes | None = None) -> Answers:
         """A party's process, new each time."""
         home, ledger = self.home(name), self.ledger(name)
-
-        def voter() -> Voter:
-            return Voter(
-                name=name, identity=identity_key(home), ensemble=Unanimous(), home=home,
-                site=Site(self.policy, ledger, pinned=pinned), noise=SystemNoise(),
-            )  # fmt: skip
-
         return Answers(
             name=name, identity=identity_key(home), home=home, ledger=ledger, pinned=pinned,
-            voter=voter, clock=lambda: self.now,
+            voter=lambda: self.voter(name, ledger, pinned), clock=lambda: self.now,
+        )  # fmt: skip
+
+    def voter(
+        self, name: str, ledger: PartyLedger | None = None, pinned: bytes | None = None
+    ) -> Voter:
+        site = Site(self.policy, ledger or self.ledger(name), pinned=pinned)
+        home = self.home(name)
+        return Voter(
+            name=name, identity=identity_key(home), ensemble=Unanimous(), home=home, site=site,
+            noise=SystemNoise(),
         )  # fmt: skip
 
     def answer(self, path: Path, name: str, to: Path | None = None) -> Answered:
@@ -197,7 +205,7 @@ class Play:
     def carry(self, *, without: Sequence[str] = ()) -> bool:
         """Have each party answer the file that is out for it, once."""
         moved = False
-        for name in self.names:
+        for name in self.by_envelope:
             path = self.outgoing(name)
             if path is None or name in without:
                 continue
