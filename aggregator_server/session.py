@@ -93,7 +93,7 @@ def start_campaign(
 
     Raises:
         StateError: if another campaign is in the folder, or a finished one.
-        UsageError: for a campaign of a series without identities.
+        UsageError: for a campaign of a series without identities, or one that cannot go by envelope.
         PateError: if the campaign ends early; released labels are not lost.
     """
     place = place_of(private_directory(folder), database)
@@ -109,6 +109,8 @@ def start_campaign(
             screen.say(f"continuing the campaign in {folder}: it is {state.phase}")
             return _run(ledger, inputs, folder, listening, screen)
     require_lasting_key(spec.series, listening.identities)
+    if listening.by_envelope is not None:
+        listening.by_envelope.names(spec)
     if spec.series is not None and listening.identities is not None:
         key = listening.identities.signing_key.public_key().public_bytes_raw()
         spec = replace(spec, series_key=key.hex())

@@ -44,6 +44,19 @@ _ASKS: Final = {
     "ask_proof": ("a proof that your masked votes are votes", "the proof; it reveals no vote"),
     "ask_consent": ("your signature of who is in the sum", "the signature"),
     "ask_opening": ("shares that unmask the sum of those parties", "the shares, once, ever"),
+    "ask_bundles": (
+        "keys ahead, for sums of any campaign of the same parties",
+        "public keys and shares, sealed to other parties; each is used once",
+    ),
+    "ask_masked_ahead": (
+        "masked votes on {n} queries",
+        "your vote counts under masks: random numbers to all",
+    ),
+    "ask_consent_ahead": ("your signature of who is in the sum", "the signature"),
+    "ask_opening_ahead": (
+        "shares that unmask the sum of those parties",
+        "the shares: for one list of parties, once, ever",
+    ),
     "finish": ("nothing: the campaign has ended", "a receipt"),
 }
 _SEEN: Final = {

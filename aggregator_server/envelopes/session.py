@@ -40,8 +40,15 @@ class ByEnvelope:
         """Return the names of the parties by envelope in a campaign.
 
         Raises:
-            UsageError: if they are not known, or not of the campaign.
+            UsageError: if they are not known, or not of the campaign, or its votes cannot be summed
+                by envelope.
         """
+        if spec.sums.masked:
+            raise UsageError(
+                "over a connection a masked sum takes five steps, with keys that live in memory; by "
+                "envelope votes are plain: give --aggregation plain, which each party's policy must "
+                "allow"
+            )
         named = spec.parties if isinstance(spec.parties, tuple) else None
         if self.parties is None:
             if named is None:
