@@ -59,7 +59,7 @@ def answer(options: AnswerOptions) -> None:
 
 @takes(EnvelopeOptions)
 def train(options: EnvelopeOptions) -> None:
-    """Train the teachers that an envelope's campaign needs; answer nothing.
+    """Train teachers for an envelope, and answer nothing.
 
     For computing centres: train on a node with a GPU, answer where the files are moved. Your policy is
     asked first. Each teacher is stored when it is trained; the same command continues.
