@@ -17,10 +17,11 @@ from protos.bounds import (
     length,
 )
 from protos.masked import MAX_BOX, check_batch, check_boxes, check_keys
-from protos.pate.v1 import vote_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from protos.pate.v1 import vote_pb2
 
 #: Most bundles in one request.
 MOST_BUNDLES: Final = 64
