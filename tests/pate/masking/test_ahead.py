@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pate.masking.ahead.bundle import Bundle
+    from pate.masking.messages import Keys
 
 A, B, C, D, E = (name_of(number) for number in range(5))
 
@@ -39,7 +40,8 @@ def field() -> Field:
 
 
 def total(field: Field, names: list[str]) -> list[list[int]]:
-    return np.sum([field.values[name] for name in names], axis=0).tolist()
+    found: list[list[int]] = np.sum([field.values[name] for name in names], axis=0).tolist()
+    return found
 
 
 @settings(max_examples=25, deadline=None)
@@ -330,9 +332,9 @@ def test_with_consent_another_round_of_the_same_survivors_makes_the_same_sum() -
         field.open(A, other, field.names, field.consents(other, field.names))
 
 
-def resigned(bundle: Bundle, owner: str, **changes: object) -> Bundle:
+def resigned(bundle: Bundle, owner: str, keys: Keys) -> Bundle:
     """A bundle that its owner made otherwise, and signed."""
-    return replace(bundle, **changes).signed(identity_of(owner))
+    return replace(bundle, keys=keys).signed(identity_of(owner))
 
 
 def bad_bundles(field: Field) -> dict[str, tuple[Bundle, str]]:
@@ -357,13 +359,13 @@ def bad_bundles(field: Field) -> dict[str, tuple[Bundle, str]]:
             replace(smaller.bundle(B, 0)[0], roster=field.roster.digest), "not signed",
         ),
         "a key of low order": (
-            resigned(bundle, B, keys=replace(keys, mask_key=bytes(32))), "low order",
+            resigned(bundle, B, replace(keys, mask_key=bytes(32))), "low order",
         ),
         "one key for two uses": (
-            resigned(bundle, B, keys=replace(keys, share_key=keys.mask_key)), "two uses",
+            resigned(bundle, B, replace(keys, share_key=keys.mask_key)), "two uses",
         ),
         "a key of another": (
-            resigned(bundle, B, keys=replace(keys, mask_key=field.bundle(A, 0)[0].keys.mask_key)),
+            resigned(bundle, B, replace(keys, mask_key=field.bundle(A, 0)[0].keys.mask_key)),
             "have the same key",
         ),
     }  # fmt: skip

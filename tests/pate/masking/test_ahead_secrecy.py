@@ -62,7 +62,7 @@ class Counted:
             away = {at for at, each in enumerate(story) if each == "elsewhere"}
             # A list has only parties that signed that they masked in this round.
             if not any(isinstance(each, frozenset) and each & away for each in story):
-                yield story  # type: ignore[misc]  # of these choices
+                yield story
 
     def summed(self, story: tuple[frozenset[int] | str | None, ...]) -> frozenset[int]:
         """The honest parties in the sum that the server can work out; none if it can work out none."""
@@ -170,7 +170,7 @@ class Play:
             len(self.masks), -1
         )
         self.tables = {name: self._table(name) for name in self.honest}
-        self.openings: dict[tuple[str, Names, Names], UnmaskingShares | None] = {}
+        self.openings: dict[tuple[str, Names, Names, Names], UnmaskingShares | None] = {}
 
     def _table(self, name: str) -> NDArray[np.int64]:
         """A party's masked vote: by its vote, then by each of ``masks`` that it uses."""
