@@ -1,4 +1,4 @@
-"""The steps of a masked sum whose keys come ahead, in bundles: validation on arrival.
+"""The steps of a masked sum whose keys come ahead, in bundles: validation, and conversion.
 
 Only sizes and names are checked here. :mod:`pate.masking.ahead` checks signatures, boxes and lists.
 """
@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pate.masking.ahead.bundle import Bundle
+from pate.masking.ahead.round import Round
+from pate.masking.ahead.terms import MOST_PARTIES, BundleRoster, Sealed, takes_consent
+from pate.masking.context import Member
 from protos.bounds import (
     HASH_BYTES,
     ID_BYTES,
@@ -16,16 +20,24 @@ from protos.bounds import (
     check_names,
     length,
 )
-from protos.masked import MAX_BOX, check_batch, check_boxes, check_keys
+from protos.masked import (
+    MAX_BOX,
+    boxes_to_wire,
+    check_batch,
+    check_boxes,
+    check_keys,
+    context_of,
+    keys_from_wire,
+    keys_to_wire,
+)
 from protos.pate.v1 import vote_pb2
+from protos.terms import shares_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 #: Most bundles in one request.
 MOST_BUNDLES: Final = 64
-#: Most parties of a sum with bundles: everybody masks with everybody.
-MOST_AHEAD: Final = 128
 
 
 def check_ahead(request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> None:
@@ -47,7 +59,7 @@ def check_ahead(request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> 
             check_batch(asked.batch, campaign)
             length(asked.roster, HASH_BYTES, "the digest of a roster")
             check_names([each.party for each in asked.bundles], "a list of bundles")
-            check(len(asked.bundles) <= MOST_AHEAD, f"{len(asked.bundles)} bundles in one sum")
+            check(len(asked.bundles) <= MOST_PARTIES, f"{len(asked.bundles)} bundles in one sum")
             for each in asked.bundles:
                 check_keys(each.keys)
                 check(len(each.box) <= MAX_BOX, f"a box of {len(each.box)} bytes")
@@ -92,10 +104,83 @@ def check_masked_ahead(said: vote_pb2.MaskedAhead) -> None:
     length(said.signature, SIGNATURE_BYTES, "the signature of masked votes")
 
 
+def consent_in(campaign: vote_pb2.Campaign) -> bool:
+    """Return whether sums of a campaign with bundles take the step of consent."""
+    return takes_consent(
+        len(campaign.terms.roster),
+        campaign.threshold,
+        campaign.colluders,
+        noisy=shares_of(campaign) is not None,
+    )
+
+
+def round_of(
+    campaign: vote_pb2.Campaign, asked: vote_pb2.AskMaskedAhead, roster: BundleRoster
+) -> Round:
+    """Return the round of a request, the same on both sides.
+
+    Args:
+        campaign: checked, with its terms.
+        asked: checked.
+        roster: of its digest.
+
+    Raises:
+        ProtocolError, QuorumError: if there can be no such round; see :class:`Round`.
+    """
+    bundles = {
+        each.party: Bundle(each.party, each.number, roster.digest, keys_from_wire(each.keys))
+        for each in asked.bundles
+    }
+    check(asked.roster == roster.digest, "a round with bundles for another roster")
+    return Round(context_of(campaign, asked), roster, bundles, consent_in(campaign))
+
+
+def roster_to_wire(roster: BundleRoster, first: int, count: int) -> vote_pb2.AskBundles:
+    """Return the request for the bundles of these numbers."""
+    members = [
+        vote_pb2.SealingMember(
+            party=each.member.name,
+            identity=each.member.identity,
+            sealing=vote_pb2.SealingKey(key=each.key, signature=each.signature),
+        )
+        for each in roster.parties
+    ]
+    return vote_pb2.AskBundles(
+        roster=members,
+        threshold=roster.threshold,
+        colluders=roster.colluders,
+        first=first,
+        count=count,
+    )
+
+
+def roster_from_wire(asked: vote_pb2.AskBundles) -> BundleRoster:
+    """Return the roster of a request for bundles.
+
+    Raises:
+        ProtocolError: if a sealing key is not signed, or they do not fit together.
+    """
+    parties = (
+        Sealed(Member(each.party, each.identity), each.sealing.key, each.sealing.signature)
+        for each in asked.roster
+    )
+    return BundleRoster(tuple(parties), asked.threshold, asked.colluders)
+
+
+def bundle_to_wire(bundle: Bundle, boxes: Mapping[str, bytes]) -> vote_pb2.Bundle:
+    """Return a bundle with its boxes for the wire."""
+    return vote_pb2.Bundle(
+        number=bundle.number,
+        roster=bundle.roster,
+        keys=keys_to_wire(bundle.keys),
+        boxes=boxes_to_wire(boxes),
+    )
+
+
 def _check_ask_bundles(asked: vote_pb2.AskBundles, campaign: vote_pb2.Campaign) -> None:
     check(not campaign.proofs, "proofs of votes are not for sums whose keys come ahead")
     check_names([each.party for each in asked.roster], "the roster of bundles")
-    check(0 < len(asked.roster) <= MOST_AHEAD, f"a roster of {len(asked.roster)} for bundles")
+    check(0 < len(asked.roster) <= MOST_PARTIES, f"a roster of {len(asked.roster)} for bundles")
     for each in asked.roster:
         length(each.identity, KEY_BYTES, "an identity")
         check_sealing(each.sealing)

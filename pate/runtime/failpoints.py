@@ -63,6 +63,11 @@ NAMES: Final = frozenset({
     "masked-sent",          # the list of survivors is received, so its masked vote has arrived
     "survivors-signed",     # the list is signed, and the signature has not left
     "opening-recorded",     # the unmasking is in its ledger, its shares have not left
+    "bundles-kept",         # bundles are durable, and have not left
+    "round-begun",          # the bundles of a round are bound to it, no votes were computed
+    "masked-kept",          # the masked votes of a round are durable, and have not left
+    "list-signed",          # the list of survivors of a round is fixed, its signature has not left
+    "list-kept",            # the list is fixed, the unmasking is not in its ledger
     "ending-recorded",      # the end is in its ledger, the server does not know
     # party: envelopes
     "envelope-answered",    # the answer is on its disk, neither in its ledger nor outside
