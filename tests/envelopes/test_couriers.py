@@ -233,7 +233,8 @@ def test_with_enrolment_only_the_partys_own_key_counts(tmp_path: Path) -> None:
 
 
 def test_a_second_answer_does_not_take_the_place_of_the_first(play: Play) -> None:
-    path = out(play, "a")
+    path = play.root / "request.pate"
+    path.write_bytes(out(play, "a").read_bytes())
     brought(play, answered(play, "a"))
     shutil.rmtree(play.home("a"))  # the same name, from a home that knows of nothing
     brought(play, play.answer(path, "a", play.root).path.read_bytes())
