@@ -244,6 +244,7 @@ def _run(
                     returning=reached.returning,
                     pause=reached.pause,
                     courier=reached.courier,
+                    sums=None if reached.courier is None else reached.courier.sums,
                 )
                 campaign.run()
                 campaign.farewell()

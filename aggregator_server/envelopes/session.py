@@ -43,11 +43,9 @@ class ByEnvelope:
             UsageError: if they are not known, or not of the campaign, or its votes cannot be summed
                 by envelope.
         """
-        if spec.sums.masked:
+        if spec.vote_proofs:
             raise UsageError(
-                "over a connection a masked sum takes five steps, with keys that live in memory; by "
-                "envelope votes are plain: give --aggregation plain, which each party's policy must "
-                "allow"
+                "proofs of votes need a connection: leave out --vote-proofs, or --envelopes"
             )
         named = spec.parties if isinstance(spec.parties, tuple) else None
         if self.parties is None:

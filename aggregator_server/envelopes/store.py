@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pate.envelopes.manifest import Manifest, Part, text_of
 from pate.errors import ProtocolError, StateError
@@ -38,6 +38,9 @@ _SCHEMA: Final = (
     position INTEGER NOT NULL, request INTEGER NOT NULL REFERENCES requests (id),
     PRIMARY KEY (party, number, position)) STRICT""",
     "CREATE TABLE identities (party TEXT PRIMARY KEY, key BLOB NOT NULL) STRICT",
+    # place: of the batch's first query; state: of the round, once it was begun.
+    """CREATE TABLE rounds (number INTEGER PRIMARY KEY, place INTEGER NOT NULL, state BLOB,
+    over INTEGER NOT NULL DEFAULT 0) STRICT""",
 )
 #: Requests that are asked once, whatever else is asked; any other one ends those before it.
 STANDING: Final = ("describe", "public_piece")
@@ -141,6 +144,36 @@ class Store:
             )
         return sorted({party for _, party in rows})
 
+    # --- rounds of masked sums ---------------------------------------------------------------
+
+    def round(self, place: int) -> tuple[int, bytes | None]:
+        """Return number and state of a batch's round; a new one, without a state, is numbered.
+
+        No number is given twice: the bundles of a number are used once.
+        """
+        with self._file.writing() as db:
+            row = db.execute(
+                "SELECT number, state FROM rounds WHERE place = ? AND NOT over", (place,)
+            ).fetchone()
+            if row is not None:
+                return row[0], row[1]
+            made = db.execute(
+                "INSERT INTO rounds (number, place) "
+                "SELECT coalesce(max(number) + 1, 0), ? FROM rounds RETURNING number",
+                (place,),
+            ).fetchone()
+            return made[0], None
+
+    def save_round(self, number: int, state: bytes) -> None:
+        """Store the state of a round."""
+        with self._file.writing() as db:
+            db.execute("UPDATE rounds SET state = ? WHERE number = ?", (state, number))
+
+    def end_round(self, place: int) -> None:
+        """Record that a batch's round is given up."""
+        with self._file.writing() as db:
+            db.execute("UPDATE rounds SET over = 1 WHERE place = ?", (place,))
+
     # --- envelopes ---------------------------------------------------------------------------
 
     def due(self, parties: Sequence[str]) -> list[Out]:
@@ -217,7 +250,7 @@ class Store:
     def envelopes(self) -> list[Out]:
         """Return all envelopes, in the order of parties and numbers."""
         with self._file.reading() as db:
-            return [Out(*row[:-1], bool(row[-1])) for row in db.execute(_OUT + _ORDER)]
+            return [_out(row) for row in db.execute(_OUT + _ORDER)]
 
     # --- answers -----------------------------------------------------------------------------
 
@@ -233,7 +266,7 @@ class Store:
             ).fetchone()
             if row is None:
                 raise ProtocolError(f"it answers no envelope of this campaign for {manifest.party}")
-            out = Out(*row[:-1], bool(row[-1]))
+            out = _out(row)
             held = _contents(db, out.party, out.number)
         if len(held) != len(manifest.parts):
             raise ProtocolError(f"{len(manifest.parts)} replies to {len(held)} requests")
@@ -295,7 +328,13 @@ _ORDER: Final = " ORDER BY party, number"
 
 def _newest(db: sqlite3.Connection, party: str) -> Out | None:
     row = db.execute(_OUT + " WHERE party = ? ORDER BY number DESC LIMIT 1", (party,)).fetchone()
-    return None if row is None else Out(*row[:-1], bool(row[-1]))
+    return None if row is None else _out(row)
+
+
+def _out(row: tuple[Any, ...]) -> Out:
+    *fields, over = row
+    party, number, until, made, file, answered = fields
+    return Out(party, number, until, made, file, answered, bool(over))
 
 
 def _contents(db: sqlite3.Connection, party: str, number: int) -> list[int]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from aggregator_server.envelopes.sums import SumsAhead
 from aggregator_server.exchange.wire import Arrival
 from pate.envelopes.file import SUFFIX, opened, write
 from pate.envelopes.manifest import Manifest
@@ -89,6 +90,11 @@ class EnvelopeWire:
         self._was_closed: set[tuple[str, bytes]] = set()
         #: State of each file of the inbox when it was last looked at.
         self._seen: dict[str, tuple[int, int]] = {}
+
+    @property
+    def sums(self) -> SumsAhead:
+        """What begins masked sums here."""
+        return SumsAhead(self._store, self._campaign)
 
     # --- what only this wire does: aggregator_server.exchange.wire.Courier ---------------------
 

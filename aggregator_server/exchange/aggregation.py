@@ -39,6 +39,7 @@ ANSWERS: Final = {
     "ask_proof": "proof",
     "ask_consent": "consent",
     "ask_opening": "opening",
+    "ask_bundles": "bundles",
     "ask_masked_ahead": "masked_ahead",
     "ask_consent_ahead": "consent",
     "ask_opening_ahead": "opening",
@@ -56,6 +57,7 @@ _ONLINE: Final = {
 STEPS: Final = {
     "ask": "votes",
     **_ONLINE,
+    "ask_bundles": "keys ahead",
     **{f"{step}_ahead": _ONLINE[step] for step in ("ask_masked", "ask_consent", "ask_opening")},
 }
 
@@ -86,8 +88,8 @@ class Sum:
     responders: tuple[str, ...]
 
 
-class Aggregation(Protocol):
-    """The steps of collecting the votes on one batch."""
+class Steps(Protocol):
+    """Steps that parties are taken through together."""
 
     #: Name of the current step, of :data:`STEPS`; empty when all are done.
     step: str
@@ -125,6 +127,10 @@ class Aggregation(Protocol):
             QuorumError: if they are too few.
             ProtocolError: if the sum cannot be unmasked.
         """
+
+
+class Aggregation(Steps, Protocol):
+    """The steps of collecting the votes on one batch."""
 
     def result(self) -> Sum:
         """Return the sum, once all steps are done.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from aggregator_server.exchange.aggregation import Aggregation
+    from aggregator_server.exchange.aggregation import Steps
     from aggregator_server.exchange.attendance import Attendance
     from aggregator_server.exchange.public_set import Handout
     from aggregator_server.exchange.wire import Arrival, Courier, Wire
@@ -49,7 +49,7 @@ class _Question:
     nonce: bytes
     about: str
     party: str | None
-    aggregation: Aggregation | None = None
+    aggregation: Steps | None = None
     left: bool = False
 
 
@@ -70,6 +70,7 @@ class Conversation:
         aggregation: the sum that is being collected, if there is one.
         farewells: names of the parties that know of the campaign's end.
         met: when each party last described itself.
+        sealing: the key for bundles that each party gave in its description, by identity.
     """
 
     def __init__(
@@ -98,8 +99,9 @@ class Conversation:
         self._questions: dict[str, _Question] = {}
         self._asked_who: dict[int, float] = {}  # when each node was asked for a description
         self.met: dict[str, float] = {}
-        self.aggregation: Aggregation | None = None
+        self.aggregation: Steps | None = None
         self.farewells: set[str] = set()
+        self.sealing: dict[bytes, vote_pb2.SealingKey] = {}
 
     @property
     def busy(self) -> set[str]:
@@ -163,7 +165,7 @@ class Conversation:
         request: vote_pb2.PartyRequest,
         about: str,
         party: str | None,
-        aggregation: Aggregation | None = None,
+        aggregation: Steps | None = None,
     ) -> None:
         """Sign a request and send it.
 
@@ -249,6 +251,8 @@ class Conversation:
         if party is None:
             return
         self.met[party.name] = self._clock()
+        if reply.description.HasField("sealing"):
+            self.sealing[identity] = reply.description.sealing
         # Requests to its last process will not be answered, and must not be waited for.
         for handle, question in list(self._questions.items()):
             if question.party == party.name and (question.node != node or question.left):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from aggregator_server.exchange.aggregation import Aggregation, Sum
+    from aggregator_server.exchange.aggregation import Aggregation, Steps, Sum
     from aggregator_server.exchange.wire import Courier, Wire
     from pate.campaign.roster import RosterParty
 
@@ -127,6 +127,22 @@ class Exchange:
                 remind(self._waiting_line(present, size, names))
                 self._pause(_POLL_S)
 
+    def sealing_keys(self, identities: Mapping[str, bytes]) -> Mapping[bytes, vote_pb2.SealingKey]:
+        """Wait until these parties have described themselves; return their keys for bundles.
+
+        Args:
+            identities: of the parties, by name.
+
+        Returns:
+            By identity; a party that makes no bundles has none.
+        """
+        with self._waiting(_REMIND_S) as remind:
+            while missing := sorted(identities.keys() - self._who.known.keys()):
+                self.look()
+                remind(f"waiting for {listed(missing)}, to describe themselves")
+                self._pause(_POLL_S)
+        return self._talk.sealing
+
     def fix_roster(
         self, roster: Sequence[RosterParty], classes: Sequence[str], terms: vote_pb2.Terms
     ) -> None:
@@ -180,6 +196,18 @@ class Exchange:
             QuorumError: if too many refused or failed to reach ``least``, or a needed party did.
             ProtocolError: if the sum cannot be that of the parties' votes.
         """
+        self.go_through(aggregation, least=least, patience=patience, bar=bar)
+        return aggregation.result()
+
+    def go_through(
+        self,
+        aggregation: Steps,
+        *,
+        least: int,
+        patience: float,
+        bar: Callable[[str], AbstractContextManager[Callable[[int, int], None]]],
+    ) -> None:
+        """Take the parties through all steps; arguments and errors as of :meth:`collect`."""
         if self._who.roster is None:
             raise QuorumError("votes were requested before the roster was known")
         self._talk.aggregation = aggregation
@@ -192,14 +220,13 @@ class Exchange:
                     # The step is over, whether or not all parties answered.
                     progress(len(aggregation.answered), len(aggregation.answered))
                 aggregation.advance()
-            return aggregation.result()
         finally:
             self._talk.aggregation = None
             self._tell()
 
     def _through_step(
         self,
-        aggregation: Aggregation,
+        aggregation: Steps,
         least: int,
         patience: float,
         progress: Callable[[int, int], None],
@@ -248,7 +275,7 @@ class Exchange:
         back = {name for name, met in self._talk.met.items() if met >= since}
         return back | (set(self._returning()) & set(self._who.roster or ()))
 
-    def _voting_line(self, aggregation: Aggregation, able: frozenset[str]) -> str:
+    def _voting_line(self, aggregation: Steps, able: frozenset[str]) -> str:
         missing = sorted(able - aggregation.answered)
         away = [name for name in missing if name not in self._who.node_of]
         if aggregation.first and aggregation.needed and away:
@@ -260,11 +287,11 @@ class Exchange:
         done = f"{len(aggregation.answered)} of {self._asked(aggregation)}"
         return f"{STEPS[aggregation.step]} from {done} parties; waiting for {listed(notes)}"
 
-    def _asked(self, aggregation: Aggregation) -> int:
+    def _asked(self, aggregation: Steps) -> int:
         """Return the total number of parties to ask."""
         return len(aggregation.needed or self._who.roster or ())
 
-    def _ask_everyone(self, aggregation: Aggregation) -> None:
+    def _ask_everyone(self, aggregation: Steps) -> None:
         due = aggregation.awaited - aggregation.answered - self._who.out - self._talk.busy
         for name, node in self._who.node_of.items():
             if name not in due:

@@ -44,6 +44,66 @@ def test_five_parties_vote_through_files_only(play: Play) -> None:
     assert play.complaints() == []
 
 
+MASKED = {"aggregation": "masked", "min_parties": 4, "colluders": 1}
+
+
+def test_masked_sums_come_by_envelope(tmp_path: Path) -> None:
+    """Who are you; keys ahead; masked votes; who is in the sum; shares for one list; the end."""
+    play = Play(tmp_path, **MASKED)
+    play.serve()
+    assert play.responders() == NAMES
+    rounds = {int(name.split(".")[1].removeprefix("round-")) for name in play.files}
+    assert rounds == {1, 2, 3, 4, 5, 6}
+
+
+def test_a_lost_masked_answer_is_a_dropout_and_a_late_one_is_refused_for_good(
+    tmp_path: Path,
+) -> None:
+    play = Play(tmp_path, **MASKED)
+    late: dict[str, bytes] = {}
+
+    def courier() -> bool:
+        masked = any("round-3" in name for name in play.files)
+        if masked and not late and (path := play.outgoing("d")) is not None:
+            done = play.answer(path, "d", play.root)
+            late[done.path.name] = done.path.read_bytes()
+        if play.carry(without=["d"] if masked else []):
+            return True
+        if not masked or not play.close_step():
+            return False
+        for name, content in late.items():
+            (play.folder / "in" / name).write_bytes(content)
+        return True
+
+    play.courier = courier
+    play.serve()
+    assert play.responders() == ("a", "b", "c", "e")
+    for name in play.responders():
+        (record,) = play.ledger(name).campaigns()
+        assert [each.survivors for each in record.opened] == [("a", "b", "c", "e")]
+
+
+def test_a_server_that_starts_again_goes_on_with_the_same_masked_sum(tmp_path: Path) -> None:
+    play = Play(tmp_path, **MASKED)
+    turns = 0
+
+    def courier() -> bool:
+        nonlocal turns
+        turns += 1
+        return play.carry() if turns % 3 == 2 else False
+
+    play.courier = courier
+    for _ in range(30):
+        try:
+            play.serve()
+        except StuckError:
+            continue
+        break
+    assert play.responders() == NAMES
+    rounds = {int(name.split(".")[1].removeprefix("round-")) for name in play.files}
+    assert rounds == {1, 2, 3, 4, 5, 6}
+
+
 def test_a_lost_envelope_is_a_dropout_once_the_step_is_closed(play: Play) -> None:
     def courier() -> bool:
         if play.carry(without=["d"] if voting(play) else []):

@@ -46,6 +46,36 @@ def test_the_same_command_again_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, point: str
 ) -> None:
     """Whoever is there dies at every second passage, until all is done."""
+    play = Play(tmp_path, names=NAMES[:3])
+    killed_until_done(play, monkeypatch, module, point)
+    assert {name.split(".")[1] for name in play.files} == {"round-1", "round-2", "round-3"}
+
+
+#: The same of masked sums.
+MASKED = (
+    ("aggregator_server.envelopes.wire", "answer-taken"),
+    ("aggregator_server.campaign.runner", "opening-listed"),
+    ("aggregator_server.campaign.runner", "votes-arrived"),
+    ("party.envelopes.answering", "envelope-recorded"),
+    ("party.voting.ahead", "bundles-kept"),
+    ("party.ledger.entry_log", "party-entry-written"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("module", "point"), MASKED)
+def test_a_masked_sum_is_unmasked_once_with_one_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, point: str
+) -> None:
+    play = Play(tmp_path, names=NAMES[:4], aggregation="masked", min_parties=3, colluders=1)
+    killed_until_done(play, monkeypatch, module, point)
+    for name in play.names:
+        (record,) = play.ledger(name).campaigns()
+        assert [each.survivors for each in record.opened] == [play.names]
+
+
+def killed_until_done(play: Play, monkeypatch: pytest.MonkeyPatch, module: str, point: str) -> None:
+    """Start whatever was killed again, until the campaign is over on both sides."""
     assert point in POINTS
     passed: Counter[object] = Counter()
     died: set[int] = set()
@@ -59,7 +89,6 @@ def test_the_same_command_again_continues(
             raise Crash
 
     monkeypatch.setattr(importlib.import_module(module), "reach", reach)
-    play = Play(tmp_path, names=NAMES[:3])
     for _ in range(100):
         try:
             play.serve()
@@ -69,12 +98,12 @@ def test_the_same_command_again_continues(
             continue
         break
     assert died
-    assert play.responders() == NAMES[:3]
+    assert play.responders() == play.names
     verify(play.path)
-    for name in NAMES[:3]:
+    for name in play.names:
         ledger_ = play.ledger(name)
         ledger_.verify()
         (record,) = ledger_.campaigns()
-        assert [each.number for each in record.files] == [1, 2, 3]
+        numbers = [each.number for each in record.files]
+        assert numbers == list(range(1, len(numbers) + 1))
         assert len(record.batches) == 1
-    assert {name.split(".")[1] for name in play.files} == {"round-1", "round-2", "round-3"}

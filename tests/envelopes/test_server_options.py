@@ -33,7 +33,11 @@ def test_all_parties_or_some_of_them() -> None:
     [
         (None, {"parties": 3}, "each party must be named"),
         (("b", "zoe"), {"parties": NAMED}, "--by-envelope names zoe, not in --parties"),
-        (None, {"parties": NAMED, "aggregation": "masked"}, "give --aggregation plain"),
+        (
+            None,
+            {"parties": NAMED, "aggregation": "masked", "vote_proofs": True},
+            "proofs of votes need a connection",
+        ),
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_made(

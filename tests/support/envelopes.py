@@ -143,7 +143,7 @@ class Play:
             campaign = Campaign(
                 ledger, PUBLIC, link, noise=SystemNoise(), screen=cast("Screen", self.lines),
                 signing_key=SERVER_KEY, patience=0.0, await_predictions=lambda _: None,
-                pause=pause, courier=files, enrolled=self.enrolled,
+                pause=pause, courier=files, sums=files.sums, enrolled=self.enrolled,
             )  # fmt: skip
             campaign.run()
             campaign.farewell()
