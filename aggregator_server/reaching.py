@@ -89,7 +89,8 @@ def reaching(
 ) -> Iterator[Reached]:
     """Open the way to the parties: a port, two folders, or both."""
     identities, chosen = listening.identities, listening.by_envelope
-    files, how = None, ()
+    files: EnvelopeWire | None = None
+    how: tuple[str, ...] = ()
     if chosen is not None:
         names = chosen.names(spec)
         files = chosen.wire(

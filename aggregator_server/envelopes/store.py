@@ -254,11 +254,11 @@ class Store:
 
     # --- answers -----------------------------------------------------------------------------
 
-    def answered(self, manifest: Manifest) -> Out | None:
-        """Return the envelope that an answer is to, None if it is known already.
+    def answered(self, manifest: Manifest) -> Out:
+        """Return the envelope that an answer is to.
 
         Raises:
-            ProtocolError: if there is no such envelope, or another answer has come before.
+            ProtocolError: if there is no such envelope, or it asked for another number of replies.
         """
         with self._file.reading() as db:
             row = db.execute(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_five_parties_vote_through_files_only(play: Play) -> None:
     assert play.complaints() == []
 
 
-MASKED = {"aggregation": "masked", "min_parties": 4, "colluders": 1}
+MASKED: dict[str, Any] = {"aggregation": "masked", "min_parties": 4, "colluders": 1}
 
 
 def test_masked_sums_come_by_envelope(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ MESSAGES = [b"a", b"bc" * 5000, bytes(77)]
 MUTANTS = 2000
 
 
-def manifest(messages: list[bytes] = MESSAGES, **changes: object) -> Manifest:
+def manifest(**changes: object) -> Manifest:
     made = Manifest(
         campaign="66" * 16,
         direction="for",
@@ -36,7 +36,7 @@ def manifest(messages: list[bytes] = MESSAGES, **changes: object) -> Manifest:
         until="2026-12-24T18:00:00Z",
         key=KEY.public_key().public_bytes_raw(),
         seal=bytes(range(32)),
-        parts=tuple(map(Part.of, messages)),
+        parts=tuple(map(Part.of, MESSAGES)),
     )
     return replace(made, **changes)  # type: ignore[arg-type]
 
