@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from pate.masking.context import Context
     from pate.masking.messages import Keys
-    from pate.masking.roster import Announced
 
 SECRET_BYTES: Final = 32
 _TAG_BYTES: Final = 16
@@ -141,7 +140,7 @@ def pair_mask_key(announced: KnownKeys, own: KeyPair, name: str, peer: str) -> b
 
 
 def seal(
-    announced: Announced, own: KeyPair, sender: str, recipient: str, shares: tuple[int, int]
+    announced: KnownKeys, own: KeyPair, sender: str, recipient: str, shares: tuple[int, int]
 ) -> bytes:
     """Return a box (82 bytes) with shares of the sender's seed and mask key.
 
@@ -153,7 +152,7 @@ def seal(
 
 
 def unseal(
-    announced: Announced, own: KeyPair, sender: str, recipient: str, box: bytes
+    announced: KnownKeys, own: KeyPair, sender: str, recipient: str, box: bytes
 ) -> tuple[int, int]:
     """Return the shares of the sender's seed and mask key.
 
@@ -199,7 +198,7 @@ def unseal_shares(
     return from_bytes(opened[:SHARE_BYTES], said), from_bytes(opened[SHARE_BYTES:], said)
 
 
-def _box(announced: Announced, sender: str, recipient: str) -> bytes:
+def _box(announced: KnownKeys, sender: str, recipient: str) -> bytes:
     """Return the context of a box, for its key and as associated data."""
     return encode(
         "box",

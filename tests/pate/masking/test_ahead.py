@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pate.errors import PateError, ProtocolError, QuorumError, RefusedError, StateError
 from pate.masking.ahead import bundle as bundles
+from pate.masking.ahead import party as party_ahead
 from pate.masking.ahead.round import Round
 from pate.masking.ahead.server import ServerAhead
 from pate.masking.ahead.store import Kind
@@ -474,6 +475,15 @@ def test_bundles_asked_for_again_are_the_same(field: Field) -> None:
     assert [bundle.number for bundle, _ in first] == [0, 1, 2]
     place = (Kind.MADE, field.roster.digest + whole(0))
     assert field.stores[A].entries[place]
+
+
+def test_bundles_that_wait_are_bounded(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(party_ahead, "MOST_WAITING", 2)
+    with pytest.raises(RefusedError, match="2 bundles wait"):
+        field.party(A).bundles(field.roster, 0, 3)
+    round_ = field.round()
+    field.mask(A, round_)
+    assert len(field.party(A).bundles(field.roster, 0, 3)) == 3
 
 
 # --- what a party that lies costs -------------------------------------------------------------
