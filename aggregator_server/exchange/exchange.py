@@ -137,11 +137,13 @@ class Exchange:
             By identity; a party that makes no bundles has none.
         """
         with self._waiting(_REMIND_S) as remind:
-            while missing := sorted(identities.keys() - self._who.known.keys()):
+            while True:
                 self.look()
+                missing = sorted(identities.keys() - self._who.known.keys())
+                if not missing:
+                    return self._talk.sealing
                 remind(f"waiting for {listed(missing)}, to describe themselves")
                 self._pause(_POLL_S)
-        return self._talk.sealing
 
     def fix_roster(
         self, roster: Sequence[RosterParty], classes: Sequence[str], terms: vote_pb2.Terms

@@ -62,6 +62,10 @@ MASKED = (
 )
 
 
+#: Failpoints that have their case here.
+FAILPOINTS = {point for _, point in (*PLACES, *MASKED)}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("module", "point"), MASKED)
 def test_a_masked_sum_is_unmasked_once_with_one_list(

@@ -87,7 +87,7 @@ class Play:
 
     Attributes:
         courier: called while the server waits; moves files and has parties answer. It returns
-            whether anything happened; when it did not, three times, the server is stuck.
+            whether anything happened; when it did not, six times, the server is stuck.
         files: bytes of every file that ever appeared, by name.
         now: the clock of all.
     """
@@ -134,7 +134,7 @@ class Play:
             self.note()
             idle = 0 if self.courier() else idle + 1
             self.note()
-            if idle > 2:
+            if idle > 5:  # a server that starts again takes some looks to be where it was
                 raise StuckError(self.lines.said[-1])
 
         files = self.wire()
