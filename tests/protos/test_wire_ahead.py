@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from pate.errors import ProtocolError
@@ -9,6 +11,11 @@ from protos import ahead, wire
 from protos.pate.v1 import vote_pb2
 from tests.protos.test_wire import BATCH, CAMPAIGN, IMAGES, NONCE
 from tests.support.campaign_messages import SERVER_KEY, campaign_message, terms_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Change = Callable[[vote_pb2.PartyRequest], object]
 
 NAMES = ("a", "b", "c", "d")
 KEYS = vote_pb2.MaskingKeys(
