@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from aggregator_server.exchange.aggregation import Batch, Sum, batch_to_wire, checked_sum
-from pate.errors import ProtocolError, StateError
+from pate.errors import ProtocolError, QuorumError, StateError
 from pate.masking.ahead.server import ServerAhead
 from pate.masking.ahead.terms import BundleRoster, Sealed
 from pate.masking.context import Member
@@ -78,6 +78,8 @@ class AheadAggregation:
         masking: ServerAhead,
         save: Callable[[bytes], None],
         before_opening: Callable[[tuple[str, ...]], None],
+        *,
+        all_needed: bool,
     ) -> None:
         self._campaign = campaign
         self._teachers = {party.name: party.teachers for party in roster}
@@ -86,6 +88,7 @@ class AheadAggregation:
         self._masking = masking
         self._save = save
         self._before_opening = before_opening
+        self._all_needed = all_needed
         self.attempt = asked.attempt
         self.step = _STEP[masking.phase]
 
@@ -98,6 +101,7 @@ class AheadAggregation:
         *,
         sealed: BundleRoster,
         bundles: Mapping[str, vote_pb2.Bundle],
+        all_needed: bool = False,
         save: Callable[[bytes], None] = lambda _: None,
         before_opening: Callable[[tuple[str, ...]], None] = lambda _: None,
     ) -> AheadAggregation:
@@ -109,6 +113,8 @@ class AheadAggregation:
             batch: to be voted on.
             sealed: the roster that the bundles are made for.
             bundles: an unused one of each party that takes part, by name, with its boxes.
+            all_needed: whether all of these must be in the sum: an earlier one of the campaign was
+                unmasked with them, and parties unmask no other.
             save: called with the whole state after each change of it, before anything that follows
                 from it can be sent. If it raises nothing is.
             before_opening: called with the names of the parties in the sum, in the order of the
@@ -132,13 +138,20 @@ class AheadAggregation:
         )
         boxes = {name: masked.boxes_from_wire(each.boxes) for name, each in bundles.items()}
         masking = ServerAhead(ahead.round_of(campaign, asked, sealed))
-        made = cls(campaign, roster, asked, boxes, masking, save, before_opening)
+        made = cls(
+            campaign, roster, asked, boxes, masking, save, before_opening, all_needed=all_needed
+        )
         save(made.to_bytes())
         return made
 
     #: A party that restarts has all that it needs on disk: it may join any step.
     first: ClassVar[bool] = True
-    needed: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """All parties of the round until their votes are in it, if none may be missing."""
+        every = self._all_needed and not self._masking.survivors
+        return tuple(self._masking.round.bundles) if every else ()
 
     @property
     def awaited(self) -> frozenset[str]:
@@ -191,6 +204,10 @@ class AheadAggregation:
 
     def advance(self) -> None:
         """See :class:`Aggregation`."""
+        if missing := sorted(frozenset(self.needed) - self.answered):
+            raise QuorumError(
+                f"no votes from {', '.join(missing)}, and no other sum may be unmasked"
+            )
         fixed = not self._masking.survivors
         self._masking.advance()
         self._save(self.to_bytes())
@@ -219,6 +236,7 @@ class AheadAggregation:
             self._masking.round.roster.to_bytes(),
             self._asked.SerializeToString(deterministic=True),
             self._masking.to_bytes(),
+            bytes([self._all_needed]),
             *(each.SerializeToString(deterministic=True) for each in boxes),
         )
 
@@ -240,7 +258,7 @@ class AheadAggregation:
         Raises:
             StateError: if it is damaged, or of a campaign with other terms.
         """
-        sealed, stored, state, *rest = decode(_STATE, raw)
+        sealed, stored, state, all_needed, *rest = decode(_STATE, raw)
         asked = vote_pb2.AskMaskedAhead.FromString(stored)
         if len(rest) != len(asked.bundles):
             raise StateError("the stored state of a sum is damaged")
@@ -250,7 +268,10 @@ class AheadAggregation:
         }
         round_ = ahead.round_of(campaign, asked, BundleRoster.from_bytes(sealed))
         masking = ServerAhead.restore(round_, state)
-        made = cls(campaign, roster, asked, boxes, masking, save, before_opening)
+        made = cls(
+            campaign, roster, asked, boxes, masking, save, before_opening,
+            all_needed=all_needed == b"\1",
+        )  # fmt: skip
         if masking.survivors:
             before_opening(made.survivors)
         return made

@@ -172,12 +172,15 @@ class AheadVotes:
             DiskError: if it cannot be recorded; then nothing leaves.
         """
         round_, batch, hashes = self._round(campaign, asked.attempt)
-        survivors = self._party.choose(round_, _by_party(asked.masked), _by_party(asked.consents))
-        reach("list-kept")
+        given = _by_party(asked.masked), _by_party(asked.consents)
+        survivors = self._party.check_list(round_, *given)
+        # A list that the ledger refuses is not fixed: the right one may still come.
         self._ledger.open_batch(
             campaign.id.hex(), batch, hashes, survivors, allow_other=allow_other
         )
         reach("opening-recorded")
+        self._party.choose(round_, *given)
+        reach("list-kept")
         return masked.unmasking_to_wire(self._party.unmask(round_))
 
     def require_none(self, campaign: bytes) -> None:

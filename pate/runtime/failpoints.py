@@ -67,7 +67,7 @@ NAMES: Final = frozenset({
     "round-begun",          # the bundles of a round are bound to it, no votes were computed
     "masked-kept",          # the masked votes of a round are durable, and have not left
     "list-signed",          # the list of survivors of a round is fixed, its signature has not left
-    "list-kept",            # the list is fixed, the unmasking is not in its ledger
+    "list-kept",            # the list is fixed, the shares have not left
     "ending-recorded",      # the end is in its ledger, the server does not know
     # party: envelopes
     "envelope-answered",    # the answer is on its disk, neither in its ledger nor outside

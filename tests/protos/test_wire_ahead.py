@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from pate.errors import ProtocolError
@@ -9,6 +11,11 @@ from protos import ahead, wire
 from protos.pate.v1 import vote_pb2
 from tests.protos.test_wire import BATCH, CAMPAIGN, IMAGES, NONCE
 from tests.support.campaign_messages import SERVER_KEY, campaign_message, terms_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Change = Callable[[vote_pb2.PartyRequest], object]
 
 NAMES = ("a", "b", "c", "d")
 KEYS = vote_pb2.MaskingKeys(
@@ -41,8 +48,6 @@ BODIES = {
         attempt=b"t" * 16, masked=SIGNED, consents=SIGNED[:3]
     ),
 }
-
-Change = "Callable[[vote_pb2.PartyRequest], object]"
 
 
 def request(what: str, *, terms: bool = True) -> vote_pb2.PartyRequest:
@@ -135,7 +140,7 @@ BAD: list[tuple[str, Change, str]] = [
 @pytest.mark.parametrize(("what", "change", "says"), BAD)
 def test_a_request_with_one_bad_field_is_refused(what: str, change: Change, says: str) -> None:
     made = request(what)
-    change(made)  # type: ignore[operator]  # named as text above
+    change(made)
     with pytest.raises(ProtocolError, match=says):
         read(made)
 

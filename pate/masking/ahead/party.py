@@ -192,8 +192,31 @@ class PartyAhead:
             raise ProtocolError("a round without consent, and a list of survivors to sign")
         self._require_masked(round_)
         survivors = round_.survivors(self._name, masked)
-        self._once(Kind.SIGNED, round_, survivors)
+        self._require_same(Kind.SIGNED, round_, _names(survivors))
+        self._store.change({(Kind.SIGNED, round_.digest): _names(survivors)})
         return self._identity.sign(round_.survivors_to_sign(survivors))
+
+    def check_list(
+        self, round_: Round, masked: Mapping[str, bytes], consents: Mapping[str, bytes]
+    ) -> tuple[str, ...]:
+        """Check that this party could reveal shares for a list of survivors; fixes nothing.
+
+        Arguments, result and errors are those of :meth:`choose`.
+        """
+        self._require_masked(round_)
+        survivors = round_.survivors(self._name, masked)
+        round_.check_consents(survivors, consents)
+        names = _names(survivors)
+        if self._store.get(Kind.SIGNED, round_.digest) not in (None, names):
+            raise RefusedError("the list of survivors is not the one that this party signed")
+        self._require_same(Kind.CHOSEN, round_, names)
+        place, once = _unmasked(round_, names)
+        if self._store.get(*place) not in (None, once):
+            raise RefusedError(
+                "the batch was unmasked in another round: the difference of two sums would reveal "
+                "votes"
+            )
+        return survivors
 
     def choose(
         self, round_: Round, masked: Mapping[str, bytes], consents: Mapping[str, bytes]
@@ -214,20 +237,10 @@ class PartyAhead:
             RefusedError: if there is another list, or another round of this batch was unmasked,
                 without consent or with other survivors.
         """
-        self._require_masked(round_)
-        survivors = round_.survivors(self._name, masked)
-        round_.check_consents(survivors, consents)
-        if self._store.get(Kind.SIGNED, round_.digest) not in (None, _names(survivors)):
-            raise RefusedError("the list of survivors is not the one that this party signed")
-        batch = round_.context.campaign + round_.context.batch
-        # A list that t parties signed makes one sum of any round; another list may make several.
-        once = _names(survivors) if round_.consent else round_.digest
-        if self._store.get(Kind.UNMASKED, batch) not in (None, once):
-            raise RefusedError(
-                "the batch was unmasked in another round: the difference of two sums would reveal "
-                "votes"
-            )
-        self._once(Kind.CHOSEN, round_, survivors, {(Kind.UNMASKED, batch): once})
+        survivors = self.check_list(round_, masked, consents)
+        names = _names(survivors)
+        place, once = _unmasked(round_, names)
+        self._store.change({(Kind.CHOSEN, round_.digest): names, place: once})
         return survivors
 
     def unmask(self, round_: Round) -> UnmaskingShares:
@@ -334,20 +347,18 @@ class PartyAhead:
         if self._store.get(Kind.MASKED, round_.digest) is None:
             raise ProtocolError("a list of survivors, before this party has masked its votes")
 
-    def _once(
-        self,
-        kind: Kind,
-        round_: Round,
-        survivors: Sequence[str],
-        more: Mapping[tuple[Kind, bytes], bytes] | None = None,
-    ) -> None:
-        """Store a list of survivors, the only one of its kind for a round."""
-        names = _names(survivors)
+    def _require_same(self, kind: Kind, round_: Round, names: bytes) -> None:
         if self._store.get(kind, round_.digest) not in (None, names):
             raise RefusedError(
                 "another list of survivors was given for this round: a party takes one, once"
             )
-        self._store.change({(kind, round_.digest): names, **(more or {})})
+
+
+def _unmasked(round_: Round, names: bytes) -> tuple[tuple[Kind, bytes], bytes]:
+    """Return where it is stored how a batch was unmasked, and what is there for this list."""
+    place = (Kind.UNMASKED, round_.context.campaign + round_.context.batch)
+    # A list that t parties signed makes one sum of any round; another list may make several.
+    return place, names if round_.consent else round_.digest
 
 
 def _names(survivors: Sequence[str]) -> bytes:

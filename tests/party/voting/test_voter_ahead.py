@@ -209,6 +209,31 @@ def test_five_parties_by_envelope_one_lost_in_each_step(post: Post) -> None:
         assert post.voter(name)._site.ledger.verify()
 
 
+def test_a_later_batch_has_the_same_parties(tmp_path: Path) -> None:
+    """Whose ledgers unmask no other list in the campaign; so none of them may be missing."""
+    post = Post(tmp_path, noisy=False)
+    four, rest = ("a", "b", "d", "e"), Batch((3, 4, 5), batch_hash(HASHES[3:]))
+    server = post.begin(batch=PART)
+    while server.step:
+        server = post.step(server, four)
+    other = post.begin(1, batch=rest)
+    other = post.step(post.step(other, NAMES), NAMES)
+    post.refuses("a", other.request("a"), "unmasked with other parties")
+    bundles = {name: post.bundles[name].bundles[2] for name in four}
+    again = AheadAggregation.begin(
+        post.campaign, post.roster, rest, sealed=post.sealed, bundles=bundles, all_needed=True
+    )
+    assert again.needed == four
+    with pytest.raises(QuorumError, match="no votes from e"):
+        post.step(again, four[:3])
+    again = post.again(again)
+    # It had no answer of e, and its list is still open.
+    while again.step:
+        again = post.step(again, four)
+    assert again.needed == ()
+    np.testing.assert_array_equal(again.result().total.counts, votes_of(four)[3:])
+
+
 def test_exact_sums_take_consent(tmp_path: Path) -> None:
     post = Post(tmp_path, noisy=False)
     server = post.step(post.begin(), NAMES)
