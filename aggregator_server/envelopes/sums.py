@@ -73,7 +73,7 @@ class SumsAhead:
             collect(steps)
             return AheadAggregation.begin(
                 exchange.campaign, roster, batch, sealed=sealed, bundles=steps.bundles,
-                save=save, before_opening=before_opening,
+                all_needed=only is not None, save=save, before_opening=before_opening,
             )  # fmt: skip
         except (QuorumError, ProtocolError):
             self._store.end_round(first)  # the next one has other bundles
