@@ -105,6 +105,18 @@ class ServingOptions(CommandOptions):
         int,
         of_network(min=0, max=65535, help="Loopback port for the student.", metavar="PORT"),
     ] = 9093
+    envelopes: Annotated[
+        Path | None,
+        of_network(help="By envelope: files to and from parties are here.", metavar="DIR"),
+    ] = None
+    by_envelope: Annotated[
+        str | None,
+        of_network(help="Only these parties by envelope: a,b. Default: all", metavar="NAMES"),
+    ] = None
+    answer_days: Annotated[
+        float | None,
+        of_network(min=0.001, help="To answer an envelope. Default: no end", metavar="DAYS"),
+    ] = None
     page: Annotated[
         bool,
         of_network("--page/--no-page", help="Show the campaign in a browser."),

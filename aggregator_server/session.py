@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aggregator_server.campaign.runner import Campaign
-from aggregator_server.flower.deployment import Deployment
+from aggregator_server.envelopes.session import check_goes_by_envelope
 from aggregator_server.identities import require_lasting_key
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.store import stores
 from aggregator_server.ledger.store.place import place_of
 from aggregator_server.monitoring.session import watched
+from aggregator_server.reaching import enrolled_of, reaching
 from aggregator_server.results.report import describe_state
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from aggregator_server.student_service import StudentService
@@ -28,7 +28,6 @@ from pate.data.values import Inputs, content_hash
 from pate.errors import ProtocolError, SchemaError, StateError
 from pate.formats.privacy_statement import do_records_vote, in_words, neighbours_of
 from pate.noise.exact import SystemNoise
-from pate.runtime.child import LOCAL_SERVER
 from pate.runtime.failpoints import reach
 from pate.runtime.home import (
     default_home,
@@ -47,8 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from aggregator_server.identities import Identities
-    from aggregator_server.monitoring.serving import PageServer
+    from aggregator_server.reaching import Listening
     from pate.campaign.spec import CampaignSpec
     from pate.formats.privacy_statement import PrivacyStatement
     from pate.runtime.screen import Screen
@@ -71,31 +69,6 @@ _SEEN: Final = {
 }
 #: Marks that the parties were notified of the campaign's end.
 _TOLD_FILE = "parties-told"
-
-
-@dataclass(frozen=True)
-class Listening:
-    """Listening addresses and waiting times of the server.
-
-    Attributes:
-        host: address for parties.
-        port: for parties, 0 for any free one.
-        student_port: on loopback, 0 for any free one.
-        patience: seconds to wait for the last parties once enough have voted.
-        linger: seconds to serve labels after the end; negative: until Ctrl-C or the student has
-            all.
-        identities: created by `pate-server init`, with the enrolled parties; None: a trial on
-            loopback, without TLS, open to anyone who can reach the port.
-        page: address of the page; None: no page.
-    """
-
-    host: str
-    port: int
-    student_port: int
-    patience: float
-    linger: float
-    identities: Identities | None = None
-    page: PageServer | None = None
 
 
 def start_campaign(
@@ -124,7 +97,7 @@ def start_campaign(
 
     Raises:
         StateError: if another campaign is in the folder, or a finished one.
-        UsageError: for a campaign of a series without identities.
+        UsageError: for a campaign of a series without identities, or one that cannot go by envelope.
         PateError: if the campaign ends early; released labels are not lost.
     """
     place = place_of(private_directory(folder), database)
@@ -140,6 +113,8 @@ def start_campaign(
             screen.say(f"continuing the campaign in {folder}: it is {state.phase}")
             return _run(ledger, inputs, folder, listening, screen, encoder)
     require_lasting_key(spec.series, listening.identities)
+    if listening.by_envelope is not None:
+        listening.by_envelope.names(spec)
     if spec.series is not None and listening.identities is not None:
         key = listening.identities.signing_key.public_key().public_bytes_raw()
         spec = replace(spec, series_key=key.hex())
@@ -232,6 +207,7 @@ def _run(
 ) -> dict[str, object]:
     sweep_drafts(folder)
     spec, identities = ledger.state().spec, listening.identities
+    check_goes_by_envelope(folder, listening.by_envelope)
     packed = None if encoder is None else _packed(encoder, spec)
     signing_key = _signing_key(folder) if identities is None else identities.signing_key
     for line in [] if identities is None else identities.warnings(datetime.now(UTC)):
@@ -252,24 +228,13 @@ def _run(
     ):
         never = threading.Event()
         if ledger.state().phase != "finished" or not (folder / _TOLD_FILE).exists():
-            with Deployment(
-                folder,
-                host=listening.host,
-                port=listening.port,
-                identities=identities,
-                on_event=screen.say,
-            ) as deployment:
-                status.open_doors(
-                    deployment.address if identities is None else identities.address,
-                    lambda: deployment.superlink_pid is not None,
-                    listens=deployment.address,
-                )
-                is_usual = identities or deployment.address == LOCAL_SERVER
-                server = "" if is_usual else f" --server {deployment.address}"
+            with reaching(folder, spec, listening, signing_key, screen) as reached:
+                status.open_doors(reached.address, reached.alive, listens=reached.listens)
                 elsewhere = token != default_home("server") / STUDENT_TOKEN
                 for line in _terms_in_words(spec):
                     screen.say(line)
-                screen.say(f"for each party: pate-party start --data PATH{server}")
+                for line in reached.for_parties:
+                    screen.say(line)
                 screen.say(
                     f"for the student: pate-student train --server 127.0.0.1:{service.port} --public PATH "
                     f"--out DIR{f' --token-file {token}' if elsewhere else ''}"
@@ -278,19 +243,21 @@ def _run(
                 campaign = Campaign(
                     ledger,
                     inputs,
-                    deployment.wire,
+                    reached.wire,
                     noise=SystemNoise(),
                     screen=screen,
                     signing_key=signing_key,
-                    enrolled=None if identities is None else partial(_enrolled, identities),
+                    enrolled=enrolled_of(identities),
                     patience=listening.patience,
                     encoder=packed,
                     await_predictions=lambda round_: service.wait_for_predictions(
                         round_, never, campaign.look
                     ),
                     show=status.present,
-                    returning=deployment.returning,
-                    pause=deployment.pause,
+                    returning=reached.returning,
+                    pause=reached.pause,
+                    courier=reached.courier,
+                    sums=None if reached.courier is None else reached.courier.sums,
                 )
                 campaign.run()
                 campaign.farewell()
@@ -362,10 +329,6 @@ def _guarantee(statement: PrivacyStatement, epsilon: float, observer: str) -> st
 def _signing_key(folder: Path) -> Ed25519PrivateKey:
     """Return the key of a campaign without identities: its own, made on first use."""
     return Ed25519PrivateKey.from_private_bytes(kept_secret(folder / "campaign.key"))
-
-
-def _enrolled(identities: Identities) -> dict[str, bytes]:
-    return {name: member.identity for name, member in identities.enrolled().items()}
 
 
 @contextlib.contextmanager

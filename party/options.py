@@ -57,16 +57,10 @@ PolicyOption = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(CommandOptions):
-    """The common options; each field is the option of that name."""
+class OwnOptions(CommandOptions):
+    """The options about this party and its data; each field is the option of that name."""
 
     data: Annotated[Path | None, _DATA] = None
-    server: Annotated[
-        str | None,
-        of_network(
-            help="The server. Default: as enrolled, else 127.0.0.1:9092", metavar="HOST:PORT"
-        ),
-    ] = None
     name: Annotated[
         str | None,
         of_campaign(help="Your name on the roster. Default: that of --data", metavar="NAME"),
@@ -116,23 +110,6 @@ class Options(CommandOptions):
     ] = False
     home: HomeOption = None
     policy: PolicyOption = None
-    max_wait: Annotated[
-        float | None,
-        of_network(min=0, help="Give up after this long without the server.", metavar="SECONDS"),
-    ] = None
-    metrics_port: Annotated[
-        int | None,
-        _monitoring(
-            min=0,
-            max=65535,
-            help="Serve /metrics here; 0: any. Default: nowhere",
-            metavar="PORT",
-        ),
-    ] = None
-    metrics_host: Annotated[
-        str,
-        _monitoring(help="Its address.", metavar="ADDRESS"),
-    ] = "127.0.0.1"
 
     @property
     def class_list(self) -> tuple[str, ...] | None:
@@ -177,10 +154,76 @@ class Options(CommandOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Options(OwnOptions):
+    """The same, with those of a connection."""
+
+    server: Annotated[
+        str | None,
+        of_network(
+            help="The server. Default: as enrolled, else 127.0.0.1:9092", metavar="HOST:PORT"
+        ),
+    ] = None
+    max_wait: Annotated[
+        float | None,
+        of_network(min=0, help="Give up after this long without the server.", metavar="SECONDS"),
+    ] = None
+    metrics_port: Annotated[
+        int | None,
+        _monitoring(
+            min=0,
+            max=65535,
+            help="Serve /metrics here; 0: any. Default: nowhere",
+            metavar="PORT",
+        ),
+    ] = None
+    metrics_host: Annotated[
+        str,
+        _monitoring(help="Its address.", metavar="ADDRESS"),
+    ] = "127.0.0.1"
+
+
+@dataclass(frozen=True, kw_only=True)
 class StartOptions(Options):
     """The options of ``pate-party start``; data is required."""
 
     data: Annotated[Path, _DATA] = field()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvelopeOptions(OwnOptions):
+    """The options of ``pate-party answer`` and ``train``; data is required."""
+
+    file: Annotated[
+        Path, typer.Argument(help="An envelope that the coordinator sent.", metavar="FILE")
+    ] = field()
+    data: Annotated[Path, _DATA] = field()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerOptions(EnvelopeOptions):
+    """The options of ``pate-party answer``."""
+
+    out: Annotated[
+        Path | None,
+        of_output(help="Answer: a file or folder. Default: this folder", metavar="PATH"),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions(OwnOptions):
+    """The options of ``pate-party watch``; data is required."""
+
+    inbox: Annotated[
+        Path, typer.Argument(help="Folder where envelopes arrive.", metavar="INBOX")
+    ] = field()
+    outbox: Annotated[
+        Path, typer.Argument(help="Folder that answers are written to.", metavar="OUTBOX")
+    ] = field()
+    data: Annotated[Path, _DATA] = field()
+    once: Annotated[bool, of_output("--once", help="Answer what is there, and end.")] = False
+    every: Annotated[
+        float, of_output(min=0.1, help="How often to look into INBOX.", metavar="SECONDS")
+    ] = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING
 
 from party.flower.client_app import make_client_app
 from party.flower.connection import Connection
 from party.flower.supernode import Server
 from party.identity.enrolment import Enrolment
-from party.identity.keys import identity_key, shard_key
-from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.monitoring import Status
-from party.policy.binding import bind
-from party.policy.file import policy_of
-from party.policy.words import rules_in_words
-from party.voting.own_data import OwnFile, OwnVoters
-from party.voting.received.encoders import Encoders
-from party.voting.site import Site
-from party.voting.voter import Voter
-from pate.answers import answer_of
-from pate.campaign.choices import EARLY_ENDS
-from pate.data.read import read_inputs, require_there
+from party.prepared import Prepared
+from party.voting.screen_lines import ended_in_words
+from pate.data.read import require_there
 from pate.data.schema import Schema
-from pate.encoders.reading import Reader
 from pate.errors import SchemaError, UnreachableError
 from pate.features.progress import telling
-from pate.formats.privacy_statement import in_words
-from pate.noise.exact import SystemNoise
 from pate.runtime.child import LOCAL_SERVER, LOOPBACK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from party.ledger.ledger import PartyLedger
     from party.ledger.records import CampaignRecord
     from party.options import StartOptions
     from party.voting.ending import Ending
@@ -65,29 +49,9 @@ def take_part(
     server = options.server or (LOCAL_SERVER if enrolment is None else enrolment.server)
     # An enrolled party is not a trial, even if its server is reached through a local tunnel.
     trial = enrolment is None and Server(server).host in LOOPBACK
-    policy = policy_of(home, loopback=trial, file=options.policy)
-    public = None
-    encoder = Reader.open(options.encoder, home=home, bar=screen.bar)
-    if encoder is not None:
-        screen.say(f"encoder: {encoder.encoder.description.statement()}")
-    if options.public is not None:
-        warn = partial(screen.say, level="warning")
-        public = read_inputs(
-            options.public, drop=options.dropped, say=warn, encoder=encoder, text=options.text
-        )
-    for line in rules_in_words(policy):
-        screen.say(f"your policy: {line}")
-    for line in _warnings(enrolment):
-        screen.say(line, "warning")
-    # Opened before hours of training: it may be damaged or missing.
-    ledger = PartyLedger(home / LEDGER_FILE)
-    for line in bind(ledger, policy):
-        screen.say(line)
+    party = Prepared.of(options, name, home, screen, status, enrolment, trial=trial)
+    ledger, own, public = party.ledger, party.own, party.public
     last = max(ledger.campaigns(), key=lambda each: each.last, default=None)
-    received = None
-    if encoder is None and policy.encoders != ():
-        received = Encoders(home / "encoders", partial(Reader.of, home=home, bar=screen.bar))
-    own = _own_voters(options, encoder, received, home, screen, status)
     # The next campaign probably has the schema of the last one; if not, the data are read again.
     found = own.ahead(
         Schema.of(public) if public is not None else _schema_of(last),
@@ -108,26 +72,11 @@ def take_part(
         screen.say(f"{options.teachers} teachers are ready; connecting to {server}")
     status.bound_by(
         ledger,
-        delta=policy.divided_delta,
-        largest_epsilon=policy.largest_epsilon,
+        delta=party.policy.divided_delta,
+        largest_epsilon=party.policy.largest_epsilon,
         ends=None if enrolment is None else enrolment.ends,
     )
-    voter = Voter(
-        name=name,
-        identity=identity_key(home),
-        ensemble=None,
-        own=own,
-        home=home,
-        site=Site(
-            policy,
-            ledger,
-            pinned=None if enrolment is None else enrolment.campaign_key,
-            ask=_ask if sys.stdin.isatty() else None,
-        ),
-        noise=SystemNoise(),
-        public=public,
-        say=screen.say,
-    )
+    voter = party.voter()
 
     def over() -> bool:
         """Whether the campaign is over; the SuperNode sends the last answer before it stops."""
@@ -162,44 +111,6 @@ def take_part(
     return ending
 
 
-def _own_voters(
-    options: StartOptions,
-    encoder: Reader | None,
-    received: Encoders | None,
-    home: Path,
-    screen: Screen,
-    status: Status,
-) -> OwnVoters:
-    @contextlib.contextmanager
-    def training() -> Iterator[Callable[[int, int], None]]:
-        before = status.standing.state
-        status.is_now("training")
-        status.trained(0, options.teachers)
-        with screen.bar("teachers ready") as move:
-
-            def progress(done: int, total: int) -> None:
-                status.trained(done, total)
-                move(done, total)
-
-            yield progress
-        status.is_now(before)
-
-    return OwnVoters(
-        OwnFile.of(options, encoder),
-        teachers=None if options.only_records else options.teachers,
-        later=options.trained_later,
-        records=options.votes in ("any", "neighbour"),
-        model=options.model,
-        device=options.device,
-        home=home,
-        key=shard_key(home),
-        say=screen.say,
-        warn=lambda line: screen.say(line, "warning"),
-        training=training,
-        encoders=received,
-    )
-
-
 def _schema_of(last: CampaignRecord | None) -> Schema | None:
     """Return the schema of the last campaign's inputs, None if it is not known."""
     if last is None or last.offer.schema is None:
@@ -231,52 +142,6 @@ def of_absence(ledger: PartyLedger) -> str:
         "safe: all answers are in our ledger (`pate-party ledger`), and the same command "
         "continues if the campaign does"
     )
-
-
-def ended_in_words(ending: Ending) -> str:
-    """Return a line for the operator about the end of a campaign."""
-    if ending.cause:
-        return (
-            f"the campaign has ended before it asked for votes: {EARLY_ENDS[ending.cause]}. No vote of "
-            "ours has left for it; its coordinator may start another one"
-        )
-    released = answer_of(ending.answer).release_in_words(
-        ending.labels_released, ending.queries_asked
-    )
-    return (
-        f"the campaign has ended: {ending.queries_asked} queries asked, {released} released, at most "
-        f"{_guarantee(ending)}"
-    )
-
-
-def _guarantee(ending: Ending) -> str:
-    return in_words(ending.epsilon, ending.delta, ending.unit, neighbours=ending.adjacency)
-
-
-def _warnings(enrolment: Enrolment | None) -> list[str]:
-    """Return lines about what expires soon.
-
-    Raises:
-        StateError: if the server's authority has expired.
-    """
-    if enrolment is None:
-        return []
-    now = datetime.now(UTC)
-    enrolment.require_valid(now)
-    return enrolment.warnings(now)
-
-
-def _ask(question: str) -> bool:
-    """Ask the operator a question; no answer means no.
-
-    Ctrl-C is not an answer: it stops the party, as always.
-    """
-    sys.stderr.write(f"{question} [y/N]: ")
-    sys.stderr.flush()
-    try:
-        return input().strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
 
 
 def _of_what(records: Dataset) -> str:

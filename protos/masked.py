@@ -120,7 +120,9 @@ def check_unmasking(opening: vote_pb2.Opening) -> None:
             check(0 < len(share.value) <= MAX_SHARE, f"a share of {len(share.value)} bytes")
 
 
-def context_of(campaign: vote_pb2.Campaign, asked: vote_pb2.AskKeys) -> Context:
+def context_of(
+    campaign: vote_pb2.Campaign, asked: vote_pb2.AskKeys | vote_pb2.AskMaskedAhead
+) -> Context:
     """Return the common context of both sides of a masked sum.
 
     Args:
@@ -132,7 +134,7 @@ def context_of(campaign: vote_pb2.Campaign, asked: vote_pb2.AskKeys) -> Context:
     """
     batch = asked.batch
     proofs = None
-    if campaign.proofs:
+    if campaign.proofs and isinstance(asked, vote_pb2.AskKeys):
         teachers = tuple(each.teachers for each in campaign.terms.roster)
         proofs = Proofs(teachers, asked.seed_hash)
     return Context(

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from pate.campaign.choices import EARLY_ENDS
 from pate.errors import ProtocolError
 from pate.votes import Counts, check_cast, check_votes
+from protos.ahead import check_ahead, check_sealing
 from protos.bounds import (
     HASH_BYTES,
     ID_BYTES,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from pate.codes import Code
 
 VERSION: Final = 6
+_AHEAD: Final = ("ask_bundles", "ask_masked_ahead", "ask_consent_ahead", "ask_opening_ahead")
 _REPLY: Final = b"pate/v1/reply\0"
 _REQUEST: Final = b"pate/v1/request\0"
 
@@ -110,7 +112,7 @@ def _check_body(request: vote_pb2.PartyRequest) -> None:
         check_batch(request.ask.batch, campaign)
     elif what is not None and what.startswith("ask_"):
         check(campaign.aggregation == "masked", "masked votes are asked for in a plain campaign")
-        check_step(request, campaign)
+        (check_ahead if what in _AHEAD else check_step)(request, campaign)
 
 
 # --- replies: party to server ----------------------------------------------------------------
@@ -164,6 +166,8 @@ def check_description(said: vote_pb2.Description) -> None:
     check_classes(said.classes)
     check(len(said.public_set) in (0, HASH_BYTES), "a public set hash of another length")
     check(said.unit in ("record", "patient"), f"a party declares the unit {said.unit!r:.40}")
+    if said.HasField("sealing"):
+        check_sealing(said.sealing)
 
 
 # --- vote matrices ---------------------------------------------------------------------------

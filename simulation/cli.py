@@ -20,6 +20,7 @@ from pate.runtime.help import Commands
 from pate.runtime.options import ConfigOption, JsonOption, of_output, takes
 from pate.runtime.screen import Screen
 from simulation.audit.command import audit
+from simulation.envelope import app as envelope_app
 from simulation.options import OutOption, SimulationOptions
 from simulation.torchvision_encoder import from_torchvision
 
@@ -111,6 +112,7 @@ app.command()(prepare)
 app.add_typer(schema_app, name="schema")
 encoder_app.command("from-torchvision")(from_torchvision)
 app.add_typer(encoder_app, name="encoder")
+app.add_typer(envelope_app, name="envelope")
 
 
 @app.command()

@@ -15,6 +15,7 @@ from aggregator_server.campaign.batches import BATCH_COUNTS, batch_at, check_apa
 from aggregator_server.campaign.reachable import require_reachable
 from aggregator_server.campaign.release import release_of
 from aggregator_server.exchange.aggregation import Batch, MaskedAggregation, PlainAggregation
+from aggregator_server.exchange.ahead import AheadAggregation
 from aggregator_server.exchange.exchange import Exchange
 from pate.campaign.outlook import Outlook, classes_in_words
 from pate.campaign.terms import votes_per_unit
@@ -33,9 +34,10 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from aggregator_server.envelopes.sums import SumsAhead
     from aggregator_server.exchange.aggregation import Sum
     from aggregator_server.exchange.presence import Presence
-    from aggregator_server.exchange.wire import Wire
+    from aggregator_server.exchange.wire import Courier, Wire
     from aggregator_server.ledger.ledger import Ledger
     from aggregator_server.ledger.state import CampaignState
     from pate.data.values import Inputs
@@ -66,6 +68,8 @@ class Campaign:
         returning: names of the parties that are reconnecting.
         pause: waits that many seconds, or less if a message may have arrived.
         batch: counts of one batch of votes, queries times classes.
+        courier: of the parties by envelope; None: there are none.
+        sums: begins masked sums whose keys come ahead; None: all keys are made for their sum.
     """
 
     def __init__(
@@ -85,8 +89,11 @@ class Campaign:
         returning: Callable[[], Collection[str]] = frozenset,
         pause: Callable[[float], None] = time.sleep,
         batch: int = BATCH_COUNTS,
+        courier: Courier | None = None,
+        sums: SumsAhead | None = None,
     ) -> None:
         self._batch = batch
+        self._sums = sums
         self._ledger = ledger
         self._inputs = inputs
         self._noise = noise
@@ -106,6 +113,7 @@ class Campaign:
             show=show,
             returning=returning,
             pause=pause,
+            courier=courier,
         )
 
     def run(self) -> None:
@@ -235,12 +243,15 @@ class Campaign:
             try:
                 return self._exchange.collect(
                     aggregation,
-                    least=self._ledger.state().spec.sums.min_parties,
+                    least=self._least(),
                     patience=self._patience,
                     # The number of answers does not predict the remaining time.
                     bar=partial(self._screen.bar, timed=False),
                 )
             except QuorumError as error:
+                if self._sums is not None and isinstance(aggregation, AheadAggregation):
+                    self._sums.give_up(aggregation, first)
+                    raise
                 self._require_willing(aggregation, error)
                 if aggregation.first or attempt == _ATTEMPTS:
                     raise
@@ -254,7 +265,16 @@ class Campaign:
                 ) from error
         raise QuorumError(f"{_ATTEMPTS} attempts at a masked sum failed")
 
-    def _aggregation(self, first: int, batch: Batch) -> MaskedAggregation | PlainAggregation:
+    def _least(self) -> int:
+        """Return the fewest parties in a sum: with keys ahead, all of those in an earlier one."""
+        state = self._ledger.state()
+        if self._sums is None or state.survivors is None:
+            return state.spec.sums.min_parties
+        return len(state.survivors)
+
+    def _aggregation(
+        self, first: int, batch: Batch
+    ) -> MaskedAggregation | PlainAggregation | AheadAggregation:
         state, campaign = self._ledger.state(), self._exchange.campaign
         if not state.spec.sums.masked:
             return PlainAggregation(campaign, state.roster, batch, state.spec.sums.min_parties)
@@ -263,12 +283,30 @@ class Campaign:
             self._ledger.record_unmasking(first, len(batch.rows), survivors)
             reach("opening-listed")
 
+        if self._sums is not None:
+            return self._sums.aggregation(
+                self._exchange,
+                state.roster,
+                first,
+                batch,
+                least=self._least(),
+                only=state.survivors,
+                collect=lambda steps: self._exchange.go_through(
+                    steps,
+                    least=self._least(),
+                    patience=self._patience,
+                    bar=partial(self._screen.bar, timed=False),
+                ),
+                before_opening=list_unmasking,
+            )
         return MaskedAggregation(
             campaign, state.roster, batch, only=state.survivors, before_opening=list_unmasking
         )
 
     def _require_willing(
-        self, aggregation: MaskedAggregation | PlainAggregation, error: QuorumError
+        self,
+        aggregation: MaskedAggregation | PlainAggregation | AheadAggregation,
+        error: QuorumError,
     ) -> None:
         """Check that a sum whose unmasking has begun can still be completed.
 

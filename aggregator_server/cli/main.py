@@ -13,7 +13,7 @@ import click
 import typer
 from click.core import ParameterSource
 
-from aggregator_server.cli import backup, ledger
+from aggregator_server.cli import backup, envelopes, ledger
 from aggregator_server.cli import identities as identities_cli
 from aggregator_server.options import (
     CampaignOptions,
@@ -30,12 +30,13 @@ from pate.runtime.command import print_json, run
 from pate.runtime.help import Commands
 from pate.runtime.home import default_home
 from pate.runtime.imports import importing
-from pate.runtime.options import HomeOption, JsonOption, takes
+from pate.runtime.options import HomeOption, JsonOption, names_in, takes
 from pate.runtime.screen import Screen
 
 if TYPE_CHECKING:
+    from aggregator_server.envelopes.session import ByEnvelope
     from aggregator_server.identities import Identities
-    from aggregator_server.session import Listening
+    from aggregator_server.reaching import Listening
     from pate.data.values import Inputs
     from pate.encoders.reading import Reader
 
@@ -222,7 +223,7 @@ def _listening(options: ServingOptions, identities: Identities | None, screen: S
     """
     from aggregator_server.identities import require_identities, told_port
     from aggregator_server.monitoring.serving import PageServer
-    from aggregator_server.session import Listening
+    from aggregator_server.reaching import Listening
 
     port, told = options.port, told_port(identities)
     if identities is not None and port not in (None, 0, told):
@@ -243,10 +244,28 @@ def _listening(options: ServingOptions, identities: Identities | None, screen: S
         options.linger,
         identities,
         page,
+        _by_envelope(options),
     )
 
 
+def _by_envelope(options: ServingOptions) -> ByEnvelope | None:
+    """Return who takes part by envelope, None for nobody.
+
+    Raises:
+        UsageError: if it is said who, and not where.
+    """
+    from aggregator_server.envelopes.session import ByEnvelope
+
+    if options.envelopes is None:
+        if options.by_envelope is not None or options.answer_days is not None:
+            raise UsageError("--by-envelope and --answer-days need --envelopes DIR")
+        return None
+    names = names_in(options.by_envelope) or None
+    return ByEnvelope(options.envelopes, names, options.answer_days)
+
+
 ledger.register(app, ledger_app)
+envelopes.register(app)
 backup.register(ledger_app, folder_of)
 
 

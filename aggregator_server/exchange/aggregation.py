@@ -25,7 +25,7 @@ from protos.pate.v1 import vote_pb2
 from protos.terms import code_in, is_one_release, shares_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pate.campaign.roster import RosterParty
     from pate.votes import Total
@@ -39,16 +39,26 @@ ANSWERS: Final = {
     "ask_proof": "proof",
     "ask_consent": "consent",
     "ask_opening": "opening",
+    "ask_bundles": "bundles",
+    "ask_masked_ahead": "masked_ahead",
+    "ask_consent_ahead": "consent",
+    "ask_opening_ahead": "opening",
 }
-#: Names of the answers for screens.
-STEPS: Final = {
-    "ask": "votes",
+#: Names of the answers to the steps of a masked sum, for screens.
+_ONLINE: Final = {
     "ask_keys": "keys",
     "ask_shares": "key shares",
     "ask_masked": "masked votes",
     "ask_proof": "proofs of votes",
     "ask_consent": "signatures of the list of survivors",
     "ask_opening": "shares that unmask the sum",
+}
+#: Names of the answers to all steps.
+STEPS: Final = {
+    "ask": "votes",
+    **_ONLINE,
+    "ask_bundles": "keys ahead",
+    **{f"{step}_ahead": _ONLINE[step] for step in ("ask_masked", "ask_consent", "ask_opening")},
 }
 
 
@@ -78,8 +88,8 @@ class Sum:
     responders: tuple[str, ...]
 
 
-class Aggregation(Protocol):
-    """The steps of collecting the votes on one batch."""
+class Steps(Protocol):
+    """Steps that parties are taken through together."""
 
     #: Name of the current step, of :data:`STEPS`; empty when all are done.
     step: str
@@ -117,6 +127,10 @@ class Aggregation(Protocol):
             QuorumError: if they are too few.
             ProtocolError: if the sum cannot be unmasked.
         """
+
+
+class Aggregation(Steps, Protocol):
+    """The steps of collecting the votes on one batch."""
 
     def result(self) -> Sum:
         """Return the sum, once all steps are done.
@@ -158,7 +172,7 @@ class PlainAggregation:
     def request(self, name: str) -> vote_pb2.PartyRequest:
         """Return the request for votes."""
         del name  # the same for all
-        return vote_pb2.PartyRequest(ask=vote_pb2.Ask(batch=_to_wire(self._batch)))
+        return vote_pb2.PartyRequest(ask=vote_pb2.Ask(batch=batch_to_wire(self._batch)))
 
     def take(self, party: RosterParty, reply: vote_pb2.Reply) -> None:
         """Take a party's vote matrix; see :class:`Aggregation`."""
@@ -223,13 +237,12 @@ class MaskedAggregation:
         seed = secrets.token_bytes(masked.SEED_BYTES) if campaign.proofs else None
         self._opens = vote_pb2.AskKeys(
             attempt=self.attempt,
-            batch=_to_wire(batch),
+            batch=batch_to_wire(batch),
             seed_hash=b"" if seed is None else commit_seed(seed),
         )
         self._context = masked.context_of(campaign, self._opens)
         self._masking = ServerMasking(self._context, seed=seed)
-        skipped = {"ask"} if campaign.proofs else {"ask", "ask_proof"}
-        self._steps = [step for step in STEPS if step not in skipped]
+        self._steps = [step for step in _ONLINE if campaign.proofs or step != "ask_proof"]
         self.step = self._steps[0]
 
     @property
@@ -322,37 +335,55 @@ class MaskedAggregation:
         """Return the sum.
 
         Raises:
-            ProtocolError: if its rows cannot be votes of the survivors' teachers. Some party sent
-                invalid votes, and the masks hide which.
+            ProtocolError: see :func:`checked_sum`.
         """
         residues = self._masking.result()
-        responders = self._survivors
-        teachers = sum(self._teachers[name] for name in responders)
-        shares = shares_of(self._campaign)
-        loose, code = is_one_release(self._campaign), code_in(self._campaign)
-        try:
-            if shares is None and not loose:
-                return Sum(Histogram(residues, teachers), responders)
-            counts: Counts = residues
-            if shares is not None or code.signed:
-                counts = np.asarray(centred(residues, self._context.bits), dtype=np.int64)
-            if shares is None:
-                return Sum(LooseSum(counts, teachers, code), responders)
-            if loose:
-                reach = shares.reach(len(responders), counts.size)
-                check_cast(counts, code, teachers, reach=reach)
-            elif isinstance(shares, GaussianShares):
-                check_row_totals(counts, teachers, shares.share, len(responders))
-        except ProtocolError as error:
-            raise ProtocolError(
-                f"the sum of the votes of {', '.join(responders)} does not fit "
-                f"{f'at most {teachers} votes a count' if loose else f'{teachers} teachers'}: "
-                f"{error}. One of them sent invalid votes, and no label is released; the masks "
-                "hide which one: ask them. A new campaign without that party needs other "
-                "public inputs, or parties that allow repeats: they have unmasked these with it"
-            ) from error
-        return Sum(NoisySum(counts, teachers), responders)
+        teachers = {name: self._teachers[name] for name in self._survivors}
+        return checked_sum(self._campaign, teachers, residues, self._context.bits)
 
 
-def _to_wire(batch: Batch) -> vote_pb2.Batch:
+def checked_sum(
+    campaign: vote_pb2.Campaign, teachers: Mapping[str, int], residues: Counts, bits: int
+) -> Sum:
+    """Return a masked sum that was unmasked, if its rows can be votes.
+
+    Args:
+        campaign: with its terms.
+        teachers: of each party in the sum, by name, in the order of the roster.
+        residues: (rows, classes) int64 in [0, 2^bits).
+        bits: width of the ring.
+
+    Raises:
+        ProtocolError: if its rows cannot be votes of these teachers. Some party sent invalid votes,
+            and the masks hide which.
+    """
+    responders, most = tuple(teachers), sum(teachers.values())
+    shares = shares_of(campaign)
+    loose, code = is_one_release(campaign), code_in(campaign)
+    try:
+        if shares is None and not loose:
+            return Sum(Histogram(residues, most), responders)
+        counts: Counts = residues
+        if shares is not None or code.signed:
+            counts = np.asarray(centred(residues, bits), dtype=np.int64)
+        if shares is None:
+            return Sum(LooseSum(counts, most, code), responders)
+        if loose:
+            reach = shares.reach(len(responders), counts.size)
+            check_cast(counts, code, most, reach=reach)
+        elif isinstance(shares, GaussianShares):
+            check_row_totals(counts, most, shares.share, len(responders))
+    except ProtocolError as error:
+        raise ProtocolError(
+            f"the sum of the votes of {', '.join(responders)} does not fit "
+            f"{f'at most {most} votes a count' if loose else f'{most} teachers'}: "
+            f"{error}. One of them sent invalid votes, and no label is released; the masks "
+            "hide which one: ask them. A new campaign without that party needs other "
+            "public inputs, or parties that allow repeats: they have unmasked these with it"
+        ) from error
+    return Sum(NoisySum(counts, most), responders)
+
+
+def batch_to_wire(batch: Batch) -> vote_pb2.Batch:
+    """Return a batch for the wire."""
     return vote_pb2.Batch(rows=batch.rows, digest=batch.digest)

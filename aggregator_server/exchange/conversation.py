@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.exchange.aggregation import ANSWERS
+from aggregator_server.exchange.public_set import piece_request
 from aggregator_server.exchange.wire import EXPIRED, GONE, LOST
 from pate.data.embeddings import encoder_in
 from pate.errors import DiskError, PateError, ProtocolError, RefusedError, every_kind
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from aggregator_server.exchange.aggregation import Aggregation
+    from aggregator_server.exchange.aggregation import Steps
     from aggregator_server.exchange.attendance import Attendance
     from aggregator_server.exchange.public_set import Handout
-    from aggregator_server.exchange.wire import Arrival, Wire
+    from aggregator_server.exchange.wire import Arrival, Courier, Wire
 
 #: Least seconds between requests for a description to a node that keeps reconnecting: an earlier
 #: request is still pending.
@@ -51,7 +52,7 @@ class _Question:
     nonce: bytes
     about: str
     party: str | None
-    aggregation: Aggregation | None = None
+    aggregation: Steps | None = None
     left: bool = False
 
 
@@ -67,11 +68,13 @@ class Conversation:
         encoder: the encoder of its inputs, likewise; None: it is not sent.
         say: one line for the server's screen.
         clock: seconds, monotonic.
+        courier: of the parties by envelope; None: there are none.
 
     Attributes:
         aggregation: the sum that is being collected, if there is one.
         farewells: names of the parties that know of the campaign's end.
         met: when each party last described itself.
+        sealing: the key for bundles that each party gave in its description, by identity.
     """
 
     def __init__(
@@ -85,9 +88,14 @@ class Conversation:
         encoder: Handout | None = None,
         say: Callable[[str], None],
         clock: Callable[[], float],
+        courier: Courier | None = None,
     ) -> None:
         self._link = link
         self._campaign = campaign
+        self._courier = courier
+        # Before its terms are known: after a restart a party is asked the same again.
+        self._bare = vote_pb2.Campaign()
+        self._bare.CopyFrom(campaign)
         self._signing_key = signing_key
         self._who = who
         self._handout = handout
@@ -98,13 +106,43 @@ class Conversation:
         self._questions: dict[str, _Question] = {}
         self._asked_who: dict[int, float] = {}  # when each node was asked for a description
         self.met: dict[str, float] = {}
-        self.aggregation: Aggregation | None = None
+        self.aggregation: Steps | None = None
         self.farewells: set[str] = set()
+        self.sealing: dict[bytes, vote_pb2.SealingKey] = {}
 
     @property
     def busy(self) -> set[str]:
         """Names of the parties with an open request."""
-        return {each.party for each in self._questions.values() if each.party and not each.left}
+        return {
+            each.party
+            for each in self._questions.values()
+            if each.party and not each.left and not self._is_over(each)
+        }
+
+    @property
+    def by_envelope(self) -> set[str]:
+        """Names of the parties that are reached by envelope."""
+        return {name for name, node in self._who.node_of.items() if self._courier_to(node)}
+
+    def closed(self) -> set[str]:
+        """Return the parties by envelope whose answer to the current step is not waited for."""
+        if self._courier is None:
+            return set()
+        found = (self._questions.get(handle) for handle in self._courier.closed())
+        return {each.party for each in found if each and each.party and not self._is_over(each)}
+
+    def _courier_to(self, node: int) -> str | None:
+        """Return the name of the party by envelope at a node, None for one that is online."""
+        return None if self._courier is None else self._courier.party_at(node)
+
+    def _is_over(self, question: _Question) -> bool:
+        """Return whether a question by envelope is about a step that is over: it may stay open."""
+        now = None if self.aggregation is None else self.aggregation.step
+        return (
+            question.aggregation is not None
+            and self._courier_to(question.node) is not None
+            and (question.aggregation, question.about) != (self.aggregation, now)
+        )
 
     def step(self) -> None:
         """Ask new nodes for a description, forget disconnected ones, and process arrivals."""
@@ -114,7 +152,11 @@ class Conversation:
         for node in sorted(nodes - self._who.described - self._asked_who.keys()):
             self._who.described.add(node)
             self._asked_who[node] = now
-            self._ask_who(node)
+            name = self._courier_to(node)
+            self._ask_who(node, name)
+            if name is not None:  # in the same envelope, whether or not it has a copy
+                for piece in self._handout.all():
+                    self.put(node, piece_request(*piece), "public_piece", name)
         # A disconnected node may return with its old id, and is then described again.
         for node in self._who.described - nodes:
             self._forget(node, left=node not in self._leaving())
@@ -129,16 +171,16 @@ class Conversation:
         for node in sorted(self._wanting - sent)[: max(0, _MOST_SENT - len(sent))]:
             self._send_encoder(node)
 
-    def _ask_who(self, node: int) -> None:
+    def _ask_who(self, node: int, name: str | None = None) -> None:
         request = vote_pb2.PartyRequest()
-        request.describe.sends_encoder = self._encoder is not None
-        self.put(node, request, "describe", None)
+        # A party by envelope brings the encoder itself: whether it wants one would cost a trip.
+        request.describe.sends_encoder = self._encoder is not None and name is None
+        self.put(node, request, "describe", name)
 
     def _send_encoder(self, node: int) -> None:
         for index, pieces, content in [] if self._encoder is None else self._encoder.due(node):
-            request = vote_pb2.PartyRequest()
-            request.public_piece.index, request.public_piece.pieces = index, pieces
-            request.public_piece.content, request.public_piece.encoder = content, True
+            request = piece_request(index, pieces, content)
+            request.public_piece.encoder = True
             self.put(node, request, "encoder_piece", None)
 
     def put(
@@ -147,7 +189,7 @@ class Conversation:
         request: vote_pb2.PartyRequest,
         about: str,
         party: str | None,
-        aggregation: Aggregation | None = None,
+        aggregation: Steps | None = None,
     ) -> None:
         """Sign a request and send it.
 
@@ -159,8 +201,13 @@ class Conversation:
             aggregation: that the step belongs to.
         """
         request.version = wire.VERSION
-        request.nonce = wire.new_id()
-        request.campaign.CopyFrom(self._campaign)
+        if self._courier is None or self._courier.party_at(node) is None:
+            request.campaign.CopyFrom(self._campaign)
+            request.nonce = wire.new_id()
+        else:
+            ahead = about in ("describe", "public_piece")
+            request.campaign.CopyFrom(self._bare if ahead else self._campaign)
+            request.nonce = self._courier.nonce(request.SerializeToString(deterministic=True))
         handle = self._link.send(node, wire.sign_request(request, self._signing_key))
         self._questions[handle] = _Question(node, request.nonce, about, party, aggregation)
 
@@ -189,8 +236,12 @@ class Conversation:
         if question.left and what != "refusal":
             return
         if question.party is not None:
-            party = self._who.known[question.party]
-            if reply.party != party.name or identity.hex() != party.identity:
+            party = self._who.known.get(question.party)
+            # A party by envelope has a name before it has described itself.
+            expected = party is None and question.about == "describe"
+            if reply.party != question.party or not (
+                expected or (party is not None and identity.hex() == party.identity)
+            ):
                 raise ProtocolError(f"signed by {reply.party}, not by the party that was asked")
         if what == "refusal":
             kind = every_kind().get(reply.refusal.kind, PateError)
@@ -234,6 +285,8 @@ class Conversation:
         if party is None:
             return
         self.met[party.name] = self._clock()
+        if reply.description.HasField("sealing"):
+            self.sealing[identity] = reply.description.sealing
         # Requests to its last process will not be answered, and must not be waited for.
         for handle, question in list(self._questions.items()):
             if question.party == party.name and (question.node != node or question.left):

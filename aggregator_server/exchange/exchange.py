@@ -16,7 +16,7 @@ from aggregator_server.exchange.attendance import Attendance
 from aggregator_server.exchange.conversation import Conversation
 from aggregator_server.exchange.parties import DescribedParty, check_classes_agree
 from aggregator_server.exchange.presence import Presence
-from aggregator_server.exchange.public_set import Handout
+from aggregator_server.exchange.public_set import Handout, piece_request
 from pate.errors import QuorumError
 from pate.runtime.reminder import Reminder
 from pate.runtime.screen import listed
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from aggregator_server.exchange.aggregation import Aggregation, Sum
-    from aggregator_server.exchange.wire import Wire
+    from aggregator_server.exchange.aggregation import Aggregation, Steps, Sum
+    from aggregator_server.exchange.wire import Courier, Wire
     from pate.campaign.roster import RosterParty
 
 _POLL_S: Final = 0.2
@@ -58,6 +58,7 @@ class Exchange:
         returning: names of the parties that are reconnecting.
         clock: seconds, monotonic.
         pause: waits that many seconds, or less if a message may have arrived.
+        courier: of the parties by envelope; None: there are none.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Exchange:
         returning: Callable[[], Collection[str]] = frozenset,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
+        courier: Courier | None = None,
     ) -> None:
         self.campaign = campaign
         self._waiting = waiting or (
@@ -96,6 +98,7 @@ class Exchange:
             encoder=None if encoder is None else Handout(encoder),
             say=say,
             clock=clock,
+            courier=courier,
         )
 
     # --- the roster ----------------------------------------------------------------------
@@ -125,6 +128,24 @@ class Exchange:
                 if len(present) >= size:
                     return present[:size]
                 remind(self._waiting_line(present, size, names))
+                self._pause(_POLL_S)
+
+    def sealing_keys(self, identities: Mapping[str, bytes]) -> Mapping[bytes, vote_pb2.SealingKey]:
+        """Wait until these parties have described themselves; return their keys for bundles.
+
+        Args:
+            identities: of the parties, by name.
+
+        Returns:
+            By identity; a party that makes no bundles has none.
+        """
+        with self._waiting(_REMIND_S) as remind:
+            while True:
+                self.look()
+                missing = sorted(identities.keys() - self._who.known.keys())
+                if not missing:
+                    return self._talk.sealing
+                remind(f"waiting for {listed(missing)}, to describe themselves")
                 self._pause(_POLL_S)
 
     def fix_roster(
@@ -180,6 +201,18 @@ class Exchange:
             QuorumError: if too many refused or failed to reach ``least``, or a needed party did.
             ProtocolError: if the sum cannot be that of the parties' votes.
         """
+        self.go_through(aggregation, least=least, patience=patience, bar=bar)
+        return aggregation.result()
+
+    def go_through(
+        self,
+        aggregation: Steps,
+        *,
+        least: int,
+        patience: float,
+        bar: Callable[[str], AbstractContextManager[Callable[[int, int], None]]],
+    ) -> None:
+        """Take the parties through all steps; arguments and errors as of :meth:`collect`."""
         if self._who.roster is None:
             raise QuorumError("votes were requested before the roster was known")
         self._talk.aggregation = aggregation
@@ -192,14 +225,13 @@ class Exchange:
                     # The step is over, whether or not all parties answered.
                     progress(len(aggregation.answered), len(aggregation.answered))
                 aggregation.advance()
-            return aggregation.result()
         finally:
             self._talk.aggregation = None
             self._tell()
 
     def _through_step(
         self,
-        aggregation: Aggregation,
+        aggregation: Steps,
         least: int,
         patience: float,
         progress: Callable[[int, int], None],
@@ -214,7 +246,10 @@ class Exchange:
             self._ask_everyone(aggregation)
             now, answered = self._clock(), aggregation.answered
             progress(len(answered), self._asked(aggregation))
-            able = aggregation.awaited - self._who.out
+            closed = self._talk.closed()
+            able = aggregation.awaited - self._who.out - (closed - answered)
+            # Nobody by envelope is late until a date, or a person, closes the step.
+            by_envelope = (able - answered) & self._talk.by_envelope
             gone: set[str] = set()
             if not aggregation.first and now - began > patience:
                 gone = {name for name in able - answered if name not in self._who.node_of}
@@ -229,7 +264,7 @@ class Exchange:
                     f"answer, the campaign needs {least}: nothing was released; "
                     "fix the problems of the parties above, then run `pate-server resume`"
                 )
-            if len(answered) >= least:
+            if len(answered) >= least and not by_envelope:
                 enough_since = now if enough_since is None else enough_since
                 back = aggregation.first and (able - answered) & self._coming(enough_since)
                 if now - enough_since > (2 * patience if back else patience):
@@ -245,7 +280,7 @@ class Exchange:
         back = {name for name, met in self._talk.met.items() if met >= since}
         return back | (set(self._returning()) & set(self._who.roster or ()))
 
-    def _voting_line(self, aggregation: Aggregation, able: frozenset[str]) -> str:
+    def _voting_line(self, aggregation: Steps, able: frozenset[str]) -> str:
         missing = sorted(able - aggregation.answered)
         away = [name for name in missing if name not in self._who.node_of]
         if aggregation.first and aggregation.needed and away:
@@ -257,11 +292,11 @@ class Exchange:
         done = f"{len(aggregation.answered)} of {self._asked(aggregation)}"
         return f"{STEPS[aggregation.step]} from {done} parties; waiting for {listed(notes)}"
 
-    def _asked(self, aggregation: Aggregation) -> int:
+    def _asked(self, aggregation: Steps) -> int:
         """Return the total number of parties to ask."""
         return len(aggregation.needed or self._who.roster or ())
 
-    def _ask_everyone(self, aggregation: Aggregation) -> None:
+    def _ask_everyone(self, aggregation: Steps) -> None:
         due = aggregation.awaited - aggregation.answered - self._who.out - self._talk.busy
         for name, node in self._who.node_of.items():
             if name not in due:
@@ -269,12 +304,8 @@ class Exchange:
             if name in self._who.has_public_set:
                 self._talk.put(node, aggregation.request(name), aggregation.step, name, aggregation)
                 continue
-            for index, pieces, content in self._handout.due(name):
-                request = vote_pb2.PartyRequest()
-                request.public_piece.index = index
-                request.public_piece.pieces = pieces
-                request.public_piece.content = content
-                self._talk.put(node, request, "public_piece", name)
+            for piece in self._handout.due(name):
+                self._talk.put(node, piece_request(*piece), "public_piece", name)
 
     # --- the end -------------------------------------------------------------------------
 
@@ -304,10 +335,11 @@ class Exchange:
             # A party that keeps reconnecting is not notified endlessly.
             waits = now < began + _RETURN_S + _FAREWELL_S and any(
                 name not in self._talk.farewells and now < told[name, visits[name]] + _FAREWELL_S
-                for name in self._who.node_of
+                for name in self._who.node_of.keys() - self._talk.by_envelope
             )
             away = (set(voted) | self._coming(now)) - set(self._who.node_of) - self._talk.farewells
             if not waits and (not away or now >= began + _RETURN_S):
+                self.look()  # so that the last envelopes are written
                 return
             if away and now >= remind:
                 remind = began + _RETURN_S

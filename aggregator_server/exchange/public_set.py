@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from protos.pate.v1 import vote_pb2
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
 #: Most pieces in transfer to one party.
 _PIECES_EACH: Final = 32
@@ -34,9 +36,24 @@ class Handout:
 
         After the last piece it starts again: it is called only if the party still lacks the whole.
         """
-        if self._pieces is None:
-            self._pieces = self._make()
-        pieces, first = self._pieces, self._next.get(party, 0)
+        pieces, first = self._all(), self._next.get(party, 0)
         last = min(first + _PIECES_EACH, len(pieces))
         self._next[party] = 0 if last == len(pieces) else last
         return [(at, len(pieces), pieces[at]) for at in range(first, last)]
+
+    def all(self) -> Iterator[tuple[int, int, bytes]]:
+        """Yield all pieces in the same form, for a party that gets them in one file."""
+        pieces = self._all()
+        return ((at, len(pieces), pieces[at]) for at in range(len(pieces)))
+
+    def _all(self) -> Sequence[bytes]:
+        if self._pieces is None:
+            self._pieces = self._make()
+        return self._pieces
+
+
+def piece_request(at: int, pieces: int, content: bytes) -> vote_pb2.PartyRequest:
+    """Return the request that brings a piece of :meth:`Handout.due`."""
+    return vote_pb2.PartyRequest(
+        public_piece=vote_pb2.PublicPiece(index=at, pieces=pieces, content=content)
+    )

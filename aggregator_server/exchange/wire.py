@@ -61,3 +61,19 @@ class Wire(Protocol):
 
     def close(self) -> None:
         """Release the link. Messages under way are forgotten."""
+
+
+class Courier(Protocol):
+    """What carries messages as files: slowly, and to parties that are known before they speak.
+
+    Patience is then a matter of dates, and of people: nobody is late until a request is closed.
+    """
+
+    def party_at(self, node: int) -> str | None:
+        """Return the name of the party at a node, None for a node that is online."""
+
+    def nonce(self, request: bytes) -> bytes:
+        """Return the nonce of a request (16 bytes), the same each time that it is made."""
+
+    def closed(self) -> frozenset[str]:
+        """Return the handles of requests that are not waited for any more."""

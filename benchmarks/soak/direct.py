@@ -185,7 +185,7 @@ class DirectConnection:
 def install() -> None:
     """Make the commands of this process use the direct link, with shorter waiting times."""
     import aggregator_server.exchange.exchange as exchange
-    import aggregator_server.session as server
+    import aggregator_server.reaching as server
     import party.session as party
 
     vars(server)["Deployment"] = DirectDeployment

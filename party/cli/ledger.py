@@ -217,6 +217,11 @@ def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
             f"  opened: the sum over {_number(queries, 'query')} in "
             f"{_number(batches, 'batch', 'batches')}, with the votes of {', '.join(survivors)}"
         )
+    for file in record.files:
+        yield (
+            f"  envelope {file.number} answered {file.at}, by a file of "
+            f"{_number(file.size, 'byte')} with SHA-256 {file.digest}"
+        )
     if offer.series is not None:
         cast = _number(record.units, "vote") if record.batches else "no vote"
         yield f"  of the series {offer.series}, with {cast} of our {offer.unit}s"
@@ -323,6 +328,7 @@ def _as_json(record: CampaignRecord, delta: Delta) -> dict[str, object]:
         "joined_at": record.joined_at,
         "queries": record.queries,
         "batches": [asdict(each) for each in record.batches],
+        "files": [asdict(each) for each in record.files],
         "ending": None if record.ending is None else asdict(record.ending),
         "own_figure": _figure_json(cumulative_epsilon([record.totals], delta)),
     }

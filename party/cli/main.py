@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import asdict
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import typer
 
-from party.cli import backup, enrol, ledger, synthesize
+from party.cli import backup, enrol, envelopes, ledger, synthesize
+from party.cli.naming import checked_name
 from party.options import CheckOptions, StartOptions, name_of
-from pate.errors import ProtocolError, UsageError
-from pate.formats.enrolment import check_name
 from pate.runtime.child import fork_ahead
 from pate.runtime.command import print_json, run
 from pate.runtime.help import Commands
@@ -19,9 +18,6 @@ from pate.runtime.home import default_home, locked, private_directory
 from pate.runtime.imports import importing
 from pate.runtime.options import takes
 from pate.runtime.screen import Screen
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 app = Commands(
     no_args_is_help=True,
@@ -35,6 +31,7 @@ enrol.register(app)
 ledger.register(app)
 backup.register(app)
 synthesize.register(app)
+envelopes.register(app)
 
 
 @app.command()
@@ -54,7 +51,7 @@ def start(options: StartOptions) -> None:
     screen = Screen("pate-party")
     known_as = options.name or name_of(options.data)
     place = options.home or default_home("party") / known_as
-    known_as = _checked_name(known_as, place, asked=options.name is not None)
+    known_as = checked_name(known_as, place, asked=options.name is not None)
     private_directory(place)
     with contextlib.ExitStack() as held:
         held.enter_context(locked(place / "lock", "another pate-party"))
@@ -85,33 +82,6 @@ def check(options: CheckOptions) -> None:
     from pate.preflight import present
 
     raise typer.Exit(present(checks_of(options), as_json=options.as_json))
-
-
-def _checked_name(name: str, place: Path, *, asked: bool) -> str:
-    """Return the party's name: that of its enrolment, or else ``name``.
-
-    Raises:
-        UsageError: if the name is invalid, or differs from that of the enrolment.
-        StateError: if the enrolment in ``place`` is damaged.
-    """
-    from party.identity.enrolment import Enrolment
-
-    with contextlib.ExitStack() as held:
-        if place.exists():
-            held.enter_context(locked(place / "lock", "another pate-party"))
-        enrolment = Enrolment.load(place)
-    if enrolment is not None and not asked:
-        return enrolment.name
-    try:
-        check_name(name)
-    except ProtocolError as error:
-        raise UsageError(f"{error}; give one with --name") from error
-    if enrolment is not None and name != enrolment.name:
-        raise UsageError(
-            f"{place} is enrolled as {enrolment.name}, not as {name}: leave out --name, or name "
-            "another --home"
-        )
-    return name
 
 
 def main() -> NoReturn:

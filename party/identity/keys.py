@@ -35,6 +35,18 @@ def stored_identity(home: Path) -> Ed25519PrivateKey | None:
     return identity_key(home) if (home / "identity.key").exists() else None
 
 
+def sealing_key(home: Path) -> bytes:
+    """Return the private X25519 key (32 bytes) that others seal shares of their secrets for.
+
+    Without its file a new one is made; bundles for the old one are then not used.
+
+    Raises:
+        StateError: if the stored key is damaged.
+        DiskError: if it cannot be stored.
+    """
+    return kept_secret(home / "sealing.key")
+
+
 def shard_key(home: Path) -> bytes:
     """Return the 32 bytes that key the assignment of records to teachers.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from party.ledger.accountant import Totals
-from party.ledger.records import BatchRecord, CampaignRecord, EndingRecord
+from party.ledger.records import BatchRecord, CampaignRecord, EndingRecord, FileRecord
 from party.ledger.sent_votes import Given
 from pate.errors import RefusedError
 
@@ -69,6 +69,7 @@ class Campaign:
         units: that voted in it; None outside a series, and before its first answer.
         forgotten: whether entries of this ledger may have been lost since it voted.
         ending: None while it may continue.
+        files: envelopes that left, by the digest of the file that each answers, hex.
     """
 
     offer: Offer
@@ -86,6 +87,7 @@ class Campaign:
     units: UnitVotes | None = None
     forgotten: bool = False
     ending: EndingRecord | None = None
+    files: dict[str, FileRecord] = field(default_factory=dict)
 
     @property
     def asked(self) -> int:
@@ -163,6 +165,21 @@ class Campaign:
                 "the difference of two sums over similar queries would reveal votes"
             )
 
+    def send(self, file: FileRecord) -> None:
+        """Record an envelope that is about to leave.
+
+        Raises:
+            RefusedError: if the same envelope, or one with this number or a later one, was answered
+                before.
+        """
+        last = max((each.number for each in self.files.values()), default=0)
+        if file.answers in self.files or file.number <= last:
+            raise RefusedError(
+                f"envelope {last} of campaign {self.offer.campaign[:8]} was answered before: "
+                f"another answer, to one with number {file.number}, does not leave"
+            )
+        self.files[file.answers] = file
+
     @property
     def given(self) -> Given:
         """The value to compare new votes with."""
@@ -184,4 +201,5 @@ class Campaign:
             self.ending,
             self.view,
             0 if self.units is None else self.units.number,
+            tuple(self.files.values()),
         )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LINE: Final = re.compile(r"0*(?=\d)(\d+:[0-9a-f]{64})\n", re.ASCII)
 _LENGTH: Final = 20 + 1 + 64 + 1
 #: Files that a party creates only after its ledger.
-_LATER: Final = ("noise.db", "votes.db")
+_LATER: Final = ("noise.db", "votes.db", "bundles.db")
 _REMEDY: Final = (
     "restore the newest backup with `pate-party restore`; if the missing entries are lost, "
     "`pate-party forget --entries-lost` continues without them"

@@ -296,6 +296,35 @@ class PartyLedger:
                 },
             )
 
+    def send(self, campaign: str, *, number: int, answers: bytes, digest: bytes, size: int) -> None:
+        """Record that a file with our answers is about to leave; a repetition is not recorded.
+
+        Args:
+            campaign: id, hex.
+            number: of the envelope that it answers.
+            answers: (32,) bytes, SHA-256 of that file.
+            digest: (32,) bytes, SHA-256 of our file.
+            size: of our file, in bytes.
+
+        Raises:
+            RefusedError: if another file has answered the same one, or the campaign was never
+                joined.
+            DiskError: if it cannot be recorded; then the file may not leave.
+        """
+        with self._turn:
+            if self._log.state().sent(campaign, answers.hex(), digest.hex()):
+                return
+            self._log.append(
+                "file",
+                {
+                    "campaign": campaign,
+                    "number": number,
+                    "answers": answers.hex(),
+                    "file": digest.hex(),
+                    "size": size,
+                },
+            )
+
     def reserve(self, synthesis: Synthesis) -> None:
         """Record that a release of synthetic rows is about to read the data; it counts from now on.
 

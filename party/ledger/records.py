@@ -51,6 +51,25 @@ class EndingRecord:
     cause: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """An envelope with our answers, as a file that left.
+
+    Attributes:
+        number: of the envelope that it answers, among those of the campaign for us.
+        answers: SHA-256 of that file, hex.
+        digest: SHA-256 of our file, hex.
+        size: of our file, in bytes.
+        at: when it was recorded, UTC: just before it appeared.
+    """
+
+    number: int
+    answers: str
+    digest: str
+    size: int
+    at: str
+
+
 @dataclass(frozen=True)
 class CampaignRecord:
     """A party's ledger's content about one campaign.
@@ -64,6 +83,7 @@ class CampaignRecord:
         ending: None while it may continue.
         view: of our data; see :func:`party.ledger.sent_votes.view_of`.
         units: votes of units in it, if it is a campaign of a series.
+        files: envelopes that left, in order.
     """
 
     offer: Offer
@@ -74,6 +94,7 @@ class CampaignRecord:
     ending: EndingRecord | None = None
     view: str = ""
     units: int = 0
+    files: tuple[FileRecord, ...] = ()
 
     @property
     def asked(self) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from party.ledger.accountant import LedgerView, Totals
 from party.ledger.bounds import BOUND, Bounds
 from party.ledger.campaigns import Campaign, Entry
-from party.ledger.records import BatchRecord, CampaignRecord, EndingRecord
+from party.ledger.records import BatchRecord, CampaignRecord, EndingRecord, FileRecord
 from party.ledger.sent_votes import (
     HASH_BYTES,
     Given,
@@ -170,6 +170,8 @@ class LedgerState:
                     self._opening(fields, entry, history)
                 case "ending":
                     self._ending(fields, entry)
+                case "file":
+                    self._file(fields, entry)
                 case _ if kind == LOST:
                     self._lost(fields)
                 case _ if kind == BOUND:
@@ -387,6 +389,28 @@ class LedgerState:
         if ending.cause not in ("", *EARLY_ENDS):
             raise ProtocolError(f"a campaign cannot end by {ending.cause!r:.40}")
         current.ending, current.last = ending, entry.seq
+
+    def _file(self, fields: dict[str, Any], entry: Entry) -> None:
+        current = self._joined(_popped(fields, "campaign", str))
+        file = FileRecord(
+            _popped(fields, "number", int),
+            _digest(_popped(fields, "answers", str)),
+            _digest(_popped(fields, "file", str)),
+            _popped(fields, "size", int),
+            entry.at,
+        )
+        if fields:
+            raise LedgerError(f"a file with unknown fields: {', '.join(sorted(fields))}")
+        if min(file.number, file.size) < 1:
+            raise ProtocolError("a file that left has a number and a size")
+        current.send(file)
+        current.last = entry.seq
+
+    def sent(self, campaign: str, answers: str, digest: str) -> bool:
+        """Return whether exactly this file is recorded as the answer to that one."""
+        current = self._joined(campaign)
+        file = current.files.get(answers)
+        return file is not None and file.digest == digest
 
     def _lost(self, fields: dict[str, Any]) -> None:
         if fields:

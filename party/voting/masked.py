@@ -14,13 +14,14 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from party.voting.noise_shares import with_noise
 from pate.errors import ProtocolError
 from pate.masking.party import PartyMasking
 from pate.noise.exact import require_production
 from pate.runtime.failpoints import reach
 from protos import masked
 from protos.pate.v1 import vote_pb2
-from protos.terms import digest_of, shares_of
+from protos.terms import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -154,17 +155,15 @@ class MaskedVotes:
         new = ongoing.recorded != which
         if new:
             check(values)
-        masked_values = values
-        shares = shares_of(campaign)
-        if shares is not None:
-            batch = ongoing.asked.batch.digest
-            masked_values = values + self._shares.share(
-                campaign.id,
-                batch,
-                values,
-                lambda cells: shares.draw(self._noise, cells),
-                answered=self._ledger.answered(campaign.id.hex(), batch),
-            )
+        batch = ongoing.asked.batch.digest
+        masked_values = with_noise(
+            campaign,
+            batch,
+            values,
+            self._shares,
+            self._noise,
+            answered=self._ledger.answered(campaign.id.hex(), batch),
+        )
         if new:
             record(values)
             ongoing.recorded = which

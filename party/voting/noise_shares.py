@@ -21,12 +21,17 @@ import numpy as np
 from pate.errors import AccountingError, RefusedError, StateError, UsageError
 from pate.runtime.failpoints import reach
 from pate.storage.durable_file import DurableFile
+from protos.terms import shares_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from pate.noise.exact import NoiseInShares
+    from pate.votes import Counts
+    from protos.pate.v1 import vote_pb2
 
 #: "patn" in ASCII.
 _APPLICATION_ID: Final = 0x7061746E
@@ -145,6 +150,34 @@ class NoiseShares:
         if len(noise) != 4 * rows * classes:
             raise StateError(f"{self._file.path} is damaged: a share of another length")
         return np.frombuffer(noise, dtype="<i4").reshape(shape).astype(np.int64)
+
+
+def with_noise(
+    campaign: vote_pb2.Campaign,
+    batch: bytes,
+    votes: Counts,
+    stored: NoiseShares,
+    noise: NoiseInShares,
+    *,
+    answered: bool,
+) -> Counts:
+    """Return votes with this party's noise share, if the campaign uses them.
+
+    Args:
+        campaign: checked, with its terms.
+        batch: digest of its queries.
+        votes: (rows, classes) int64.
+        stored: all shares of the party.
+        noise: source of a new one.
+        answered: as in :meth:`NoiseShares.share`.
+    """
+    law = shares_of(campaign)
+    if law is None:
+        return votes
+    found: Counts = votes + stored.share(
+        campaign.id, batch, votes, lambda cells: law.draw(noise, cells), answered=answered
+    )
+    return found
 
 
 def _packed(drawn: NDArray[np.int64], cells: int) -> bytes:

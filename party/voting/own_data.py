@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from party.options import Options
+    from party.options import OwnOptions
     from party.voting.received.encoders import Encoders
     from pate.data.encoded import Embedder
     from pate.data.values import Dataset
@@ -63,7 +63,7 @@ class OwnFile:
     encoder: Embedder | None = None
 
     @classmethod
-    def of(cls, options: Options, encoder: Embedder | None = None) -> Self:
+    def of(cls, options: OwnOptions, encoder: Embedder | None = None) -> Self:
         """Return the data options of a command, with the open encoder of ``--encoder``.
 
         Raises:

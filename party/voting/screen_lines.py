@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pate.answers import answer_of
+from pate.campaign.choices import EARLY_ENDS
 from pate.data.values import Inputs, Table
 from pate.formats.privacy_statement import in_words, neighbours_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from party.voting.ending import Ending
     from protos.pate.v1 import vote_pb2
 
 #: How votes leave.
@@ -62,4 +65,20 @@ def kind_in_words(inputs: Inputs) -> str:
     """Return what a public set is."""
     return (
         f"a table of {len(inputs.names)} columns" if isinstance(inputs, Table) else inputs.schema()
+    )
+
+
+def ended_in_words(ending: Ending) -> str:
+    """Return a line for the operator about the end of a campaign."""
+    if ending.cause:
+        return (
+            f"the campaign has ended before it asked for votes: {EARLY_ENDS[ending.cause]}. No vote of "
+            "ours has left for it; its coordinator may start another one"
+        )
+    released = answer_of(ending.answer).release_in_words(
+        ending.labels_released, ending.queries_asked
+    )
+    return (
+        f"the campaign has ended: {ending.queries_asked} queries asked, {released} released, at most "
+        f"{in_words(ending.epsilon, ending.delta, ending.unit, neighbours=ending.adjacency)}"
     )

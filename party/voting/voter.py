@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from party.identity.keys import units_key, votes_key
 from party.ledger.sent_votes import Answer, tags_of, view_of
+from party.voting.ahead import AheadVotes
 from party.voting.casting import Casting, of_records, of_teachers, votes_per_patient
 from party.voting.ending import Ending, check_ending
 from party.voting.masked import MaskedVotes
@@ -63,6 +64,10 @@ if TYPE_CHECKING:
 
 #: Error kinds that a refusal may name to the other side.
 _KINDS = frozenset(kind for kind in every_kind().values() if kind.__module__ == "pate.errors")
+#: Steps of a masked sum whose keys are made for it.
+_ONLINE = frozenset({
+    "ask_keys", "ask_shares", "ask_masked", "ask_proof", "ask_consent", "ask_opening",
+})  # fmt: skip
 #: Permanent errors: a party that stayed would not be asked again, without an explanation.
 _FINAL = (DataError, SchemaError, StateError, LedgerError, DiskError)
 
@@ -117,12 +122,12 @@ class Voter:
         self._home = home
         self._site = site
         self._say = say
+        shares = NoiseShares(home / "noise.db")
         self._masked = MaskedVotes(
-            name=name,
-            identity=identity,
-            ledger=site.ledger,
-            shares=NoiseShares(home / "noise.db"),
-            noise=noise,
+            name=name, identity=identity, ledger=site.ledger, shares=shares, noise=noise
+        )
+        self._ahead = AheadVotes(
+            name=name, identity=identity, home=home, ledger=site.ledger, shares=shares, noise=noise
         )
         self._votes_key, self._units_key = votes_key(home), units_key(home)
         self._public = PublicSets(home / "public", public)
@@ -130,6 +135,8 @@ class Voter:
         self.ending: Ending | None = None
         #: Set to the error if this party cannot take part.
         self.refusal: PateError | None = None
+        #: The error behind the last reply, if that was a refusal.
+        self.error: PateError | None = None
 
     def handle(self, body: bytes) -> bytes:
         """Answer one request.
@@ -144,9 +151,11 @@ class Voter:
             campaign=request.campaign.id,
             party=self._name,
         )
+        self.error = None
         try:
             self._answer(key, request, reply)
         except PateError as error:
+            self.error = error
             # The other side learns only the kind: a message may contain our values.
             self._say(f"refused the server's request: {error}")
             if isinstance(error, _FINAL) or error is self._site.refused:
@@ -156,8 +165,11 @@ class Voter:
         return wire.sign_reply(reply, self._identity)
 
     def _answer(self, key: bytes, request: vote_pb2.PartyRequest, reply: vote_pb2.Reply) -> None:
-        campaign, masked = request.campaign, self._masked
-        match request.WhichOneof("body"):
+        campaign, masked, ahead = request.campaign, self._masked, self._ahead
+        what = request.WhichOneof("body")
+        if what in _ONLINE:
+            ahead.require_none(campaign.id)
+        match what:
             case "describe":
                 self._describe(key, campaign, request.describe, reply)
             case "public_piece" if request.public_piece.encoder:
@@ -210,11 +222,50 @@ class Voter:
                         campaign, request.ask_opening, allow_other=self._site.allows_again
                     )
                 )
+            case "ask_bundles":
+                # They say nothing of our data; who they are for is the campaign's.
+                self._site.consider(offer_of(key, campaign, 0))
+                reply.bundles.CopyFrom(ahead.bundles(request.ask_bundles))
+            case "ask_masked_ahead":
+                asked = self._asked(key, campaign, request.ask_masked_ahead.batch)
+                reply.masked_ahead.CopyFrom(
+                    ahead.masked(
+                        campaign,
+                        request.ask_masked_ahead,
+                        asked.answer.hashes,
+                        votes=asked.votes,
+                        check=partial(self._leave, self._site.check, asked),
+                        record=partial(self._leave, self._site.answer, asked),
+                    )
+                )
+            case "ask_consent_ahead":
+                self._site.known(key, campaign.id)
+                reply.consent.CopyFrom(ahead.consent(campaign, request.ask_consent_ahead))
+            case "ask_opening_ahead":
+                self._site.known(key, campaign.id)
+                reply.opening.CopyFrom(
+                    ahead.opening(
+                        campaign, request.ask_opening_ahead, allow_other=self._site.allows_again
+                    )
+                )
             case "finish":
                 self._finish(key, campaign.id, request.finish)
                 reply.farewell.SetInParent()
             case _:
                 raise ProtocolError("a request of no known kind")
+
+    def prepare(self, key: bytes, campaign: vote_pb2.Campaign) -> None:
+        """Check that we may take part in a campaign, and train its teachers; join nothing.
+
+        Args:
+            key: the campaign's, 32 bytes.
+            campaign: its terms, as far as known.
+
+        Raises:
+            PateError: if we may not, or cannot.
+        """
+        self._check(key, campaign)
+        self._who(campaign)
 
     def _describe(
         self,
@@ -238,6 +289,8 @@ class Voter:
         # Which of a campaign's classes occur among our records must not be revealed needlessly.
         said.classes.extend(campaign.classes or who.classes)
         said.unit = who.unit
+        if campaign.aggregation == "masked" and not campaign.proofs:
+            said.sealing.CopyFrom(self._ahead.sealing())
         said.public_set = campaign.public_set if self._public.find(campaign) is not None else b""
         for line in joined_in_words(campaign):
             self._say(line)
@@ -390,6 +443,7 @@ class Voter:
         asked = 0 if record is None else record.asked
         check_ending(finish, offer, asked)
         self._masked.forget(campaign)
+        self._ahead.forget(campaign)
         self._site.ended(campaign, finish)
         self.ending = Ending.of(campaign, finish, offer, asked)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final
 
-from pate.errors import UsageError
+from pate.errors import StateError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +24,22 @@ def encode(label: str, *parts: bytes) -> bytes:
     """
     whole = ((_DOMAIN + label).encode(), *parts)
     return b"".join(len(part).to_bytes(8, "little") + part for part in whole)
+
+
+def decode(label: str, raw: bytes) -> list[bytes]:
+    """Return the parts that :func:`encode` wrote under this label.
+
+    Raises:
+        StateError: for other bytes.
+    """
+    found, at = [], 0
+    while at < len(raw):
+        size = int.from_bytes(raw[at : at + 8], "little")
+        found.append(raw[at + 8 : at + 8 + size])
+        at += 8 + size
+    if not found or encode(label, *found[1:]) != raw:
+        raise StateError(f"stored bytes of a masked sum ({label}) are damaged")
+    return found[1:]
 
 
 def digest(label: str, *parts: bytes) -> bytes:

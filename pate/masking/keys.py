@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -21,14 +21,38 @@ from pate.masking.encoding import digest, draw, encode
 from pate.masking.shamir import SHARE_BYTES, from_bytes, to_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from pate.masking.roster import Announced
+    from pate.masking.context import Context
+    from pate.masking.messages import Keys
 
 SECRET_BYTES: Final = 32
 _TAG_BYTES: Final = 16
 #: Two shares, sealed.
 BOX_BYTES: Final = 2 * SHARE_BYTES + _TAG_BYTES
+
+
+class KnownKeys(Protocol):
+    """The keys of all parties of a sum, from this attempt or from bundles made ahead."""
+
+    @property
+    def context(self) -> Context:
+        """Of the attempt."""
+
+    @property
+    def keys(self) -> Mapping[str, Keys]:
+        """By name."""
+
+    @property
+    def digest(self) -> bytes:
+        """Of the context and all keys, 32 bytes."""
+
+    @property
+    def threshold(self) -> int:
+        """Number of shares that reconstruct a secret."""
+
+    def committed(self, name: str, seed: bytes) -> bytes:
+        """Return the commitment to ``seed`` if it is that of ``name``, 32 bytes."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,14 +115,14 @@ def commitment(context: bytes, name: str, seed: bytes) -> bytes:
     return digest("seed", context, name.encode(), seed)
 
 
-def own_mask_key(announced: Announced, name: str, seed: bytes) -> bytes:
+def own_mask_key(announced: KnownKeys, name: str, seed: bytes) -> bytes:
     """Return the key of a party's own mask."""
     return _derive(
         seed, encode("own mask", announced.context.digest, announced.digest, name.encode())
     )
 
 
-def pair_mask_key(announced: Announced, own: KeyPair, name: str, peer: str) -> bytes:
+def pair_mask_key(announced: KnownKeys, own: KeyPair, name: str, peer: str) -> bytes:
     """Return the key of the mask of ``name``, whose mask pair is ``own``, and ``peer``.
 
     It is the same from both sides.
@@ -107,12 +131,16 @@ def pair_mask_key(announced: Announced, own: KeyPair, name: str, peer: str) -> b
         ProtocolError: if the peer's key is of low order.
     """
     secret = own.agree(announced.keys[peer].mask_key, peer)
-    both = [part for each in sorted((name, peer)) for part in announced.mask_name(each)]
+    both = [
+        part
+        for each in sorted((name, peer))
+        for part in (each.encode(), announced.keys[each].mask_key)
+    ]
     return _derive(secret, encode("pair mask", announced.context.digest, announced.digest, *both))
 
 
 def seal(
-    announced: Announced, own: KeyPair, sender: str, recipient: str, shares: tuple[int, int]
+    announced: KnownKeys, own: KeyPair, sender: str, recipient: str, shares: tuple[int, int]
 ) -> bytes:
     """Return a box (82 bytes) with shares of the sender's seed and mask key.
 
@@ -120,15 +148,11 @@ def seal(
         ProtocolError: if the recipient's key is of low order.
     """
     secret = own.agree(announced.keys[recipient].share_key, recipient)
-    about = _box(announced, sender, recipient)
-    # The key seals only this box, so a fixed nonce is used once.
-    return ChaCha20Poly1305(_derive(secret, about)).encrypt(
-        bytes(12), b"".join(map(to_bytes, shares)), about
-    )
+    return seal_shares(secret, _box(announced, sender, recipient), shares)
 
 
 def unseal(
-    announced: Announced, own: KeyPair, sender: str, recipient: str, box: bytes
+    announced: KnownKeys, own: KeyPair, sender: str, recipient: str, box: bytes
 ) -> tuple[int, int]:
     """Return the shares of the sender's seed and mask key.
 
@@ -136,7 +160,31 @@ def unseal(
         ProtocolError: if the box does not open or holds no shares; names the sender.
     """
     secret = own.agree(announced.keys[sender].share_key, sender)
-    about = _box(announced, sender, recipient)
+    return unseal_shares(secret, _box(announced, sender, recipient), sender, recipient, box)
+
+
+def seal_shares(secret: bytes, about: bytes, shares: tuple[int, int]) -> bytes:
+    """Return a box (82 bytes) under a key of its own, from an agreed secret.
+
+    Args:
+        secret: 32 bytes.
+        about: names this box and no other; its associated data.
+        shares: of a seed and of a mask key.
+    """
+    # The key seals only this box, so a fixed nonce is used once.
+    return ChaCha20Poly1305(_derive(secret, about)).encrypt(
+        bytes(12), b"".join(map(to_bytes, shares)), about
+    )
+
+
+def unseal_shares(
+    secret: bytes, about: bytes, sender: str, recipient: str, box: bytes
+) -> tuple[int, int]:
+    """Return what :func:`seal_shares` sealed.
+
+    Raises:
+        ProtocolError: if the box does not open or holds no shares; names the sender.
+    """
     try:
         opened = ChaCha20Poly1305(_derive(secret, about)).decrypt(bytes(12), box, about)
     except InvalidTag as error:
@@ -150,7 +198,7 @@ def unseal(
     return from_bytes(opened[:SHARE_BYTES], said), from_bytes(opened[SHARE_BYTES:], said)
 
 
-def _box(announced: Announced, sender: str, recipient: str) -> bytes:
+def _box(announced: KnownKeys, sender: str, recipient: str) -> bytes:
     """Return the context of a box, for its key and as associated data."""
     return encode(
         "box",

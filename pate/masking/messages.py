@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pate.errors import ProtocolError
+from pate.masking.encoding import decode, encode
 from pate.masking.shamir import from_bytes
 
 if TYPE_CHECKING:
@@ -37,6 +38,21 @@ def check_bytes(value: object, length: int, what: str) -> None:
         raise ProtocolError(f"{what} has {len(value)} bytes, not {length}")
 
 
+def check_point(key: object, what: str) -> None:
+    """Check that an X25519 public key is of high order and in canonical form.
+
+    Raises:
+        ProtocolError: otherwise; ``what`` is for the message.
+    """
+    check_bytes(key, KEY_BYTES, what)
+    assert isinstance(key, bytes)  # noqa: S101 - checked
+    point = int.from_bytes(key, "little")
+    if point >= _X25519_PRIME:
+        raise ProtocolError(f"{what} is not a key in its one written form")
+    if point in _LOW_ORDER:
+        raise ProtocolError(f"{what} is a point of low order: no secret can be agreed on with it")
+
+
 @dataclass(frozen=True)
 class Keys:
     """What a party announces for one attempt.
@@ -60,14 +76,7 @@ class Keys:
             ProtocolError: otherwise; names the party.
         """
         for key, kind in ((self.mask_key, "mask key"), (self.share_key, "share key")):
-            check_bytes(key, KEY_BYTES, f"the {kind} of {name}")
-            point = int.from_bytes(key, "little")
-            if point >= _X25519_PRIME:
-                raise ProtocolError(f"the {kind} of {name} is not a key in its one written form")
-            if point in _LOW_ORDER:
-                raise ProtocolError(
-                    f"the {kind} of {name} is a point of low order: no secret can be agreed on with it"
-                )
+            check_point(key, f"the {kind} of {name}")
         check_bytes(self.seed_commitment, HASH_BYTES, f"the commitment of {name}")
         check_bytes(self.signature, SIGNATURE_BYTES, f"the signature of {name}")
 
@@ -96,3 +105,33 @@ class UnmaskingShares:
         both = sorted(self.seed_shares.keys() & self.key_shares.keys())
         if both:
             raise ProtocolError(f"{name} revealed both the seed and the key of {both[0]}")
+
+    def to_bytes(self) -> bytes:
+        """Return both, as :meth:`from_bytes` reads them."""
+        return encode(
+            "revealed shares", pairs_to_bytes(self.seed_shares), pairs_to_bytes(self.key_shares)
+        )
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> UnmaskingShares:
+        """Return what :meth:`to_bytes` wrote.
+
+        Raises:
+            StateError: for other bytes.
+        """
+        return cls(*map(pairs_from_bytes, decode("revealed shares", raw)))
+
+
+def pairs_to_bytes(by_name: Mapping[str, bytes]) -> bytes:
+    """Return byte strings by name, as :func:`pairs_from_bytes` reads them."""
+    return encode("pairs", *(p for name in sorted(by_name) for p in (name.encode(), by_name[name])))
+
+
+def pairs_from_bytes(raw: bytes) -> dict[str, bytes]:
+    """Return what :func:`pairs_to_bytes` wrote, sorted by name.
+
+    Raises:
+        StateError: for other bytes.
+    """
+    parts = decode("pairs", raw)
+    return {parts[at].decode(): parts[at + 1] for at in range(0, len(parts), 2)}

@@ -12,12 +12,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from pate.errors import ProtocolError, QuorumError
 from pate.masking.encoding import digest, encode
 from pate.masking.graph import Graph, graph_of
+from pate.masking.keys import commitment
 from pate.masking.messages import SIGNATURE_BYTES, Keys, check_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pate.masking.context import Context
+    from pate.masking.keys import KnownKeys
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +70,14 @@ class Announced:
         """The masking graph."""
         return graph_of(self.context, self.digest, self.keys.keys())
 
-    def mask_name(self, name: str) -> tuple[bytes, bytes]:
-        """Return a party's name and public mask key, its identification in a pair mask."""
-        return name.encode(), self.keys[name].mask_key
+    @property
+    def threshold(self) -> int:
+        """Number of shares that reconstruct a secret."""
+        return self.graph.threshold
+
+    def committed(self, name: str, seed: bytes) -> bytes:
+        """Return the commitment to ``seed`` if it is that of ``name``, 32 bytes."""
+        return commitment(self.context.digest, name, seed)
 
 
 def sign_keys(context: Context, name: str, identity: Ed25519PrivateKey, keys: Keys) -> Keys:
@@ -104,7 +111,7 @@ def check_keys(context: Context, name: str, keys: Keys) -> None:
     )
 
 
-def survivors_to_sign(announced: Announced, survivors: Sequence[str]) -> bytes:
+def survivors_to_sign(announced: KnownKeys, survivors: Sequence[str]) -> bytes:
     """Return the bytes to sign for a sorted list of survivors.
 
     They include the announced keys: a party that reveals shares knows that t parties saw the same
@@ -132,8 +139,17 @@ def check_survivors(context: Context, name: str, signed: bytes, signature: bytes
 
 
 def _verify(context: Context, name: str, signature: bytes, signed: bytes, otherwise: str) -> None:
+    verify(context.identities[name], signature, signed, otherwise)
+
+
+def verify(identity: bytes, signature: bytes, signed: bytes, otherwise: str) -> None:
+    """Check an Ed25519 signature.
+
+    Raises:
+        ProtocolError: if it does not verify; ``otherwise`` is the message.
+    """
     try:
-        Ed25519PublicKey.from_public_bytes(context.identities[name]).verify(signature, signed)
+        Ed25519PublicKey.from_public_bytes(identity).verify(signature, signed)
     except (InvalidSignature, ValueError) as error:  # ValueError: an identity that is not a point
         raise ProtocolError(otherwise) from error
 

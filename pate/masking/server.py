@@ -20,7 +20,6 @@ from pate.masking.proofs.transcript import commit_seed
 from pate.masking.proved_votes import Collected
 from pate.masking.ring import Ring
 from pate.masking.roster import Announced, check_keys, check_survivors, survivors_to_sign
-from pate.masking.shamir import from_bytes
 from pate.masking.stream import ChaChaStream, LinkedStream, MaskStream, VoteStream
 from pate.masking.unmasking import Unmasking
 
@@ -298,17 +297,8 @@ class ServerMasking:
     def _unmasked(self) -> NDArray[np.int64]:
         known, alive = self._known, frozenset(self.survivors)
         total, unmasking = self._total.copy(), Unmasking(known, self._stream)
-        seeds: dict[str, dict[str, int]] = {}
-        keys: dict[str, dict[str, int]] = {}
-        for holder, opening in self._openings.items():
-            for shares, of in ((opening.seed_shares, seeds), (opening.key_shares, keys)):
-                for name, share in shares.items():
-                    of.setdefault(name, {})[holder] = from_bytes(share, f"a share from {holder}")
-        for name in self.survivors:
-            unmasking.own_mask(total, name, seeds[name])
-        for name in sorted(self._dropped()):
-            masked = sorted(known.graph.neighbours(name) & alive)
-            unmasking.pair_masks(total, name, masked, keys[name])
+        dropouts = {name: sorted(known.graph.neighbours(name) & alive) for name in self._dropped()}
+        unmasking.remove(total, self.survivors, dropouts, self._openings)
         self.faults = tuple(sorted(unmasking.faults))
         counts: NDArray[np.int64] = total.astype(np.int64)
         if self._collected is not None:

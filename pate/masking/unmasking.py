@@ -7,14 +7,15 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
 from pate.errors import ProtocolError
-from pate.masking.keys import KeyPair, commitment, own_mask_key, pair_mask_key
-from pate.masking.shamir import combine, secret_of, weights
+from pate.masking.keys import KeyPair, own_mask_key, pair_mask_key
+from pate.masking.shamir import combine, from_bytes, secret_of, weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from pate.masking.keys import KnownKeys
+    from pate.masking.messages import UnmaskingShares
     from pate.masking.ring import Residues
-    from pate.masking.roster import Announced
     from pate.masking.stream import MaskStream
 
 #: Most subsets of shares tried for one secret. With spare shares, one wrong share is excluded at
@@ -33,12 +34,41 @@ class Unmasking:
             first dealt a wrong share to the second, or the second revealed another one.
     """
 
-    def __init__(self, announced: Announced, stream: MaskStream) -> None:
+    def __init__(self, announced: KnownKeys, stream: MaskStream) -> None:
         self._announced = announced
         self._stream = stream
         self._work = 0
         self._weights: dict[tuple[int, ...], tuple[int, ...]] = {}
         self.faults: set[tuple[str, str]] = set()
+
+    def remove(
+        self,
+        total: Residues,
+        survivors: Sequence[str],
+        dropouts: Mapping[str, Sequence[str]],
+        openings: Mapping[str, UnmaskingShares],
+    ) -> None:
+        """Remove all masks from a sum.
+
+        Args:
+            total: changed in place.
+            survivors: names of the parties in the sum.
+            dropouts: by name, the survivors that mask with it.
+            openings: shares that were revealed, checked, by sender.
+
+        Raises:
+            ProtocolError: if the shares of some secret do not give it back.
+        """
+        seeds: dict[str, dict[str, int]] = {}
+        keys: dict[str, dict[str, int]] = {}
+        for holder, opening in openings.items():
+            for shares, of in ((opening.seed_shares, seeds), (opening.key_shares, keys)):
+                for name, share in shares.items():
+                    of.setdefault(name, {})[holder] = from_bytes(share, f"a share from {holder}")
+        for name in survivors:
+            self.own_mask(total, name, seeds[name])
+        for name in sorted(dropouts):
+            self.pair_masks(total, name, dropouts[name], keys[name])
 
     def own_mask(self, total: Residues, name: str, shares: Mapping[str, int]) -> None:
         """Remove a survivor's own mask.
@@ -52,12 +82,11 @@ class Unmasking:
             ProtocolError: if the shares do not give the committed seed.
         """
         committed = self._announced.keys[name].seed_commitment
-        context = self._announced.context.digest
         seed = self._recover(
             name,
             "seed",
             shares,
-            lambda seed: hmac.compare_digest(commitment(context, name, seed), committed),
+            lambda seed: hmac.compare_digest(self._announced.committed(name, seed), committed),
         )
         key = own_mask_key(self._announced, name, seed)
         self._stream.ring.subtract(total, self._stream(key, total.size))
@@ -91,7 +120,7 @@ class Unmasking:
     def _recover(
         self, name: str, kind: str, shares: Mapping[str, int], right: Callable[[bytes], bool]
     ) -> bytes:
-        threshold = self._announced.graph.threshold
+        threshold = self._announced.threshold
         points = self._announced.context.points
         liars = {holder for _, holder in self.faults}
         # Senders of earlier wrong shares come last.

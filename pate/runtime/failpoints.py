@@ -36,6 +36,9 @@ NAMES: Final = frozenset({
     "campaign-closed",      # the end is durable, the parties do not know of it
     "farewell-said",        # the parties are notified, not yet noted on disk
     "parties-told",         # their notification is noted on disk
+    # server: envelopes
+    "envelope-written",     # an envelope is outside, not yet noted on disk
+    "answer-taken",         # an answer is on disk, the campaign has not gone on
     # server: the student
     "label-sent",           # a label has left, the next one has not
     "predictions-arrived",  # the student's predictions are only in memory
@@ -60,7 +63,15 @@ NAMES: Final = frozenset({
     "masked-sent",          # the list of survivors is received, so its masked vote has arrived
     "survivors-signed",     # the list is signed, and the signature has not left
     "opening-recorded",     # the unmasking is in its ledger, its shares have not left
+    "bundles-kept",         # bundles are durable, and have not left
+    "round-begun",          # the bundles of a round are bound to it, no votes were computed
+    "masked-kept",          # the masked votes of a round are durable, and have not left
+    "list-signed",          # the list of survivors of a round is fixed, its signature has not left
+    "list-kept",            # the list is fixed, the shares have not left
     "ending-recorded",      # the end is in its ledger, the server does not know
+    # party: envelopes
+    "envelope-answered",    # the answer is on its disk, neither in its ledger nor outside
+    "envelope-recorded",    # the answer is in its ledger, and has not appeared
     # party: synthetic rows
     "party-synthesis-reserved", # their cost is in its ledger, no record was read
     "party-synthesis-written",  # the file is in its place, the ledger does not know

@@ -18,7 +18,7 @@ from pate.errors import DiskError, StateError
 from pate.runtime.failpoints import reach
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 SECRET_BYTES: Final = 32
 #: Random characters in a name made by `tempfile`.
@@ -85,8 +85,13 @@ def _name_of(user: int) -> str:
         return str(user)
 
 
-def write_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+def write_file(path: Path, content: bytes | Iterable[bytes], *, mode: int = 0o600) -> None:
     """Write ``content`` to ``path`` atomically and durably.
+
+    Args:
+        path: of the file.
+        content: of it; a large one in parts.
+        mode: of the file.
 
     Raises:
         DiskError: if the disk is full or not writable; nothing is left behind.
@@ -100,7 +105,7 @@ def write_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
         with os.fdopen(handle, "wb") as file:
             for place in (path.parent, path):
                 _require_own(place, os.fstat(handle).st_uid)
-            file.write(content)
+            file.writelines([content] if isinstance(content, bytes) else content)
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(mode)

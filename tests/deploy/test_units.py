@@ -31,7 +31,9 @@ def analyze(*arguments: str | Path) -> str:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize(
-    "unit", [*SERVICES, *sorted(UNITS.glob("*.timer"))], ids=lambda path: path.name
+    "unit",
+    [*SERVICES, *sorted(UNITS.glob("*.timer")), *sorted(UNITS.glob("*.path"))],
+    ids=lambda path: path.name,
 )
 def test_a_unit_is_understood_whole(unit: Path) -> None:
     said = analyze("verify", "--man=no", "--recursive-errors=no", unit)

@@ -83,7 +83,7 @@ class SignedRequest(_message.Message):
     def __init__(self, body: _Optional[bytes] = ..., key: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class PartyRequest(_message.Message):
-    __slots__ = ("version", "nonce", "campaign", "describe", "public_piece", "ask", "finish", "ask_keys", "ask_shares", "ask_masked", "ask_consent", "ask_opening", "ask_proof")
+    __slots__ = ("version", "nonce", "campaign", "describe", "public_piece", "ask", "finish", "ask_keys", "ask_shares", "ask_masked", "ask_consent", "ask_opening", "ask_proof", "ask_bundles", "ask_masked_ahead", "ask_consent_ahead", "ask_opening_ahead")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     CAMPAIGN_FIELD_NUMBER: _ClassVar[int]
@@ -97,6 +97,10 @@ class PartyRequest(_message.Message):
     ASK_CONSENT_FIELD_NUMBER: _ClassVar[int]
     ASK_OPENING_FIELD_NUMBER: _ClassVar[int]
     ASK_PROOF_FIELD_NUMBER: _ClassVar[int]
+    ASK_BUNDLES_FIELD_NUMBER: _ClassVar[int]
+    ASK_MASKED_AHEAD_FIELD_NUMBER: _ClassVar[int]
+    ASK_CONSENT_AHEAD_FIELD_NUMBER: _ClassVar[int]
+    ASK_OPENING_AHEAD_FIELD_NUMBER: _ClassVar[int]
     version: int
     nonce: bytes
     campaign: Campaign
@@ -110,7 +114,11 @@ class PartyRequest(_message.Message):
     ask_consent: AskConsent
     ask_opening: AskOpening
     ask_proof: AskProof
-    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[_Union[Campaign, _Mapping]] = ..., describe: _Optional[_Union[Describe, _Mapping]] = ..., public_piece: _Optional[_Union[PublicPiece, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., ask_keys: _Optional[_Union[AskKeys, _Mapping]] = ..., ask_shares: _Optional[_Union[AskShares, _Mapping]] = ..., ask_masked: _Optional[_Union[AskMasked, _Mapping]] = ..., ask_consent: _Optional[_Union[AskConsent, _Mapping]] = ..., ask_opening: _Optional[_Union[AskOpening, _Mapping]] = ..., ask_proof: _Optional[_Union[AskProof, _Mapping]] = ...) -> None: ...
+    ask_bundles: AskBundles
+    ask_masked_ahead: AskMaskedAhead
+    ask_consent_ahead: AskConsentAhead
+    ask_opening_ahead: AskOpeningAhead
+    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[_Union[Campaign, _Mapping]] = ..., describe: _Optional[_Union[Describe, _Mapping]] = ..., public_piece: _Optional[_Union[PublicPiece, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., ask_keys: _Optional[_Union[AskKeys, _Mapping]] = ..., ask_shares: _Optional[_Union[AskShares, _Mapping]] = ..., ask_masked: _Optional[_Union[AskMasked, _Mapping]] = ..., ask_consent: _Optional[_Union[AskConsent, _Mapping]] = ..., ask_opening: _Optional[_Union[AskOpening, _Mapping]] = ..., ask_proof: _Optional[_Union[AskProof, _Mapping]] = ..., ask_bundles: _Optional[_Union[AskBundles, _Mapping]] = ..., ask_masked_ahead: _Optional[_Union[AskMaskedAhead, _Mapping]] = ..., ask_consent_ahead: _Optional[_Union[AskConsentAhead, _Mapping]] = ..., ask_opening_ahead: _Optional[_Union[AskOpeningAhead, _Mapping]] = ...) -> None: ...
 
 class Describe(_message.Message):
     __slots__ = ("sends_encoder",)
@@ -210,6 +218,98 @@ class PeerSignature(_message.Message):
     signature: bytes
     def __init__(self, party: _Optional[str] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
+class SealingKey(_message.Message):
+    __slots__ = ("key", "signature")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    signature: bytes
+    def __init__(self, key: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class SealingMember(_message.Message):
+    __slots__ = ("party", "identity", "sealing")
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    SEALING_FIELD_NUMBER: _ClassVar[int]
+    party: str
+    identity: bytes
+    sealing: SealingKey
+    def __init__(self, party: _Optional[str] = ..., identity: _Optional[bytes] = ..., sealing: _Optional[_Union[SealingKey, _Mapping]] = ...) -> None: ...
+
+class AskBundles(_message.Message):
+    __slots__ = ("roster", "threshold", "colluders", "first", "count")
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    COLLUDERS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    roster: _containers.RepeatedCompositeFieldContainer[SealingMember]
+    threshold: int
+    colluders: int
+    first: int
+    count: int
+    def __init__(self, roster: _Optional[_Iterable[_Union[SealingMember, _Mapping]]] = ..., threshold: _Optional[int] = ..., colluders: _Optional[int] = ..., first: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class Bundle(_message.Message):
+    __slots__ = ("number", "roster", "keys", "boxes")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    BOXES_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    roster: bytes
+    keys: MaskingKeys
+    boxes: _containers.RepeatedCompositeFieldContainer[Box]
+    def __init__(self, number: _Optional[int] = ..., roster: _Optional[bytes] = ..., keys: _Optional[_Union[MaskingKeys, _Mapping]] = ..., boxes: _Optional[_Iterable[_Union[Box, _Mapping]]] = ...) -> None: ...
+
+class Bundles(_message.Message):
+    __slots__ = ("bundles",)
+    BUNDLES_FIELD_NUMBER: _ClassVar[int]
+    bundles: _containers.RepeatedCompositeFieldContainer[Bundle]
+    def __init__(self, bundles: _Optional[_Iterable[_Union[Bundle, _Mapping]]] = ...) -> None: ...
+
+class PeerBundle(_message.Message):
+    __slots__ = ("party", "number", "keys", "box")
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    BOX_FIELD_NUMBER: _ClassVar[int]
+    party: str
+    number: int
+    keys: MaskingKeys
+    box: bytes
+    def __init__(self, party: _Optional[str] = ..., number: _Optional[int] = ..., keys: _Optional[_Union[MaskingKeys, _Mapping]] = ..., box: _Optional[bytes] = ...) -> None: ...
+
+class AskMaskedAhead(_message.Message):
+    __slots__ = ("attempt", "batch", "roster", "bundles")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    BUNDLES_FIELD_NUMBER: _ClassVar[int]
+    attempt: bytes
+    batch: Batch
+    roster: bytes
+    bundles: _containers.RepeatedCompositeFieldContainer[PeerBundle]
+    def __init__(self, attempt: _Optional[bytes] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., roster: _Optional[bytes] = ..., bundles: _Optional[_Iterable[_Union[PeerBundle, _Mapping]]] = ...) -> None: ...
+
+class AskConsentAhead(_message.Message):
+    __slots__ = ("attempt", "masked")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    MASKED_FIELD_NUMBER: _ClassVar[int]
+    attempt: bytes
+    masked: _containers.RepeatedCompositeFieldContainer[PeerSignature]
+    def __init__(self, attempt: _Optional[bytes] = ..., masked: _Optional[_Iterable[_Union[PeerSignature, _Mapping]]] = ...) -> None: ...
+
+class AskOpeningAhead(_message.Message):
+    __slots__ = ("attempt", "masked", "consents")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    MASKED_FIELD_NUMBER: _ClassVar[int]
+    CONSENTS_FIELD_NUMBER: _ClassVar[int]
+    attempt: bytes
+    masked: _containers.RepeatedCompositeFieldContainer[PeerSignature]
+    consents: _containers.RepeatedCompositeFieldContainer[PeerSignature]
+    def __init__(self, attempt: _Optional[bytes] = ..., masked: _Optional[_Iterable[_Union[PeerSignature, _Mapping]]] = ..., consents: _Optional[_Iterable[_Union[PeerSignature, _Mapping]]] = ...) -> None: ...
+
 class Finish(_message.Message):
     __slots__ = ("queries_asked", "labels_released", "epsilon_cap", "delta", "cause")
     QUERIES_ASKED_FIELD_NUMBER: _ClassVar[int]
@@ -235,7 +335,7 @@ class SignedReply(_message.Message):
     def __init__(self, body: _Optional[bytes] = ..., identity: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class Reply(_message.Message):
-    __slots__ = ("version", "nonce", "campaign", "party", "description", "receipt", "votes", "refusal", "farewell", "keys", "boxes", "masked", "consent", "opening", "proof", "wanted")
+    __slots__ = ("version", "nonce", "campaign", "party", "description", "receipt", "votes", "refusal", "farewell", "keys", "boxes", "masked", "consent", "opening", "proof", "wanted", "bundles", "masked_ahead")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     CAMPAIGN_FIELD_NUMBER: _ClassVar[int]
@@ -252,6 +352,8 @@ class Reply(_message.Message):
     OPENING_FIELD_NUMBER: _ClassVar[int]
     PROOF_FIELD_NUMBER: _ClassVar[int]
     WANTED_FIELD_NUMBER: _ClassVar[int]
+    BUNDLES_FIELD_NUMBER: _ClassVar[int]
+    MASKED_AHEAD_FIELD_NUMBER: _ClassVar[int]
     version: int
     nonce: bytes
     campaign: bytes
@@ -268,19 +370,23 @@ class Reply(_message.Message):
     opening: Opening
     proof: VoteProof
     wanted: EncoderWanted
-    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[bytes] = ..., party: _Optional[str] = ..., description: _Optional[_Union[Description, _Mapping]] = ..., receipt: _Optional[_Union[PieceReceipt, _Mapping]] = ..., votes: _Optional[_Union[VoteMatrix, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., keys: _Optional[_Union[MaskingKeys, _Mapping]] = ..., boxes: _Optional[_Union[Boxes, _Mapping]] = ..., masked: _Optional[_Union[MaskedVotes, _Mapping]] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., opening: _Optional[_Union[Opening, _Mapping]] = ..., proof: _Optional[_Union[VoteProof, _Mapping]] = ..., wanted: _Optional[_Union[EncoderWanted, _Mapping]] = ...) -> None: ...
+    bundles: Bundles
+    masked_ahead: MaskedAhead
+    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[bytes] = ..., party: _Optional[str] = ..., description: _Optional[_Union[Description, _Mapping]] = ..., receipt: _Optional[_Union[PieceReceipt, _Mapping]] = ..., votes: _Optional[_Union[VoteMatrix, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., keys: _Optional[_Union[MaskingKeys, _Mapping]] = ..., boxes: _Optional[_Union[Boxes, _Mapping]] = ..., masked: _Optional[_Union[MaskedVotes, _Mapping]] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., opening: _Optional[_Union[Opening, _Mapping]] = ..., proof: _Optional[_Union[VoteProof, _Mapping]] = ..., wanted: _Optional[_Union[EncoderWanted, _Mapping]] = ..., bundles: _Optional[_Union[Bundles, _Mapping]] = ..., masked_ahead: _Optional[_Union[MaskedAhead, _Mapping]] = ...) -> None: ...
 
 class Description(_message.Message):
-    __slots__ = ("teachers", "classes", "public_set", "unit")
+    __slots__ = ("teachers", "classes", "public_set", "unit", "sealing")
     TEACHERS_FIELD_NUMBER: _ClassVar[int]
     CLASSES_FIELD_NUMBER: _ClassVar[int]
     PUBLIC_SET_FIELD_NUMBER: _ClassVar[int]
     UNIT_FIELD_NUMBER: _ClassVar[int]
+    SEALING_FIELD_NUMBER: _ClassVar[int]
     teachers: int
     classes: _containers.RepeatedScalarFieldContainer[str]
     public_set: bytes
     unit: str
-    def __init__(self, teachers: _Optional[int] = ..., classes: _Optional[_Iterable[str]] = ..., public_set: _Optional[bytes] = ..., unit: _Optional[str] = ...) -> None: ...
+    sealing: SealingKey
+    def __init__(self, teachers: _Optional[int] = ..., classes: _Optional[_Iterable[str]] = ..., public_set: _Optional[bytes] = ..., unit: _Optional[str] = ..., sealing: _Optional[_Union[SealingKey, _Mapping]] = ...) -> None: ...
 
 class EncoderWanted(_message.Message):
     __slots__ = ()
@@ -343,6 +449,14 @@ class MaskedVotes(_message.Message):
     PACKED_FIELD_NUMBER: _ClassVar[int]
     packed: bytes
     def __init__(self, packed: _Optional[bytes] = ...) -> None: ...
+
+class MaskedAhead(_message.Message):
+    __slots__ = ("packed", "signature")
+    PACKED_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    packed: bytes
+    signature: bytes
+    def __init__(self, packed: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class VoteProof(_message.Message):
     __slots__ = ("content",)

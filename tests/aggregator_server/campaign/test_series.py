@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aggregator_server.reaching import Listening
 from aggregator_server.results.report import describe_state, show
 from aggregator_server.results.statement import privacy_statement
-from aggregator_server.session import Listening, start_campaign
+from aggregator_server.session import start_campaign
 from pate.campaign.settings import spec_of
 from pate.campaign.spec import CampaignSpec
 from pate.errors import ProtocolError, StateError, UsageError

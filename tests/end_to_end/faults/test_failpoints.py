@@ -20,6 +20,8 @@ from party.ledger.ledger import PartyLedger
 from pate.runtime import failpoints
 from simulation.programs import until
 from tests.end_to_end import test_synthetic_queries
+from tests.envelopes import test_killed
+from tests.party.voting import test_voter_ahead
 from tests.support.processes.homes import Homes
 
 if TYPE_CHECKING:
@@ -110,7 +112,8 @@ AT_THE_END: Final = _cases("west", "masked", "party-entry-written:5", "ending-re
 
 def test_every_failpoint_has_its_case() -> None:
     tried = {case.name for case in (*CAMPAIGNS, *TRAINING, *ENROLMENT)}
-    assert tried | test_synthetic_queries.FAILPOINTS == failpoints.NAMES
+    elsewhere = test_synthetic_queries.FAILPOINTS | test_voter_ahead.FAILPOINTS
+    assert tried | elsewhere | test_killed.FAILPOINTS == failpoints.NAMES
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,89 @@
+"""``pate-server envelopes``: which files are out and in, and the end of waiting for them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aggregator_server.options import folder_of
+from pate.campaign.options import CampaignOption
+from pate.errors import StateError
+from pate.runtime.command import print_json
+from pate.runtime.help import Commands
+from pate.runtime.options import HomeOption, JsonOption
+from pate.runtime.screen import Screen, listed
+
+if TYPE_CHECKING:
+    import typer
+
+    from aggregator_server.envelopes.store import Store
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group to ``pate-server``."""
+    group = Commands(
+        no_args_is_help=True,
+        help="List envelopes, or stop waiting for them.\n\n"
+        "They are files that carry a campaign's messages to parties without a connection "
+        "(--envelopes), and back.",
+    )
+    group.command("list")(list_)
+    group.command()(close)
+    app.add_typer(group, name="envelopes")
+
+
+def list_(
+    home: HomeOption = None, campaign: CampaignOption = "campaign", as_json: JsonOption = False
+) -> None:
+    """Print which envelopes are out, and which were answered, by party.
+
+    It works while the server runs.
+    """
+    found = _store(home, campaign, read_only=True).envelopes()
+    if as_json:
+        rows = [asdict(each) for each in found]
+        shown = [row | {"file": row["file"].hex() if row["file"] else None} for row in rows]
+        print_json({"envelopes": shown})
+        return
+    screen = Screen("pate-server")
+    for each in found:
+        state = f"answered {each.answered}" if each.answered else "not answered"
+        if each.over and not each.answered:
+            state += "; nothing of it is waited for"
+        elif each.until and not each.answered:
+            state += f"; may be answered until {each.until}"
+        screen.say(f"{each.party}: envelope {each.number}, made {each.made}, {state}")
+    if not found:
+        screen.say("no envelope was made yet")
+
+
+def close(
+    home: HomeOption = None, campaign: CampaignOption = "campaign", as_json: JsonOption = False
+) -> None:
+    """Stop waiting for the votes that are out: continue without them.
+
+    Answers to these envelopes are refused from now on, for good. With too few parties left the campaign
+    cannot continue, and nothing is released. The first envelopes, in which parties describe themselves,
+    are always waited for.
+    """
+    closed = _store(home, campaign, read_only=False).close()
+    if as_json:
+        print_json({"closed": closed})
+    elif closed:
+        Screen("pate-server").say(
+            f"closed: {listed(closed)}. A running server continues without; else `pate-server resume`"
+        )
+    else:
+        Screen("pate-server").say("no votes are being waited for")
+
+
+def _store(home: Path | None, campaign: str, *, read_only: bool) -> Store:
+    from aggregator_server.envelopes.store import FILE, Store
+
+    path = folder_of(home, campaign) / FILE
+    if not path.exists():
+        raise StateError(
+            f"no envelope was made in {path.parent}: --campaign and --home name another"
+        )
+    return Store(path, read_only=read_only)

@@ -1,0 +1,90 @@
+"""Masked sums by envelope: keys come ahead in bundles, and the state of each round is durable."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aggregator_server.exchange.ahead import AheadAggregation, bundle_roster
+from aggregator_server.exchange.bundles import BundleSteps
+from pate.errors import ProtocolError, QuorumError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aggregator_server.envelopes.store import Store
+    from aggregator_server.exchange.aggregation import Batch
+    from aggregator_server.exchange.exchange import Exchange
+    from pate.campaign.roster import RosterParty
+
+
+class SumsAhead:
+    """Begins the rounds of a campaign, and continues those that were begun.
+
+    Args:
+        store: of the campaign's envelopes.
+        campaign: its id, hex.
+    """
+
+    def __init__(self, store: Store, campaign: str) -> None:
+        self._store = store
+        # A bundle is used once in all campaigns of its roster: each campaign has numbers of its own. Two
+        # campaigns that meet by chance are refused by the parties.
+        self._first = int.from_bytes(hashlib.sha256(bytes.fromhex(campaign)).digest()[:3]) << 8
+
+    def aggregation(
+        self,
+        exchange: Exchange,
+        roster: Sequence[RosterParty],
+        first: int,
+        batch: Batch,
+        *,
+        least: int,
+        only: Sequence[str] | None,
+        collect: Callable[[BundleSteps], None],
+        before_opening: Callable[[tuple[str, ...]], None],
+    ) -> AheadAggregation:
+        """Return the round of a batch: the one that was begun, or a new one with new bundles.
+
+        Args:
+            exchange: with the parties.
+            roster: of the campaign.
+            first: place of the batch's first query.
+            batch: to be voted on.
+            least: number of parties that a sum needs.
+            only: names of the parties in the sum if an unmasking of the campaign has begun.
+            collect: takes the parties through a step.
+            before_opening: see :meth:`AheadAggregation.begin`.
+
+        Raises:
+            ProtocolError, QuorumError: if there can be no such round.
+        """
+        number, state = self._store.round(first)
+        save = partial(self._store.save_round, number)
+        if state is not None:
+            return AheadAggregation.restore(
+                exchange.campaign, roster, state, save=save, before_opening=before_opening
+            )
+        names = {each.name: bytes.fromhex(each.identity) for each in roster}
+        sealed = bundle_roster(exchange.campaign, exchange.sealing_keys(names), names)
+        steps = BundleSteps(sealed, self._first + number, least, only)
+        try:
+            collect(steps)
+            return AheadAggregation.begin(
+                exchange.campaign, roster, batch, sealed=sealed, bundles=steps.bundles,
+                all_needed=only is not None, save=save, before_opening=before_opening,
+            )  # fmt: skip
+        except (QuorumError, ProtocolError):
+            self._store.end_round(first)  # the next one has other bundles
+            raise
+
+    def give_up(self, aggregation: AheadAggregation, first: int) -> bool:
+        """Forget a round that cannot be completed; return whether another one may begin.
+
+        It may not once parties were sent their list: they may have unmasked that sum.
+        """
+        if aggregation.survivors:
+            return False
+        self._store.end_round(first)
+        return True

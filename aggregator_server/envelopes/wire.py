@@ -1,0 +1,277 @@
+"""A wire over two folders: requests leave as envelopes, and answers are taken from files."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from aggregator_server.envelopes.sums import SumsAhead
+from aggregator_server.exchange.wire import Arrival
+from pate.envelopes.file import SUFFIX, opened, write
+from pate.envelopes.manifest import Manifest
+from pate.envelopes.sealing import unseal
+from pate.errors import DiskError, PateError, ProtocolError, StateError
+from pate.masking.keys import KeyPair
+from pate.runtime.failpoints import reach
+from protos import wire
+from protos.bounds import ID_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from aggregator_server.envelopes.store import Out, Store
+    from aggregator_server.exchange.wire import Wire
+    from pate.envelopes.file import Envelope
+
+#: Names of the folders for and from couriers.
+OUT: Final = "out"
+IN: Final = "in"
+
+
+class EnvelopeWire:
+    """A wire to parties that take part by envelope; each has one envelope at a time.
+
+    A node is below 0, so that it is none of Flower's. All parties count as connected. A request that
+    is sent again gives the same bytes, so after any interruption the replies that have come arrive
+    again, and nothing is asked twice.
+
+    Args:
+        store: of the campaign.
+        folder: holds the folders ``out`` and ``in``.
+        campaign: its id, hex.
+        parties: their names.
+        signing_key: the campaign's.
+        secret: of this campaign, 32 bytes: answers are sealed to a key of it.
+        enrolled: identity keys by name; None: a party keeps the key of its first answer.
+        say: one line for the server's screen.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        folder: Path,
+        *,
+        campaign: str,
+        parties: Sequence[str],
+        signing_key: Ed25519PrivateKey,
+        secret: bytes,
+        enrolled: Callable[[], Mapping[str, bytes]] | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._campaign = campaign
+        self._name_of = {-1 - at: name for at, name in enumerate(sorted(parties))}
+        self._node_of = {name: node for node, name in self._name_of.items()}
+        self._key = signing_key
+        self._pair = KeyPair(_derive(secret, b"seal"))
+        self._nonce_key = _derive(secret, b"nonce")
+        self._enrolled = enrolled
+        self._say = say
+        self._out, self._in = folder / OUT, folder / IN
+        try:
+            for path in (self._out, self._in):
+                path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DiskError(f"cannot make the folder {folder}: {error.strerror}") from error
+        self._ready: deque[Arrival] = deque()
+        #: Handles of requests without reply, by party and digest of the request.
+        self._open: dict[tuple[str, bytes], str] = {}
+        self._changed = True
+        #: Whether envelopes that are still out were written again, as after a restart.
+        self._written = False
+        self._was_closed: set[tuple[str, bytes]] = set()
+        #: State of each file of the inbox when it was last looked at.
+        self._seen: dict[str, tuple[int, int]] = {}
+
+    @property
+    def sums(self) -> SumsAhead:
+        """What begins masked sums here."""
+        return SumsAhead(self._store, self._campaign)
+
+    # --- what only this wire does: aggregator_server.exchange.wire.Courier ---------------------
+
+    def party_at(self, node: int) -> str | None:
+        """Return the name of the party at a node of this wire, None for another node."""
+        return self._name_of.get(node)
+
+    def nonce(self, request: bytes) -> bytes:
+        """Return the nonce of a request, the same each time: a keyed hash of its bytes."""
+        return hmac.digest(self._nonce_key, request, "sha256")[:ID_BYTES]
+
+    def closed(self) -> frozenset[str]:
+        """Return the handles of requests that are not waited for any more."""
+        gone = self._store.closed()
+        return frozenset(handle for key, handle in self._open.items() if key in gone)
+
+    # --- a wire --------------------------------------------------------------------------------
+
+    def nodes(self) -> frozenset[int]:
+        """Return all parties."""
+        return frozenset(self._name_of)
+
+    def send(self, node: int, body: bytes) -> str:
+        """Send ``body`` to a party and return a handle under which the answer will arrive."""
+        party = self._name_of[node]
+        kind = wire.read_request(body)[1].WhichOneof("body") or ""
+        digest = hashlib.sha256(body).digest()
+        handle = f"{party} {digest.hex()}"
+        reply = self._store.ask(party, body, kind)
+        if reply is None:
+            self._open[party, digest] = handle
+            self._changed = True
+        else:
+            self._ready.append(Arrival(handle, node, reply, None))
+        return handle
+
+    def receive(self) -> list[Arrival]:
+        """Return what has arrived since the last call; write what is to leave, without waiting."""
+        for name in self._store.close(only_expired=True):
+            self._say(f"{name}: no answer until the date of its envelope")
+            self._changed = True
+        self._take_in()
+        self._put_out()
+        found = [*self._ready]
+        self._ready.clear()
+        return found
+
+    def close(self) -> None:
+        """Write what is to leave."""
+        self._put_out()
+
+    # --- out -----------------------------------------------------------------------------------
+
+    def _put_out(self) -> None:
+        """Let envelopes appear, and remove those of which nothing is waited for."""
+        closed = self._store.closed()
+        if not self._changed and closed == self._was_closed:
+            return
+        self._was_closed = closed
+        first = not self._written
+        for out in self._store.due(sorted(self._node_of)):
+            manifest = self._manifest(out)
+            path = self._out / manifest.file_name
+            if out.file is not None and (path.exists() or not first):
+                continue
+            write(path, manifest, self._key, self._store.bodies(manifest.parts))
+            reach("envelope-written")
+            if out.file is None:
+                with opened(path) as envelope:
+                    self._store.written(out, envelope.digest)
+                self._say(f"envelope for {out.party}: {path}{_until(out)}")
+        for out in self._store.envelopes():
+            if out.over and out.file is not None:
+                (self._out / self._file_name(out)).unlink(missing_ok=True)
+        self._written, self._changed = True, False
+
+    def _manifest(self, out: Out) -> Manifest:
+        return Manifest(
+            campaign=self._campaign,
+            direction="for",
+            party=out.party,
+            number=out.number,
+            answers=b"",
+            until=out.until,
+            key=self._key.public_key().public_bytes_raw(),
+            seal=self._pair.public,
+            parts=self._store.parts(out),
+        )
+
+    def _file_name(self, out: Out) -> str:
+        return self._manifest(out).file_name
+
+    # --- in ------------------------------------------------------------------------------------
+
+    def _take_in(self) -> None:
+        """Take all answers that are new in the inbox; files are left where they are."""
+        for path in sorted(self._in.glob(f"*{SUFFIX}")):
+            try:
+                facts = path.lstat()
+            except FileNotFoundError:
+                continue
+            state = (facts.st_size, facts.st_mtime_ns)
+            if self._seen.get(path.name) == state:
+                continue
+            self._seen[path.name] = state
+            try:
+                with opened(path) as envelope:
+                    self._take(envelope, path)
+            except DiskError:
+                raise
+            except StateError:  # of this server, such as its list of parties: it is looked at again
+                del self._seen[path.name]
+            except PateError as error:
+                self._say(f"{path.name} is not taken: {error}")
+
+    def _take(self, envelope: Envelope, path: Path) -> None:
+        manifest = envelope.manifest
+        if manifest.direction != "from":
+            raise ProtocolError("it is an envelope for a party, not an answer")
+        if manifest.campaign != self._campaign:
+            raise ProtocolError(f"it is of campaign {manifest.campaign[:8]}, not of this one")
+        party = manifest.party
+        if party not in self._node_of:
+            raise ProtocolError(f"{party} does not take part by envelope")
+        if self._enrolled is not None and self._enrolled().get(party) != manifest.key:
+            raise ProtocolError(f"it is not signed by the enrolled key of {party}")
+        out = self._store.answered(manifest)
+        replies = [
+            unseal(self._pair, manifest, at, each) for at, each in enumerate(envelope.messages())
+        ]
+        taken = self._store.take(out, envelope.digest, manifest.key, replies)
+        if taken is None:
+            return
+        reach("answer-taken")
+        self._changed = True
+        late = "" if taken else "; nothing of it is waited for any more: it came too late"
+        self._say(f"answer of {party} to envelope {manifest.number}: {path.name}{late}")
+        for digest, reply in taken:
+            handle = self._open.pop((party, digest), None)
+            if handle is not None:  # else it is delivered when the request is made again
+                self._ready.append(Arrival(handle, self._node_of[party], reply, None))
+
+
+class MixedWire:
+    """Two wires as one: some parties by envelope, the others online.
+
+    Args:
+        files: to the parties by envelope.
+        online: to the others.
+    """
+
+    def __init__(self, files: EnvelopeWire, online: Wire) -> None:
+        self._files = files
+        self._online = online
+
+    def nodes(self) -> frozenset[int]:
+        """Return the parties that are connected now, and all by envelope."""
+        return self._files.nodes() | self._online.nodes()
+
+    def send(self, node: int, body: bytes) -> str:
+        """Send ``body`` to a party and return a handle under which the answer will arrive."""
+        return (self._files if node < 0 else self._online).send(node, body)
+
+    def receive(self) -> list[Arrival]:
+        """Return what has arrived since the last call."""
+        return self._files.receive() + self._online.receive()
+
+    def close(self) -> None:
+        """Release both."""
+        self._files.close()
+        self._online.close()
+
+
+def _until(out: Out) -> str:
+    return f", to be answered until {out.until}" if out.until else ""
+
+
+def _derive(secret: bytes, what: bytes) -> bytes:
+    info = b"pate/v1/envelopes/" + what
+    return HKDF(SHA256(), length=32, salt=None, info=info).derive(secret)

@@ -1,0 +1,283 @@
+"""Aggregation of one batch whose keys come ahead, in bundles: two steps, or three with consent.
+
+Its state can be stored whenever it changes, and read by another process: a server that was killed goes
+on with the same round, the same bytes and the same list of survivors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from aggregator_server.exchange.aggregation import Batch, Sum, batch_to_wire, checked_sum
+from pate.errors import ProtocolError, QuorumError, StateError
+from pate.masking.ahead.server import ServerAhead
+from pate.masking.ahead.terms import BundleRoster, Sealed
+from pate.masking.context import Member
+from pate.masking.encoding import decode, encode
+from pate.masking.server import Phase
+from protos import ahead, masked, wire
+from protos.pate.v1 import vote_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pate.campaign.roster import RosterParty
+
+_STEP: Final = {
+    Phase.MASKED: "ask_masked_ahead",
+    Phase.CONSISTENCY: "ask_consent_ahead",
+    Phase.UNMASK: "ask_opening_ahead",
+    Phase.DONE: "",
+}
+_STATE: Final = "aggregation ahead"
+
+
+def bundle_roster(
+    campaign: vote_pb2.Campaign,
+    sealing: Mapping[bytes, vote_pb2.SealingKey],
+    names: Mapping[str, bytes],
+) -> BundleRoster:
+    """Return the roster that bundles are made for.
+
+    Args:
+        campaign: with its threshold and colluders.
+        sealing: the parties' sealing keys, by identity.
+        names: identity of each party, by name.
+
+    Raises:
+        ProtocolError: if a party gave none, or they do not fit together; names the party.
+    """
+    for name, identity in names.items():
+        if identity not in sealing:
+            raise ProtocolError(f"{name} gave no sealing key: it makes no bundles")
+    return BundleRoster(
+        tuple(
+            Sealed(
+                Member(name, names[name]), sealing[names[name]].key, sealing[names[name]].signature
+            )
+            for name in sorted(names)
+        ),
+        campaign.threshold,
+        campaign.colluders,
+    )
+
+
+class AheadAggregation:
+    """A masked sum with one bundle of each party that takes part; see :meth:`begin`, :meth:`restore`.
+
+    Attributes:
+        attempt: 16 random bytes that bind all messages of these steps.
+    """
+
+    def __init__(
+        self,
+        campaign: vote_pb2.Campaign,
+        roster: Sequence[RosterParty],
+        asked: vote_pb2.AskMaskedAhead,
+        boxes: Mapping[str, Mapping[str, bytes]],
+        masking: ServerAhead,
+        save: Callable[[bytes], None],
+        before_opening: Callable[[tuple[str, ...]], None],
+        *,
+        all_needed: bool,
+    ) -> None:
+        self._campaign = campaign
+        self._teachers = {party.name: party.teachers for party in roster}
+        self._asked = asked
+        self._boxes = boxes
+        self._masking = masking
+        self._save = save
+        self._before_opening = before_opening
+        self._all_needed = all_needed
+        self.attempt = asked.attempt
+        self.step = _STEP[masking.phase]
+
+    @classmethod
+    def begin(
+        cls,
+        campaign: vote_pb2.Campaign,
+        roster: Sequence[RosterParty],
+        batch: Batch,
+        *,
+        sealed: BundleRoster,
+        bundles: Mapping[str, vote_pb2.Bundle],
+        all_needed: bool = False,
+        save: Callable[[bytes], None] = lambda _: None,
+        before_opening: Callable[[tuple[str, ...]], None] = lambda _: None,
+    ) -> AheadAggregation:
+        """Begin a sum. Its bundles are spent from here on, whatever becomes of it.
+
+        Args:
+            campaign: with its terms.
+            roster: of it.
+            batch: to be voted on.
+            sealed: the roster that the bundles are made for.
+            bundles: an unused one of each party that takes part, by name, with its boxes.
+            all_needed: whether all of these must be in the sum: an earlier one of the campaign was
+                unmasked with them, and parties unmask no other.
+            save: called with the whole state after each change of it, before anything that follows
+                from it can be sent. If it raises nothing is.
+            before_opening: called with the names of the parties in the sum, in the order of the
+                roster, once they are fixed and before any party is sent their list. If it raises
+                none is.
+
+        Raises:
+            ProtocolError, QuorumError: if there can be no such round; names a party whose bundle is
+                bad.
+        """
+        asked = vote_pb2.AskMaskedAhead(
+            attempt=wire.new_id(),
+            batch=batch_to_wire(batch),
+            roster=sealed.digest,
+            bundles=[
+                vote_pb2.PeerBundle(
+                    party=name, number=bundles[name].number, keys=bundles[name].keys
+                )
+                for name in sorted(bundles)
+            ],
+        )
+        boxes = {name: masked.boxes_from_wire(each.boxes) for name, each in bundles.items()}
+        masking = ServerAhead(ahead.round_of(campaign, asked, sealed))
+        made = cls(
+            campaign, roster, asked, boxes, masking, save, before_opening, all_needed=all_needed
+        )
+        save(made.to_bytes())
+        return made
+
+    #: A party that restarts has all that it needs on disk: it may join any step.
+    first: ClassVar[bool] = True
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """All parties of the round until their votes are in it, if none may be missing."""
+        every = self._all_needed and not self._masking.survivors
+        return tuple(self._masking.round.bundles) if every else ()
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """The parties of the round, and once their list is fixed the survivors."""
+        return self._masking.awaited
+
+    @property
+    def answered(self) -> frozenset[str]:
+        """The parties that answered this step."""
+        return self._masking.answered
+
+    @property
+    def survivors(self) -> tuple[str, ...]:
+        """The parties in the sum, in the order of the roster; empty until they are fixed."""
+        return tuple(name for name in self._teachers if name in self._masking.survivors)
+
+    def request(self, name: str) -> vote_pb2.PartyRequest:
+        """Return the request to a party, with what is sealed for it."""
+        asked, masking = vote_pb2.PartyRequest(), self._masking
+        if self.step == "ask_masked_ahead":
+            asked.ask_masked_ahead.CopyFrom(self._asked)
+            for each in asked.ask_masked_ahead.bundles:
+                if each.party != name:
+                    each.box = self._boxes[each.party].get(name, b"")
+        elif self.step == "ask_consent_ahead":
+            asked.ask_consent_ahead.attempt = self.attempt
+            asked.ask_consent_ahead.masked.extend(_signatures(masking.masked))
+        elif self.step == "ask_opening_ahead":
+            asked.ask_opening_ahead.attempt = self.attempt
+            asked.ask_opening_ahead.masked.extend(_signatures(masking.masked))
+            asked.ask_opening_ahead.consents.extend(_signatures(masking.consents))
+        return asked
+
+    def take(self, party: RosterParty, reply: vote_pb2.Reply) -> None:
+        """Take a party's answer to this step; see :class:`Aggregation`."""
+        name, masking = party.name, self._masking
+        if name not in self.awaited:
+            raise ProtocolError(
+                f"{name} has no part in this step of a masked sum: its list is fixed"
+            )
+        if self.step == "ask_masked_ahead":
+            ahead.check_masked_ahead(reply.masked_ahead)
+            masking.take_masked(name, reply.masked_ahead.packed, reply.masked_ahead.signature)
+        elif self.step == "ask_consent_ahead":
+            masking.take_consent(name, reply.consent.signature)
+        elif self.step == "ask_opening_ahead":
+            masked.check_unmasking(reply.opening)
+            masking.take_unmasking(name, masked.unmasking_from_wire(reply.opening))
+        self._save(self.to_bytes())
+
+    def advance(self) -> None:
+        """See :class:`Aggregation`."""
+        if missing := sorted(frozenset(self.needed) - self.answered):
+            raise QuorumError(
+                f"no votes from {', '.join(missing)}, and no other sum may be unmasked"
+            )
+        fixed = not self._masking.survivors
+        self._masking.advance()
+        self._save(self.to_bytes())
+        if fixed:
+            self._before_opening(self.survivors)
+        self.step = _STEP[self._masking.phase]
+
+    def result(self) -> Sum:
+        """Return the sum.
+
+        Raises:
+            ProtocolError: see :func:`checked_sum`.
+        """
+        teachers = {name: self._teachers[name] for name in self.survivors}
+        bits = self._masking.round.context.bits
+        return checked_sum(self._campaign, teachers, self._masking.result(), bits)
+
+    def to_bytes(self) -> bytes:
+        """Return the state, for :meth:`restore`."""
+        boxes = (
+            vote_pb2.Boxes(boxes=masked.boxes_to_wire(self._boxes[each.party]))
+            for each in self._asked.bundles
+        )
+        return encode(
+            _STATE,
+            self._masking.round.roster.to_bytes(),
+            self._asked.SerializeToString(deterministic=True),
+            self._masking.to_bytes(),
+            bytes([self._all_needed]),
+            *(each.SerializeToString(deterministic=True) for each in boxes),
+        )
+
+    @classmethod
+    def restore(
+        cls,
+        campaign: vote_pb2.Campaign,
+        roster: Sequence[RosterParty],
+        raw: bytes,
+        *,
+        save: Callable[[bytes], None] = lambda _: None,
+        before_opening: Callable[[tuple[str, ...]], None] = lambda _: None,
+    ) -> AheadAggregation:
+        """Return the aggregation whose state :meth:`to_bytes` wrote.
+
+        ``before_opening`` is called again if the survivors are fixed: the process may have been
+        killed before it was.
+
+        Raises:
+            StateError: if it is damaged, or of a campaign with other terms.
+        """
+        sealed, stored, state, all_needed, *rest = decode(_STATE, raw)
+        asked = vote_pb2.AskMaskedAhead.FromString(stored)
+        if len(rest) != len(asked.bundles):
+            raise StateError("the stored state of a sum is damaged")
+        boxes = {
+            each.party: masked.boxes_from_wire(vote_pb2.Boxes.FromString(sealed_boxes).boxes)
+            for each, sealed_boxes in zip(asked.bundles, rest, strict=True)
+        }
+        round_ = ahead.round_of(campaign, asked, BundleRoster.from_bytes(sealed))
+        masking = ServerAhead.restore(round_, state)
+        made = cls(
+            campaign, roster, asked, boxes, masking, save, before_opening,
+            all_needed=all_needed == b"\1",
+        )  # fmt: skip
+        if masking.survivors:
+            before_opening(made.survivors)
+        return made
+
+
+def _signatures(by_party: Mapping[str, bytes]) -> list[vote_pb2.PeerSignature]:
+    return [
+        vote_pb2.PeerSignature(party=name, signature=by_party[name]) for name in sorted(by_party)
+    ]

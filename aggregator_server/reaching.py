@@ -1,0 +1,145 @@
+"""The way to the parties of a campaign: a port, two folders for envelopes, or both."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aggregator_server.envelopes.wire import IN, OUT, MixedWire
+from aggregator_server.flower.deployment import Deployment
+from pate.runtime.child import LOCAL_SERVER
+from pate.runtime.screen import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+    from pathlib import Path
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from aggregator_server.envelopes.session import ByEnvelope
+    from aggregator_server.envelopes.wire import EnvelopeWire
+    from aggregator_server.exchange.wire import Wire
+    from aggregator_server.identities import Identities
+    from aggregator_server.monitoring.serving import PageServer
+    from pate.campaign.spec import CampaignSpec
+    from pate.runtime.screen import Screen
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Listening addresses and waiting times of the server.
+
+    Attributes:
+        host: address for parties.
+        port: for parties, 0 for any free one.
+        student_port: on loopback, 0 for any free one.
+        patience: seconds to wait for the last parties once enough have voted.
+        linger: seconds to serve labels after the end; negative: until Ctrl-C or the student has
+            all.
+        identities: created by `pate-server init`, with the enrolled parties; None: a trial on
+            loopback, without TLS, open to anyone who can reach the port.
+        page: address of the page; None: no page.
+        by_envelope: who takes part by envelope; None: nobody.
+    """
+
+    host: str
+    port: int
+    student_port: int
+    patience: float
+    linger: float
+    identities: Identities | None = None
+    page: PageServer | None = None
+    by_envelope: ByEnvelope | None = None
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How parties are reached, once it is open.
+
+    Attributes:
+        wire: to all of them.
+        courier: of those by envelope, if there are some.
+        address: for parties; ``listens`` is that of this machine.
+        alive: whether it works.
+        for_parties: what to tell the parties.
+        returning: names of the parties that are reconnecting.
+        pause: waits that many seconds, or less if a message may have arrived.
+    """
+
+    wire: Wire
+    courier: EnvelopeWire | None
+    address: str
+    listens: str
+    alive: Callable[[], bool]
+    for_parties: tuple[str, ...]
+    returning: Callable[[], Collection[str]]
+    pause: Callable[[float], None]
+
+
+@contextlib.contextmanager
+def reaching(
+    folder: Path,
+    spec: CampaignSpec,
+    listening: Listening,
+    signing_key: Ed25519PrivateKey,
+    screen: Screen,
+) -> Iterator[Reached]:
+    """Open the way to the parties: a port, two folders, or both."""
+    identities, chosen = listening.identities, listening.by_envelope
+    files: EnvelopeWire | None = None
+    how: tuple[str, ...] = ()
+    if chosen is not None:
+        names = chosen.names(spec)
+        files = chosen.wire(
+            folder,
+            spec,
+            signing_key=signing_key,
+            enrolled=enrolled_of(identities),
+            say=screen.say,
+        )
+        how = (
+            f"by envelope: {listed(names)}; files for them appear in {chosen.folder / OUT}",
+            f"put their answers into {chosen.folder / IN}",
+            "for each of them: pate-party answer FILE --data PATH",
+        )
+    if files is not None and chosen is not None and chosen.all_of(spec):
+        place = str(chosen.folder)
+        yield Reached(files, files, place, place, lambda: True, how, frozenset, time.sleep)
+        files.close()
+        return
+    with Deployment(
+        folder,
+        host=listening.host,
+        port=listening.port,
+        identities=identities,
+        on_event=screen.say,
+    ) as deployment:
+        is_usual = identities or deployment.address == LOCAL_SERVER
+        server = "" if is_usual else f" --server {deployment.address}"
+        yield Reached(
+            deployment.wire if files is None else MixedWire(files, deployment.wire),
+            files,
+            deployment.address if identities is None else identities.address,
+            deployment.address,
+            lambda: deployment.superlink_pid is not None,
+            (
+                *how,
+                f"for each {'other ' if how else ''}party: pate-party start --data PATH{server}",
+            ),
+            deployment.returning,
+            deployment.pause,
+        )
+        if files is not None:
+            files.close()
+
+
+def enrolled_of(identities: Identities | None) -> Callable[[], dict[str, bytes]] | None:
+    """Return what looks up the identity keys of enrolled parties; None: any party."""
+    return None if identities is None else partial(_enrolled, identities)
+
+
+def _enrolled(identities: Identities) -> dict[str, bytes]:
+    return {name: member.identity for name, member in identities.enrolled().items()}

@@ -1,0 +1,196 @@
+"""A party before its first request: its rules, its ledger and its own data, whatever the transport."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Self
+
+from party.identity.keys import identity_key, shard_key
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.policy.binding import bind
+from party.policy.file import policy_of
+from party.policy.words import rules_in_words
+from party.voting.own_data import OwnFile, OwnVoters
+from party.voting.received.encoders import Encoders
+from party.voting.site import Site
+from party.voting.voter import Voter
+from pate.data.read import read_inputs
+from pate.encoders.reading import Reader
+from pate.noise.exact import SystemNoise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from party.identity.enrolment import Enrolment
+    from party.monitoring import Status
+    from party.options import OwnOptions
+    from party.policy.policy import Policy
+    from pate.data.values import Inputs
+    from pate.runtime.screen import Screen
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a run of a party works with; its data are not read yet.
+
+    Attributes:
+        name: of this party.
+        home: of this party.
+        policy: of the site.
+        ledger: opened, and bound by the policy.
+        own: makes voters of its records.
+        public: its own copy of the public set, or None.
+        enrolment: None if it is not enrolled.
+        say: prints a line.
+    """
+
+    name: str
+    home: Path
+    policy: Policy
+    ledger: PartyLedger
+    own: OwnVoters
+    public: Inputs | None
+    enrolment: Enrolment | None
+    say: Callable[[str], None]
+
+    @classmethod
+    def of(
+        cls,
+        options: OwnOptions,
+        name: str,
+        home: Path,
+        screen: Screen,
+        status: Status,
+        enrolment: Enrolment | None,
+        *,
+        trial: bool,
+    ) -> Self:
+        """Open everything that may be damaged or missing, before hours of training.
+
+        Args:
+            options: of the command.
+            name: of this party.
+            home: of this party.
+            screen: for lines and progress.
+            status: receives the state of the run, for monitoring.
+            enrolment: None if it is not enrolled.
+            trial: whether the server is on this machine, and the party not enrolled.
+
+        Raises:
+            PateError: if options, policy, ledger or enrolment do not allow it.
+        """
+        policy = policy_of(home, loopback=trial, file=options.policy)
+        public = None
+        encoder = Reader.open(options.encoder, home=home, bar=screen.bar)
+        if encoder is not None:
+            screen.say(f"encoder: {encoder.encoder.description.statement()}")
+        if options.public is not None:
+            warn = partial(screen.say, level="warning")
+            public = read_inputs(
+                options.public, drop=options.dropped, say=warn, encoder=encoder, text=options.text
+            )
+        for line in rules_in_words(policy):
+            screen.say(f"your policy: {line}")
+        for line in _warnings(enrolment):
+            screen.say(line, "warning")
+        ledger = PartyLedger(home / LEDGER_FILE)
+        for line in bind(ledger, policy):
+            screen.say(line)
+        received = None
+        if encoder is None and policy.encoders != ():
+            received = Encoders(home / "encoders", partial(Reader.of, home=home, bar=screen.bar))
+        own = _own_voters(options, encoder, received, home, screen, status)
+        return cls(name, home, policy, ledger, own, public, enrolment, screen.say)
+
+    def voter(self) -> Voter:
+        """Return what answers requests for this party."""
+        return Voter(
+            name=self.name,
+            identity=identity_key(self.home),
+            ensemble=None,
+            own=self.own,
+            home=self.home,
+            site=Site(
+                self.policy,
+                self.ledger,
+                pinned=self.pinned,
+                ask=_ask if sys.stdin.isatty() else None,
+            ),
+            noise=SystemNoise(),
+            public=self.public,
+            say=self.say,
+        )
+
+    @property
+    def pinned(self) -> bytes | None:
+        """The campaign key of the enrolment."""
+        return None if self.enrolment is None else self.enrolment.campaign_key
+
+
+def _own_voters(
+    options: OwnOptions,
+    encoder: Reader | None,
+    received: Encoders | None,
+    home: Path,
+    screen: Screen,
+    status: Status,
+) -> OwnVoters:
+    @contextlib.contextmanager
+    def training() -> Iterator[Callable[[int, int], None]]:
+        before = status.standing.state
+        status.is_now("training")
+        status.trained(0, options.teachers)
+        with screen.bar("teachers ready") as move:
+
+            def progress(done: int, total: int) -> None:
+                status.trained(done, total)
+                move(done, total)
+
+            yield progress
+        status.is_now(before)
+
+    return OwnVoters(
+        OwnFile.of(options, encoder),
+        teachers=None if options.only_records else options.teachers,
+        later=options.trained_later,
+        records=options.votes in ("any", "neighbour"),
+        model=options.model,
+        device=options.device,
+        home=home,
+        key=shard_key(home),
+        say=screen.say,
+        warn=lambda line: screen.say(line, "warning"),
+        training=training,
+        encoders=received,
+    )
+
+
+def _warnings(enrolment: Enrolment | None) -> list[str]:
+    """Return lines about what expires soon.
+
+    Raises:
+        StateError: if the server's authority has expired.
+    """
+    if enrolment is None:
+        return []
+    now = datetime.now(UTC)
+    enrolment.require_valid(now)
+    return enrolment.warnings(now)
+
+
+def _ask(question: str) -> bool:
+    """Ask the operator a question; no answer means no.
+
+    Ctrl-C is not an answer: it stops the party, as always.
+    """
+    sys.stderr.write(f"{question} [y/N]: ")
+    sys.stderr.flush()
+    try:
+        return input().strip().lower() in ("y", "yes")
+    except EOFError:
+        return False

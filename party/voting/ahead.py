@@ -1,0 +1,216 @@
+"""A party's part in masked sums whose keys come ahead: bundles, masked votes, consent, unmasking.
+
+As :mod:`party.voting.masked`, but everything that a later step needs is on disk, so the steps may be
+days apart. :mod:`pate.masking.ahead.party` has the rules, docs/proofs/envelopes.md the proof.
+"""
+
+from __future__ import annotations
+
+import secrets
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from party.identity.keys import sealing_key
+from party.voting.ahead_store import AheadFile
+from party.voting.noise_shares import with_noise
+from pate.errors import RefusedError
+from pate.masking.ahead.party import PartyAhead
+from pate.masking.encoding import decode, encode
+from pate.masking.keys import KeyPair
+from pate.runtime.failpoints import reach
+from protos import ahead, masked
+from protos.pate.v1 import vote_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from party.ledger.ledger import PartyLedger
+    from party.voting.noise_shares import NoiseShares
+    from pate.masking.ahead.round import Round
+    from pate.noise.exact import NoiseInShares
+    from pate.votes import Counts
+
+_HASH_BYTES: Final = 32
+
+
+class AheadVotes:
+    """Takes a party through rounds whose keys come ahead.
+
+    Args:
+        name: of the party.
+        identity: its signing key.
+        home: of its sealing key and of its bundles; neither is made before it is needed.
+        ledger: its own; it has an unmasking before the shares leave.
+        shares: its stored noise shares, one per batch.
+        noise: their source.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        identity: Ed25519PrivateKey,
+        home: Path,
+        ledger: PartyLedger,
+        shares: NoiseShares,
+        noise: NoiseInShares,
+    ) -> None:
+        self._name = name
+        self._identity = identity
+        self._home = home
+        self._file = home / "bundles.db"
+        self._ledger = ledger
+        self._shares = shares
+        self._noise = noise
+
+    @cached_property
+    def _party(self) -> PartyAhead:
+        return PartyAhead(
+            name=self._name,
+            identity=self._identity,
+            sealing=KeyPair(sealing_key(self._home)),
+            store=AheadFile(self._file),
+            random=secrets.token_bytes,
+        )
+
+    def sealing(self) -> vote_pb2.SealingKey:
+        """Return our sealing key, signed."""
+        key, signature = self._party.sealing()
+        return vote_pb2.SealingKey(key=key, signature=signature)
+
+    def bundles(self, asked: vote_pb2.AskBundles) -> vote_pb2.Bundles:
+        """Return bundles; see :meth:`pate.masking.ahead.party.PartyAhead.bundles`."""
+        roster = ahead.roster_from_wire(asked)
+        made = self._party.bundles(roster, asked.first, asked.count)
+        reach("bundles-kept")
+        return vote_pb2.Bundles(bundles=[ahead.bundle_to_wire(*each) for each in made])
+
+    def masked(
+        self,
+        campaign: vote_pb2.Campaign,
+        asked: vote_pb2.AskMaskedAhead,
+        hashes: Sequence[bytes],
+        *,
+        votes: Callable[[], Counts],
+        check: Callable[[Counts], None],
+        record: Callable[[Counts], None],
+    ) -> vote_pb2.MaskedAhead:
+        """Mask our votes, with our noise share if the campaign uses them.
+
+        Args:
+            campaign: checked, with its terms.
+            asked: the server's request.
+            hashes: of its queries, in its order, of our own copy.
+            votes: computes the votes, (rows, classes) int64.
+            check: compares them with all earlier votes.
+            record: does so, too, and records them in the party's ledger; called after their noise
+                is durable, and before they leave.
+
+        Raises:
+            RefusedError: if a bundle was used before, or this party voted in the campaign by the
+                steps online.
+            ProtocolError: if there can be no such round.
+        """
+        name = campaign.id.hex()
+        if not self._party.takes_part(campaign.id):
+            record_ = self._ledger.find(name)
+            if record_ is not None and record_.batches:
+                raise RefusedError(
+                    "votes of this campaign left by the steps online, or in a round whose bundles "
+                    "are lost here: no other way of summing them is taken"
+                )
+        round_ = ahead.round_of(campaign, asked, self._party.roster(asked.roster))
+        boxes = {each.party: each.box for each in asked.bundles if each.party != self._name}
+        kept = vote_pb2.AskMaskedAhead()
+        kept.CopyFrom(asked)
+        for each in kept.bundles:
+            each.box = b""
+        note = encode("note", kept.SerializeToString(deterministic=True), b"".join(hashes))
+        self._party.begin(round_, boxes, note)
+        reach("round-begun")
+
+        def values() -> Counts:
+            found = votes()
+            check(found)
+            batch = asked.batch.digest
+            answered = self._ledger.answered(name, batch)
+            hidden = with_noise(
+                campaign, batch, found, self._shares, self._noise, answered=answered
+            )
+            record(found)
+            return hidden
+
+        packed, signature = self._party.mask(round_, values)
+        reach("masked-kept")
+        return vote_pb2.MaskedAhead(packed=packed, signature=signature)
+
+    def consent(
+        self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskConsentAhead
+    ) -> vote_pb2.Consent:
+        """Sign the list of survivors."""
+        round_, _, _ = self._round(campaign, asked.attempt)
+        signature = self._party.sign(round_, _by_party(asked.masked))
+        reach("list-signed")
+        return vote_pb2.Consent(signature=signature)
+
+    def opening(
+        self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskOpeningAhead, *, allow_other: bool
+    ) -> vote_pb2.Opening:
+        """Reveal the shares that unmask the sum of one list of survivors.
+
+        Args:
+            campaign: checked, with its terms.
+            asked: the server's request.
+            allow_other: whether another campaign may have unmasked the same queries.
+
+        Raises:
+            RefusedError: if another list was taken, or these queries were unmasked before with
+                other parties.
+            DiskError: if it cannot be recorded; then nothing leaves.
+        """
+        round_, batch, hashes = self._round(campaign, asked.attempt)
+        given = _by_party(asked.masked), _by_party(asked.consents)
+        survivors = self._party.check_list(round_, *given)
+        # A list that the ledger refuses is not fixed: the right one may still come.
+        self._ledger.open_batch(
+            campaign.id.hex(), batch, hashes, survivors, allow_other=allow_other
+        )
+        reach("opening-recorded")
+        self._party.choose(round_, *given)
+        reach("list-kept")
+        return masked.unmasking_to_wire(self._party.unmask(round_))
+
+    def require_none(self, campaign: bytes) -> None:
+        """Check that no round of a campaign was begun here, so its sums may be made online.
+
+        Raises:
+            RefusedError: otherwise.
+        """
+        if self._file.exists() and self._party.takes_part(campaign):
+            raise RefusedError(
+                "this campaign's votes are masked with bundles: they are not summed by the steps "
+                "online, too"
+            )
+
+    def forget(self, campaign: bytes) -> None:
+        """Delete the remaining secrets of a campaign's rounds."""
+        if self._file.exists():
+            self._party.forget(campaign)
+
+    def _round(
+        self, campaign: vote_pb2.Campaign, attempt: bytes
+    ) -> tuple[Round, bytes, list[bytes]]:
+        """Return a round that was begun, the digest of its batch, and the hashes of its queries."""
+        stored, whole = decode("note", self._party.note(campaign.id, attempt))
+        asked = vote_pb2.AskMaskedAhead.FromString(stored)
+        # Under other terms it is another round, which has not masked anything.
+        round_ = ahead.round_of(campaign, asked, self._party.roster(asked.roster))
+        hashes = [whole[at : at + _HASH_BYTES] for at in range(0, len(whole), _HASH_BYTES)]
+        return round_, asked.batch.digest, hashes
+
+
+def _by_party(signatures: Iterable[vote_pb2.PeerSignature]) -> dict[str, bytes]:
+    return {each.party: each.signature for each in signatures}

@@ -1,0 +1,1 @@
+"""Envelopes: signed messages of a campaign in one file, for parties without a connection."""

@@ -1,0 +1,165 @@
+"""Reading and writing the file of an envelope: bounded, checked as a whole, one message in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from pate.envelopes.manifest import (
+    FIRST_LINE,
+    MOST_BYTES,
+    MOST_MANIFEST,
+    SIGNATURE_LINE,
+    Manifest,
+    Part,
+)
+from pate.errors import DataError, ProtocolError
+from pate.runtime.home import write_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+#: Ending of the names of envelopes.
+SUFFIX: Final = ".pate"
+_AT_ONCE: Final = 2**20
+_DAMAGED: Final = "it was cut off or altered on its way; get it again"
+
+
+class Envelope:
+    """An open envelope whose bytes were all checked once.
+
+    Attributes:
+        manifest: its head.
+        digest: SHA-256 of the file, 32 bytes, as ``sha256sum`` prints it.
+        size: of the file, bytes.
+    """
+
+    def __init__(self, file: BinaryIO, manifest: Manifest, start: int, digest: bytes) -> None:
+        self._file = file
+        self.manifest = manifest
+        self.digest = digest
+        self._starts = [start]
+        for part in manifest.parts:
+            self._starts.append(self._starts[-1] + part.size)
+        self.size = self._starts[-1]
+
+    def __len__(self) -> int:
+        return len(self.manifest.parts)
+
+    def message(self, at: int) -> bytes:
+        """Return one message.
+
+        Raises:
+            ProtocolError: if the file was altered after it was opened.
+        """
+        part = self.manifest.parts[at]
+        self._file.seek(self._starts[at])
+        content = self._file.read(part.size)
+        if Part.of(content) != part:
+            raise ProtocolError(f"the envelope changed while it was read: {_DAMAGED}")
+        return content
+
+    def messages(self) -> Iterator[bytes]:
+        """Yield all messages, in order."""
+        return map(self.message, range(len(self)))
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Envelope]:
+    """Open an envelope for as long as the block runs.
+
+    Whose signature it bears is checked; whether that is the right signer, the caller must check.
+
+    Raises:
+        DataError: if it cannot be read, or is not an ordinary file.
+        ProtocolError: if it is not an envelope, or not a whole one.
+    """
+    try:
+        # A pipe would never end; a link may lead anywhere.
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise DataError(f"cannot read the envelope {path}: {error.strerror}") from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise DataError(f"{path} is not an ordinary file")
+    with os.fdopen(handle, "rb") as file:
+        try:
+            envelope = _checked(file, os.fstat(handle).st_size)
+        except ProtocolError as error:
+            raise ProtocolError(f"{path}: {error}") from error
+        except OSError as error:
+            raise DataError(f"cannot read the envelope {path}: {error.strerror}") from error
+        yield envelope
+
+
+def write(
+    path: Path, manifest: Manifest, key: Ed25519PrivateKey, messages: Iterable[bytes]
+) -> None:
+    """Write an envelope, durably: it appears whole, or not at all.
+
+    Args:
+        path: of the file.
+        manifest: of the messages.
+        key: signs it; its public half is in the manifest.
+        messages: as in the manifest.
+
+    Raises:
+        DiskError: if it cannot be written.
+    """
+    # A courier must be able to read it: an answer is sealed, a request holds nothing private.
+    write_file(path, _content(manifest, key, messages), mode=0o644)
+
+
+def _content(
+    manifest: Manifest, key: Ed25519PrivateKey, messages: Iterable[bytes]
+) -> Iterator[bytes]:
+    if manifest.key != key.public_key().public_bytes_raw():
+        raise ValueError("the manifest names another key")
+    yield FIRST_LINE
+    yield manifest.line
+    yield manifest.sign(key).hex().encode() + b"\n"
+    for part, message in zip(manifest.parts, messages, strict=True):
+        if Part.of(message) != part:
+            raise ValueError("the manifest is of other messages")
+        yield message
+
+
+def _checked(file: BinaryIO, size: int) -> Envelope:
+    """Return the envelope in a file, with every byte read once and compared.
+
+    Raises:
+        ProtocolError: otherwise.
+    """
+    if size > MOST_BYTES + MOST_MANIFEST + len(FIRST_LINE) + SIGNATURE_LINE:
+        raise ProtocolError("it is too large for an envelope")
+    if file.read(len(FIRST_LINE)) != FIRST_LINE:
+        raise ProtocolError("it is not an envelope, or one of another version")
+    line = file.readline(MOST_MANIFEST + 1)
+    mark = file.read(SIGNATURE_LINE)
+    try:
+        text = mark.decode("ascii")
+        signature = bytes.fromhex(text)
+    except ValueError:
+        text, signature = "", b""
+    if text != signature.hex() + "\n" or len(mark) != SIGNATURE_LINE:
+        raise ProtocolError(f"its third line is no signature: {_DAMAGED}")
+    manifest = Manifest.read(line, signature)
+    whole = hashlib.sha256(FIRST_LINE + line + mark)
+    start = file.tell()
+    if size != start + sum(part.size for part in manifest.parts):
+        raise ProtocolError(f"it is not as long as its manifest says: {_DAMAGED}")
+    for at, part in enumerate(manifest.parts):
+        found, left = hashlib.sha256(), part.size
+        while left and (content := file.read(min(left, _AT_ONCE))):
+            found.update(content)
+            whole.update(content)
+            left -= len(content)
+        if found.digest() != part.digest:
+            raise ProtocolError(f"message {at + 1} of {len(manifest.parts)} differs: {_DAMAGED}")
+    return Envelope(file, manifest, start, whole.digest())

@@ -1,0 +1,397 @@
+"""A party's side of rounds: bundles ahead, masked votes, consent, unmasking.
+
+Every answer is durable before it is returned; the same request gets the same answer, after any
+restart, and another one in its place is refused for good. Why a malicious server learns at most one
+sum of a round (full proof: docs/proofs/envelopes.md):
+
+* A party masks in one round with a bundle, and binds every bundle of a round, whoever's it is, to
+  that round: it takes part in no other one with any of them.
+* It unmasks one list of survivors in a round, itself among them, all of whom signed that they
+  masked in this same round. So of every bundle it reveals at most one of the two shares.
+* It unmasks one round of a batch; with consent another one, too, of the same survivors.
+* Where the lists of several parties could be combined to the sum of too few, the list must be
+  signed by t parties first; see :func:`pate.masking.ahead.terms.takes_consent`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pate.errors import ProtocolError, RefusedError
+from pate.masking.ahead.bundle import Bundle, Secrets, make_bundle, open_box, pair_of
+from pate.masking.ahead.store import Kind
+from pate.masking.ahead.terms import BundleRoster, sign_sealing
+from pate.masking.encoding import decode, encode, whole
+from pate.masking.keys import KeyPair, own_mask_key, pair_mask_key
+from pate.masking.messages import Keys, UnmaskingShares, pairs_from_bytes, pairs_to_bytes
+from pate.masking.ring import Ring
+from pate.masking.shamir import to_bytes
+from pate.masking.stream import ChaChaStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from numpy.typing import NDArray
+
+    from pate.masking.ahead.round import Round
+    from pate.masking.ahead.store import Store
+    from pate.masking.stream import VoteStream
+
+#: Most bundles that wait for a round.
+MOST_WAITING: Final = 4_096
+
+
+class PartyAhead:
+    """One party's bundles and rounds.
+
+    Args:
+        name: of the party.
+        identity: its signing key, the one of the rosters.
+        sealing: its sealing key: shares of the others' secrets are sealed for it.
+        store: all that it must remember.
+        random: returns that many uniform bytes, such as ``secrets.token_bytes``.
+        stream: source of masks; default: ChaCha20 in the ring of the round.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        identity: Ed25519PrivateKey,
+        sealing: KeyPair,
+        store: Store,
+        random: Callable[[int], bytes],
+        stream: VoteStream | None = None,
+    ) -> None:
+        self._name = name
+        self._identity = identity
+        self._sealing = sealing
+        self._store = store
+        self._random = random
+        self._stream = stream
+
+    def sealing(self) -> tuple[bytes, bytes]:
+        """Return the public sealing key (32 bytes) and the identity's signature over it (64)."""
+        return self._sealing.public, sign_sealing(self._name, self._identity, self._sealing.public)
+
+    def bundles(
+        self, roster: BundleRoster, first: int, count: int
+    ) -> list[tuple[Bundle, dict[str, bytes]]]:
+        """Return bundles of these numbers, with a box for each other party; new ones are made.
+
+        Args:
+            roster: for which they are made, this party on it.
+            first: number of the first.
+            count: of bundles.
+
+        Raises:
+            ProtocolError: if the roster has another identity or sealing key of this party.
+            RefusedError: if too many bundles wait already.
+        """
+        self._check_own(roster)
+        return [self._bundle(roster, number) for number in range(first, first + count)]
+
+    def roster(self, digest: bytes) -> BundleRoster:
+        """Return a roster that this party made bundles for.
+
+        Raises:
+            RefusedError: if there is none of this digest.
+        """
+        raw = self._store.get(Kind.ROSTER, digest)
+        if raw is None:
+            raise RefusedError("bundles for a roster that this party has made none for")
+        return BundleRoster.from_bytes(raw)
+
+    def begin(self, round_: Round, boxes: Mapping[str, bytes], note: bytes = b"") -> None:
+        """Bind all bundles of a round to it, before anything is computed; a repetition is allowed.
+
+        Args:
+            round_: this party and its bundle in it.
+            boxes: of the others' bundles for this party, by owner.
+            note: for :meth:`note`.
+
+        Raises:
+            ProtocolError: if this party has no part in it, or a box is missing or does not open.
+            RefusedError: if a bundle was in another round, this party's own is unknown, or the
+                attempt was another round.
+        """
+        digest, name = round_.digest, self._name
+        if self._store.get(Kind.SHARES, digest) or self._store.get(Kind.MASKED, digest):
+            return
+        self._check_own(round_.roster)
+        if name not in round_.bundles:
+            raise ProtocolError(f"{name} is asked to mask in a round without its bundle")
+        for bundle in round_.bundles.values():
+            if self._store.get(Kind.BOUND, bundle.digest) not in (None, digest):
+                raise RefusedError(f"{bundle} was in another round: a bundle is used once")
+        own = round_.bundles[name]
+        secrets = self._secrets(own)
+        if boxes.keys() != round_.bundles.keys() - {name}:
+            raise ProtocolError("the boxes of a round are not one of each other party")
+        held = {
+            peer: open_box(round_.bundles[peer], round_.roster, name, self._sealing, boxes[peer])
+            for peer in sorted(boxes)
+        } | {name: secrets.shares}
+        attempt = round_.context.campaign + round_.context.attempt
+        self._store.change(
+            {
+                **{(Kind.BOUND, each.digest): digest for each in round_.bundles.values()},
+                (Kind.ATTEMPT, attempt): digest,
+                (Kind.SHARES, digest): _shares_to_bytes(held),
+                (Kind.NOTE, digest): note,
+            }
+        )
+
+    def mask(self, round_: Round, values: Callable[[], NDArray[Any]]) -> tuple[bytes, bytes]:
+        """Mask this party's votes with all others of a round that :meth:`begin` began.
+
+        Args:
+            round_: its round.
+            values: returns (rows, classes) integers of any sign: votes, with noise if there is any.
+                It is not called once they are masked.
+
+        Returns:
+            Residues as little-endian unsigned integers, and the signature that they are masked.
+
+        Raises:
+            ProtocolError: if the round was not begun, or for values of another shape.
+        """
+        digest, context = round_.digest, round_.context
+        signature = round_.sign_masked(self._name, self._identity)
+        if (given := self._store.get(Kind.MASKED, digest)) is not None:
+            return given, signature
+        if self._store.get(Kind.SHARES, digest) is None:
+            raise ProtocolError("votes are to be masked in a round that was not begun")
+        found = values()
+        if found.shape != (context.rows, context.classes):
+            raise ProtocolError(
+                f"values to mask have shape {found.shape}, the sum is over "
+                f"({context.rows}, {context.classes})"
+            )
+        own = round_.bundles[self._name]
+        packed = self._masked(round_, self._secrets(own), found)
+        self._store.change({(Kind.MASKED, digest): packed}, [(Kind.UNUSED, own.digest)])
+        return packed, signature
+
+    def sign(self, round_: Round, masked: Mapping[str, bytes]) -> bytes:
+        """Sign the list of survivors, in a round that takes consent.
+
+        Args:
+            round_: in which this party has masked.
+            masked: by survivor, its signature that it masked its votes.
+
+        Returns:
+            A signature of 64 bytes.
+
+        Raises:
+            ProtocolError, QuorumError: for a list that cannot be; see :meth:`Round.survivors`.
+            RefusedError: if it has signed another list.
+        """
+        if not round_.consent:
+            raise ProtocolError("a round without consent, and a list of survivors to sign")
+        self._require_masked(round_)
+        survivors = round_.survivors(self._name, masked)
+        self._require_same(Kind.SIGNED, round_, _names(survivors))
+        self._store.change({(Kind.SIGNED, round_.digest): _names(survivors)})
+        return self._identity.sign(round_.survivors_to_sign(survivors))
+
+    def check_list(
+        self, round_: Round, masked: Mapping[str, bytes], consents: Mapping[str, bytes]
+    ) -> tuple[str, ...]:
+        """Check that this party could reveal shares for a list of survivors; fixes nothing.
+
+        Arguments, result and errors are those of :meth:`choose`.
+        """
+        self._require_masked(round_)
+        survivors = round_.survivors(self._name, masked)
+        round_.check_consents(survivors, consents)
+        names = _names(survivors)
+        if self._store.get(Kind.SIGNED, round_.digest) not in (None, names):
+            raise RefusedError("the list of survivors is not the one that this party signed")
+        self._require_same(Kind.CHOSEN, round_, names)
+        place, once = _unmasked(round_, names)
+        if self._store.get(*place) not in (None, once):
+            raise RefusedError(
+                "the batch was unmasked in another round: the difference of two sums would reveal "
+                "votes"
+            )
+        return survivors
+
+    def choose(
+        self, round_: Round, masked: Mapping[str, bytes], consents: Mapping[str, bytes]
+    ) -> tuple[str, ...]:
+        """Fix the list of survivors that this party reveals shares for; reveals nothing yet.
+
+        Args:
+            round_: in which this party has masked.
+            masked: by survivor, its signature that it masked its votes.
+            consents: signatures of t or more over the list, by name; none in a round without
+                consent.
+
+        Returns:
+            The survivors, sorted.
+
+        Raises:
+            ProtocolError, QuorumError: for a list that cannot be, or is not signed.
+            RefusedError: if there is another list, or another round of this batch was unmasked,
+                without consent or with other survivors.
+        """
+        survivors = self.check_list(round_, masked, consents)
+        names = _names(survivors)
+        place, once = _unmasked(round_, names)
+        self._store.change({(Kind.CHOSEN, round_.digest): names, place: once})
+        return survivors
+
+    def unmask(self, round_: Round) -> UnmaskingShares:
+        """Reveal the shares for the list that :meth:`choose` fixed.
+
+        Returns:
+            A share of the seed of each survivor, and of the mask key of each other party.
+
+        Raises:
+            ProtocolError: if none was fixed.
+            RefusedError: if the shares are forgotten.
+        """
+        digest = round_.digest
+        chosen = self._store.get(Kind.CHOSEN, digest)
+        if chosen is None:
+            raise ProtocolError("a sum is to be unmasked before its survivors are fixed")
+        if (given := self._store.get(Kind.REVEALED, digest)) is not None:
+            return UnmaskingShares.from_bytes(given)
+        raw = self._store.get(Kind.SHARES, digest)
+        if raw is None:
+            raise RefusedError("the shares of this round are forgotten")
+        held = _shares_from_bytes(raw)
+        alive = {name.decode() for name in decode("survivors", chosen)}
+        opening = UnmaskingShares(
+            {name: to_bytes(seed) for name, (seed, _) in held.items() if name in alive},
+            {name: to_bytes(key) for name, (_, key) in held.items() if name not in alive},
+        )
+        self._store.change({(Kind.REVEALED, digest): opening.to_bytes()}, [(Kind.SHARES, digest)])
+        return opening
+
+    def note(self, campaign: bytes, attempt: bytes) -> bytes:
+        """Return the note of the round of an attempt.
+
+        Raises:
+            ProtocolError: if it was not begun here.
+        """
+        digest = self._store.get(Kind.ATTEMPT, campaign + attempt)
+        note = None if digest is None else self._store.get(Kind.NOTE, digest)
+        if note is None:
+            raise ProtocolError("a step of a round that was not begun here")
+        return note
+
+    def takes_part(self, campaign: bytes) -> bool:
+        """Return whether a round of a campaign was begun here."""
+        return bool(self._store.find(Kind.ATTEMPT, campaign))
+
+    def forget(self, campaign: bytes) -> None:
+        """Remove all secrets of a campaign's rounds; what was bound stays bound."""
+        rounds = self._store.find(Kind.ATTEMPT, campaign).values()
+        bound = {bundle for bundle, at in self._store.find(Kind.BOUND).items() if at in set(rounds)}
+        self._store.change(
+            {},
+            [(Kind.SHARES, each) for each in rounds] + [(Kind.UNUSED, each) for each in bound],
+        )
+
+    def _bundle(self, roster: BundleRoster, number: int) -> tuple[Bundle, dict[str, bytes]]:
+        place = (Kind.MADE, roster.digest + whole(number))
+        raw = self._store.get(*place)
+        if raw is not None:
+            return _made_from_bytes(raw, self._name, number, roster)
+        if len(self._store.find(Kind.UNUSED)) >= MOST_WAITING:
+            raise RefusedError(f"{MOST_WAITING} bundles wait for a round already")
+        bundle, boxes, secrets = make_bundle(
+            roster, self._name, self._identity, number, self._random
+        )
+        self._store.change(
+            {
+                (Kind.ROSTER, roster.digest): roster.to_bytes(),
+                place: _made_to_bytes(bundle, boxes),
+                (Kind.UNUSED, bundle.digest): secrets.to_bytes(),
+            }
+        )
+        return bundle, boxes
+
+    def _check_own(self, roster: BundleRoster) -> None:
+        name = self._name
+        roster.check_parties([name], "this party's own place")
+        if roster.identities[name] != self._identity.public_key().public_bytes_raw():
+            raise ProtocolError(f"the roster has {name} with an identity that is not this party's")
+        if roster.keys[name] != self._sealing.public:
+            raise ProtocolError(
+                f"the roster has {name} with another sealing key than it has now: bundles are "
+                "made again, for its new key"
+            )
+
+    def _secrets(self, own: Bundle) -> Secrets:
+        raw = self._store.get(Kind.UNUSED, own.digest)
+        if raw is None:
+            raise RefusedError(f"{own} was used before, or is not of this home")
+        return Secrets.from_bytes(raw)
+
+    def _masked(self, round_: Round, secrets: Secrets, values: NDArray[Any]) -> bytes:
+        stream = self._stream or ChaChaStream(Ring(round_.context.bits))
+        ring, count, own = stream.ring, round_.context.count, KeyPair(secrets.mask)
+        total = ring.reduce(values).ravel()
+        ring.add(total, stream(own_mask_key(round_, self._name, secrets.seed), count))
+        for peer in round_.bundles.keys() - {self._name}:
+            mask = stream(pair_mask_key(round_, own, self._name, peer), count)
+            # The same mask is added by one of the two and subtracted by the other.
+            (ring.add if self._name < peer else ring.subtract)(total, mask)
+        return ring.pack(total)
+
+    def _require_masked(self, round_: Round) -> None:
+        if self._store.get(Kind.MASKED, round_.digest) is None:
+            raise ProtocolError("a list of survivors, before this party has masked its votes")
+
+    def _require_same(self, kind: Kind, round_: Round, names: bytes) -> None:
+        if self._store.get(kind, round_.digest) not in (None, names):
+            raise RefusedError(
+                "another list of survivors was given for this round: a party takes one, once"
+            )
+
+
+def _unmasked(round_: Round, names: bytes) -> tuple[tuple[Kind, bytes], bytes]:
+    """Return where it is stored how a batch was unmasked, and what is there for this list."""
+    place = (Kind.UNMASKED, round_.context.campaign + round_.context.batch)
+    # A list that t parties signed makes one sum of any round; another list may make several.
+    return place, names if round_.consent else round_.digest
+
+
+def _names(survivors: Sequence[str]) -> bytes:
+    return encode("survivors", *(name.encode() for name in survivors))
+
+
+def _shares_to_bytes(held: Mapping[str, tuple[int, int]]) -> bytes:
+    parts = [(name.encode(), *map(to_bytes, held[name])) for name in sorted(held)]
+    return encode("held shares", *(each for part in parts for each in part))
+
+
+def _shares_from_bytes(raw: bytes) -> dict[str, tuple[int, int]]:
+    parts = decode("held shares", raw)
+    return {
+        parts[at].decode(): pair_of(parts[at + 1 : at + 3], "a stored share")
+        for at in range(0, len(parts), 3)
+    }
+
+
+def _made_to_bytes(bundle: Bundle, boxes: Mapping[str, bytes]) -> bytes:
+    keys = bundle.keys
+    return encode(
+        "made bundle",
+        keys.mask_key,
+        keys.share_key,
+        keys.seed_commitment,
+        keys.signature,
+        pairs_to_bytes(boxes),
+    )
+
+
+def _made_from_bytes(
+    raw: bytes, owner: str, number: int, roster: BundleRoster
+) -> tuple[Bundle, dict[str, bytes]]:
+    *keys, boxes = decode("made bundle", raw)
+    return Bundle(owner, number, roster.digest, Keys(*keys)), pairs_from_bytes(boxes)

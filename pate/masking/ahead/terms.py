@@ -1,0 +1,203 @@
+"""The parties that bundles are made for, and whether a sum of them takes consent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from pate.errors import ProtocolError, UsageError
+from pate.masking.context import Member, check_threshold
+from pate.masking.degree import COMPLETE_UP_TO
+from pate.masking.encoding import decode, digest, encode, whole
+from pate.masking.messages import SIGNATURE_BYTES, check_bytes, check_point
+from pate.masking.roster import verify
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from pate.masking.context import Context
+
+#: Most parties of a roster. The proof needs that everybody masks with everybody.
+MOST_PARTIES: Final = COMPLETE_UP_TO
+
+
+def takes_consent(parties: int, threshold: int, colluders: int, *, noisy: bool) -> bool:
+    """Return whether a sum needs a step in which the parties sign the list of survivors.
+
+    Without it a lying server may show each party another list. It then still sees one sum at most.
+    That sum has at least t - c honest parties if n - c > (n - t)(n - t + 1); otherwise it may have
+    as few as two (docs/proofs/envelopes.md, section 5). Exact sums of several campaigns are kept
+    apart by their lists, so they take consent unless nobody may be missing.
+
+    >>> takes_consent(5, 4, 1, noisy=True), takes_consent(5, 3, 0, noisy=True)
+    (False, True)
+    >>> takes_consent(25, 17, 8, noisy=True), takes_consent(25, 22, 8, noisy=True)
+    (True, False)
+
+    Args:
+        parties: n, of the roster.
+        threshold: t, least number of parties in a sum.
+        colluders: c, most parties that may collude with the server.
+        noisy: whether each party adds a noise share, drawn once for its votes.
+    """
+    missing = parties - threshold
+    if not missing:
+        return False
+    return not noisy or parties - colluders <= missing * (missing + 1)
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A party's sealing key.
+
+    Attributes:
+        member: the party.
+        key: X25519 public key that shares are sealed for, 32 bytes.
+        signature: Ed25519, by its identity, over its name and the key, 64 bytes.
+
+    Raises:
+        ProtocolError: if the key is invalid, or not signed by the identity.
+    """
+
+    member: Member
+    key: bytes
+    signature: bytes
+
+    def __post_init__(self) -> None:
+        name = self.member.name
+        check_point(self.key, f"the sealing key of {name}")
+        check_bytes(self.signature, SIGNATURE_BYTES, f"the signature of the sealing key of {name}")
+        verify(
+            self.member.identity,
+            self.signature,
+            _sealing_to_sign(name, self.key),
+            f"the sealing key of {name} is not signed by its identity",
+        )
+
+
+def sign_sealing(name: str, identity: Ed25519PrivateKey, key: bytes) -> bytes:
+    """Return a party's signature over its sealing key, 64 bytes."""
+    return identity.sign(_sealing_to_sign(name, key))
+
+
+def _sealing_to_sign(name: str, key: bytes) -> bytes:
+    return encode("signed sealing key", name.encode(), key)
+
+
+@dataclass(frozen=True)
+class BundleRoster:
+    """The parties that bundles are made for: each deals shares to all of them.
+
+    Attributes:
+        parties: sorted by name; names, identities and keys are unique. n of them.
+        threshold: t: shares that reconstruct a secret, and least number of parties in a sum.
+        colluders: c, most parties that may collude with the server.
+
+    Raises:
+        ProtocolError: if they do not fit together.
+    """
+
+    parties: tuple[Sealed, ...]
+    threshold: int
+    colluders: int
+
+    def __post_init__(self) -> None:
+        names = [each.member.name for each in self.parties]
+        if len(names) > MOST_PARTIES:
+            raise ProtocolError(
+                f"a roster of {len(names)} for bundles: at most {MOST_PARTIES} can all mask with "
+                "one another"
+            )
+        if names != sorted(set(names)):
+            raise ProtocolError("the roster of bundles is not sorted, or has a name twice")
+        for what in (
+            {each.member.identity for each in self.parties},
+            {each.key for each in self.parties},
+        ):
+            if len(what) != len(names):
+                raise ProtocolError("two parties of the roster of bundles have one key")
+        try:
+            check_threshold(len(names), self.threshold, self.colluders)
+        except UsageError as error:
+            raise ProtocolError(f"bundles for a sum that would hide nothing: {error}") from error
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the parties, sorted."""
+        return tuple(each.member.name for each in self.parties)
+
+    @cached_property
+    def points(self) -> dict[str, int]:
+        """Evaluation point of each party's shares: its place, from 1. As in a context."""
+        return {name: place for place, name in enumerate(self.names, 1)}
+
+    @cached_property
+    def keys(self) -> dict[str, bytes]:
+        """Sealing key by name."""
+        return {each.member.name: each.key for each in self.parties}
+
+    @cached_property
+    def identities(self) -> dict[str, bytes]:
+        """Identity by name."""
+        return {each.member.name: each.member.identity for each in self.parties}
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of all but the signatures, 32 bytes."""
+        parts = [
+            part
+            for each in self.parties
+            for part in (each.member.name.encode(), each.member.identity, each.key)
+        ]
+        return digest(
+            "bundle roster", whole(self.threshold), whole(self.colluders), encode("parties", *parts)
+        )
+
+    def check_fits(self, context: Context) -> None:
+        """Check that bundles for this roster serve a sum.
+
+        Raises:
+            ProtocolError: if the sum has another roster or threshold, or counts with other
+                colluders.
+        """
+        if tuple(each.member for each in self.parties) != context.members:
+            raise ProtocolError("the bundles are for another roster than the campaign's")
+        if (self.threshold, self.colluders) != (context.threshold, context.colluders):
+            raise ProtocolError(
+                f"the bundles are for t = {self.threshold} and c = {self.colluders}, the campaign "
+                f"has t = {context.threshold} and c = {context.colluders}"
+            )
+
+    def check_parties(self, names: Collection[str], what: str) -> None:
+        """Raise ProtocolError if a name is not in the roster; ``what`` is for the message."""
+        for name in names:
+            if name not in self.points:
+                raise ProtocolError(f"{name!r:.80} in {what} is not in the roster of the bundles")
+
+    def to_bytes(self) -> bytes:
+        """Return all of it, as :meth:`from_bytes` reads it."""
+        parts = [
+            part
+            for each in self.parties
+            for part in (each.member.name.encode(), each.member.identity, each.key, each.signature)
+        ]
+        return encode("stored roster", whole(self.threshold), whole(self.colluders), *parts)
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> BundleRoster:
+        """Return the roster that :meth:`to_bytes` wrote.
+
+        Raises:
+            StateError: for other bytes.
+        """
+        threshold, colluders, *parts = decode("stored roster", raw)
+        parties = tuple(
+            Sealed(Member(parts[at].decode(), parts[at + 1]), parts[at + 2], parts[at + 3])
+            for at in range(0, len(parts), 4)
+        )
+        return cls(
+            parties, int.from_bytes(threshold, "little"), int.from_bytes(colluders, "little")
+        )

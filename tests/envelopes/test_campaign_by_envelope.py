@@ -1,0 +1,223 @@
+"""A whole campaign through files only."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aggregator_server.exchange import exchange as exchange_module
+from aggregator_server.exchange.wire import Arrival
+from protos import wire
+from tests.support.envelopes import NAMES, Play, StuckError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange_module, "_FAREWELL_S", 0.1)
+    monkeypatch.setattr(exchange_module, "_RETURN_S", 0.1)
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Play:
+    return Play(tmp_path)
+
+
+def test_five_parties_vote_through_files_only(play: Play) -> None:
+    play.serve()
+    assert play.responders() == NAMES
+    play.carry()
+    play.note()
+    # Who are you, with the public set; votes; the end.
+    for name in NAMES:
+        files = [f"campaign-0f0f0f0f.round-{at}.for-{name}.pate" for at in (1, 2, 3)]
+        assert sorted(each for each in play.files if each.endswith(f"for-{name}.pate")) == files
+        (record,) = play.ledger(name).campaigns()
+        assert [each.number for each in record.files] == [1, 2, 3]
+        assert record.ending is not None
+        assert len(record.batches) == 1
+    assert play.complaints() == []
+
+
+MASKED: dict[str, Any] = {"aggregation": "masked", "min_parties": 4, "colluders": 1}
+
+
+def test_masked_sums_come_by_envelope(tmp_path: Path) -> None:
+    """Who are you; keys ahead; masked votes; who is in the sum; shares for one list; the end."""
+    play = Play(tmp_path, **MASKED)
+    play.serve()
+    assert play.responders() == NAMES
+    rounds = {int(name.split(".")[1].removeprefix("round-")) for name in play.files}
+    assert rounds == {1, 2, 3, 4, 5, 6}
+
+
+def test_a_lost_masked_answer_is_a_dropout_and_a_late_one_is_refused_for_good(
+    tmp_path: Path,
+) -> None:
+    play = Play(tmp_path, **MASKED)
+    late: dict[str, bytes] = {}
+
+    def courier() -> bool:
+        masked = any("round-3" in name for name in play.files)
+        if masked and not late and (path := play.outgoing("d")) is not None:
+            done = play.answer(path, "d", play.root)
+            late[done.path.name] = done.path.read_bytes()
+        if play.carry(without=["d"] if masked else []):
+            return True
+        if not masked or not play.close_step():
+            return False
+        for name, content in late.items():
+            (play.folder / "in" / name).write_bytes(content)
+        return True
+
+    play.courier = courier
+    play.serve()
+    assert play.responders() == ("a", "b", "c", "e")
+    for name in play.responders():
+        (record,) = play.ledger(name).campaigns()
+        assert [each.survivors for each in record.opened] == [("a", "b", "c", "e")]
+
+
+def test_a_server_that_starts_again_goes_on_with_the_same_masked_sum(tmp_path: Path) -> None:
+    play = Play(tmp_path, **MASKED)
+    turns = 0
+
+    def courier() -> bool:
+        nonlocal turns
+        turns += 1
+        return play.carry() if turns % 6 == 5 else False
+
+    play.courier = courier
+    for _ in range(30):
+        try:
+            play.serve()
+        except StuckError:
+            continue
+        break
+    assert play.responders() == NAMES
+    rounds = {int(name.split(".")[1].removeprefix("round-")) for name in play.files}
+    assert rounds == {1, 2, 3, 4, 5, 6}
+
+
+def test_a_lost_envelope_is_a_dropout_once_the_step_is_closed(play: Play) -> None:
+    def courier() -> bool:
+        if play.carry(without=["d"] if voting(play) else []):
+            return True
+        return bool(voting(play) and play.close_step())
+
+    play.courier = courier
+    play.serve()
+    assert play.responders() == ("a", "b", "c", "e")
+
+
+def voting(play: Play) -> bool:
+    """Whether votes are being asked for."""
+    return any("round-2" in name for name in play.files)
+
+
+def test_without_closing_the_server_waits(play: Play) -> None:
+    play.courier = lambda: play.carry(without=["d"])
+    with pytest.raises(StuckError):
+        play.serve()
+
+
+def test_an_answer_after_the_step_was_closed_changes_nothing(play: Play) -> None:
+    late: dict[str, bytes] = {}
+
+    def courier() -> bool:
+        if voting(play) and not late and (path := play.outgoing("d")) is not None:
+            # Answered in time, and under way for too long.
+            done = play.answer(path, "d", play.root)
+            late[done.path.name] = done.path.read_bytes()
+        if play.carry(without=["d"] if voting(play) else []):
+            return True
+        if not play.close_step():
+            return False
+        for name, content in late.items():
+            (play.folder / "in" / name).write_bytes(content)
+        return True
+
+    play.courier = courier
+    play.serve()
+    assert play.responders() == ("a", "b", "c", "e")
+    assert any("came too late" in line for line in play.lines.said)
+
+
+def test_a_step_ends_at_the_date_of_its_envelopes(play: Play) -> None:
+    play.days = 2.5
+
+    def courier() -> bool:
+        if play.carry(without=["b"] if voting(play) else []):
+            return True
+        if not voting(play) or play.now.day > 1:
+            return False
+        play.now += timedelta(days=2.6)
+        return True
+
+    play.courier = courier
+    play.serve()
+    assert play.responders() == ("a", "c", "d", "e")
+    assert any("b: no answer until the date" in line for line in play.lines.said)
+
+
+def test_some_are_online_and_the_others_come_by_envelope(play: Play) -> None:
+    """One sum of both: nobody online is waited for longer than the slowest envelope."""
+    online = Online(play, ("a", "b"))
+    play.by_envelope = ("c", "d", "e")
+    play.online = online
+    play.serve()
+    assert play.responders() == NAMES
+    assert {name.split("-")[-1] for name in play.files} == {
+        f"{name}.pate" for name in ("c", "d", "e")
+    }
+    assert set(online.steps) == {"describe", "public_piece", "ask", "finish"}
+
+
+class Online:
+    """A wire to parties of this process."""
+
+    def __init__(self, play: Play, names: Sequence[str]) -> None:
+        self._voters = {at + 1: play.voter(name) for at, name in enumerate(names)}
+        self._arrivals: list[Arrival] = []
+        self.steps: list[str] = []
+
+    def nodes(self) -> frozenset[int]:
+        return frozenset(self._voters)
+
+    def send(self, node: int, body: bytes) -> str:
+        handle = f"online {len(self.steps)}"
+        self.steps.append(wire.read_request(body)[1].WhichOneof("body") or "")
+        self._arrivals.append(Arrival(handle, node, self._voters[node].handle(body), None))
+        return handle
+
+    def receive(self) -> list[Arrival]:
+        arrivals, self._arrivals = self._arrivals, []
+        return arrivals
+
+    def close(self) -> None: ...
+
+
+def test_a_server_that_starts_again_asks_nothing_twice(play: Play) -> None:
+    """Its files are lost in between, in both folders: they come again, as they were."""
+    turns = 0
+
+    def courier() -> bool:
+        nonlocal turns
+        turns += 1
+        return play.carry() if turns % 6 == 5 else False
+
+    play.courier = courier
+    for _ in range(20):
+        try:
+            play.serve()
+        except StuckError:
+            play.wipe("out")
+            continue
+        break
+    assert play.responders() == NAMES
+    assert {name.split(".")[1] for name in play.files} == {"round-1", "round-2", "round-3"}

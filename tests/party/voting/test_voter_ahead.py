@@ -1,0 +1,509 @@
+"""Whole parties and a server whose keys come ahead: no network, no memory between the steps.
+
+Each party is started anew for every request, as `pate-party answer` is; the server's state is stored and
+read after every answer. The server may lie; what comes of it is asked of the real code.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from aggregator_server.exchange.aggregation import ANSWERS, Batch, MaskedAggregation
+from aggregator_server.exchange.ahead import AheadAggregation, bundle_roster
+from party.backup import back_up, restore
+from party.identity.keys import identity_key
+from party.ledger.ledger import LEDGER_FILE
+from party.voting.voter import Voter
+from pate.campaign.roster import RosterParty
+from pate.data.values import batch_hash
+from pate.errors import ProtocolError, QuorumError, StateError
+from pate.mechanisms import DistributedGNMax, GNMax
+from pate.noise.exact import SystemNoise
+from protos import ahead, wire
+from protos.pate.v1 import vote_pb2
+from tests.party.voting.test_lying_server import CLASSES, PUBLIC, Unanimous
+from tests.support.campaign_messages import SERVER_KEY, campaign_message, site, terms_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from pate.votes import Counts
+
+NAMES = ("a", "b", "c", "d", "e")
+HASHES = PUBLIC.row_hashes()
+WHOLE = Batch(tuple(range(6)), batch_hash(HASHES))
+PART = Batch((0, 1, 2), batch_hash(HASHES[:3]))
+#: Failpoints of these steps, at which a party is killed below.
+FAILPOINTS = frozenset({"bundles-kept", "round-begun", "masked-kept", "list-signed", "list-kept"})
+
+
+@dataclass
+class Post:
+    """Five parties that get requests one by one, and a server that may send them any."""
+
+    root: Path
+    threshold: int = 4
+    noisy: bool = True
+    said: list[str] = field(default_factory=list)
+    #: What a party answered to the very bytes of a request.
+    answers: dict[tuple[str, bytes], bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        keys = {
+            name: identity_key(self.root / name).public_key().public_bytes_raw() for name in NAMES
+        }
+        self.roster = [
+            RosterParty(name, keys[name].hex(), at + 1, "record") for at, name in enumerate(NAMES)
+        ]
+        self.campaign = self.terms()
+        joining = vote_pb2.Campaign()
+        joining.CopyFrom(self.campaign)
+        joining.ClearField("terms")
+        described = {
+            name: self.tell(name, vote_pb2.PartyRequest(describe=vote_pb2.Describe()), joining)
+            for name in NAMES
+        }
+        self.sealing = {keys[name]: reply.description.sealing for name, reply in described.items()}
+        self.sealed = bundle_roster(self.campaign, self.sealing, keys)
+        # Before the terms: with the description, a party can send bundles in the same envelope.
+        asked = vote_pb2.PartyRequest(ask_bundles=ahead.roster_to_wire(self.sealed, 0, 4))
+        self.bundles = {name: self.tell(name, asked, joining).bundles for name in NAMES}
+        for each in self.bundles.values():
+            ahead.check_bundles(each, asked.ask_bundles)
+
+    def terms(self, **changes: Any) -> vote_pb2.Campaign:
+        members = [(each.name, bytes.fromhex(each.identity), each.teachers) for each in self.roster]
+        mechanism = (
+            DistributedGNMax(Fraction(80), self.threshold - 1, 1)
+            if self.noisy
+            else GNMax(Fraction(40), 1)
+        )
+        fields = {
+            "classes": CLASSES, "aggregation": "masked", "threshold": self.threshold, "colluders": 1,
+            "noise": "distributed" if self.noisy else "central", **changes,
+        }  # fmt: skip
+        return campaign_message(PUBLIC, terms_message(members, (mechanism,)), **fields)
+
+    def voter(self, name: str) -> Voter:
+        """A party as its command starts it: all that it knows is on disk."""
+        at = NAMES.index(name)
+        return Voter(
+            name=name,
+            identity=identity_key(self.root / name),
+            ensemble=Unanimous(at + 1, CLASSES[at % 2]),
+            home=self.root / name,
+            site=site(self.root / name),
+            noise=SystemNoise(),
+            public=PUBLIC,
+            say=self.said.append,
+        )
+
+    def envelope(
+        self, request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign | None = None
+    ) -> bytes:
+        asked = vote_pb2.PartyRequest()
+        asked.CopyFrom(request)
+        asked.version, asked.nonce = wire.VERSION, b"n" * 16
+        asked.campaign.CopyFrom(campaign or self.campaign)
+        return wire.sign_request(asked, SERVER_KEY)
+
+    def tell(
+        self, name: str, request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign | None = None
+    ) -> vote_pb2.Reply:
+        """A party's answer; to the same bytes it never gives others."""
+        body = self.envelope(request, campaign)
+        answer = self.voter(name).handle(body)
+        about = (campaign or self.campaign).id
+        reply = wire.read_reply(answer, campaign=about, nonce=b"n" * 16)[1]
+        if reply.WhichOneof("body") != "refusal":
+            assert self.answers.setdefault((name, body), answer) == answer
+        return reply
+
+    def refuses(
+        self, name: str, request: vote_pb2.PartyRequest, words: str,
+        campaign: vote_pb2.Campaign | None = None,
+    ) -> None:  # fmt: skip
+        reply = self.tell(name, request, campaign)
+        assert reply.WhichOneof("body") == "refusal", reply.WhichOneof("body")
+        assert words in self.said[-1], self.said[-1]
+
+    def begin(
+        self, number: int = 0, names: Sequence[str] = NAMES, batch: Batch = WHOLE,
+        campaign: vote_pb2.Campaign | None = None, **others: int,
+    ) -> AheadAggregation:  # fmt: skip
+        """A round of the bundles of a number, or for some parties of another."""
+        bundles = {name: self.bundles[name].bundles[others.get(name, number)] for name in names}
+        return AheadAggregation.begin(
+            campaign or self.campaign, self.roster, batch, sealed=self.sealed, bundles=bundles
+        )
+
+    def step(self, server: AheadAggregation, names: Sequence[str]) -> AheadAggregation:
+        """Take some parties through a step; the server is killed after every answer."""
+        for name in names:
+            reply = self.tell(name, server.request(name))
+            assert reply.WhichOneof("body") == ANSWERS[server.step], self.said[-1]
+            server.take(next(each for each in self.roster if each.name == name), reply)
+            server = self.again(server)
+        server.advance()
+        return self.again(server)
+
+    def again(self, server: AheadAggregation) -> AheadAggregation:
+        """The server after a kill: it sends the same."""
+        read = AheadAggregation.restore(self.campaign, self.roster, server.to_bytes())
+        assert read.step == server.step
+        for name in server.awaited:
+            assert read.request(name) == server.request(name)
+        return read
+
+    def opened(self) -> dict[str, list[tuple[str, ...]]]:
+        """The lists with which each party unmasked, in its own ledger."""
+        return {
+            name: [
+                batch.survivors
+                for campaign in self.voter(name)._site.ledger.campaigns()
+                for batch in campaign.batches
+                if batch.survivors is not None
+            ]
+            for name in NAMES
+        }
+
+
+@pytest.fixture
+def post(tmp_path: Path) -> Post:
+    return Post(tmp_path)
+
+
+def votes_of(names: Sequence[str]) -> Counts:
+    counts = np.zeros((6, 2), dtype=np.int64)
+    for name in names:
+        at = NAMES.index(name)
+        counts[:, at % 2] += at + 1
+    return counts
+
+
+def test_five_parties_by_envelope_one_lost_in_each_step(post: Post) -> None:
+    """With noise and four of five, no consent is taken: two envelopes a party."""
+    server = post.begin()
+    server = post.step(server, ("a", "b", "d", "e"))
+    assert server.step == "ask_opening_ahead"
+    server = post.step(server, ("a", "b", "d", "e"))
+    found = server.result()
+    assert found.responders == ("a", "b", "d", "e")
+    error = found.total.counts - votes_of(found.responders)
+    # The noise has a standard deviation of some 80: not none, and not a mask's.
+    assert 0 < np.abs(error).max() < 2_000
+    late = next(each for each in post.roster if each.name == "c")
+    with pytest.raises(ProtocolError, match="list is fixed"):
+        server.take(late, post.tell("c", post.begin(1).request("c")))
+    for name, lists in post.opened().items():
+        assert lists == ([] if name == "c" else [("a", "b", "d", "e")])
+        assert post.voter(name)._site.ledger.verify()
+
+
+def test_a_later_batch_has_the_same_parties(tmp_path: Path) -> None:
+    """Whose ledgers unmask no other list in the campaign; so none of them may be missing."""
+    post = Post(tmp_path, noisy=False)
+    four, rest = ("a", "b", "d", "e"), Batch((3, 4, 5), batch_hash(HASHES[3:]))
+    server = post.begin(batch=PART)
+    while server.step:
+        server = post.step(server, four)
+    other = post.begin(1, batch=rest)
+    other = post.step(post.step(other, NAMES), NAMES)
+    post.refuses("a", other.request("a"), "unmasked with other parties")
+    bundles = {name: post.bundles[name].bundles[2] for name in four}
+    again = AheadAggregation.begin(
+        post.campaign, post.roster, rest, sealed=post.sealed, bundles=bundles, all_needed=True
+    )
+    assert again.needed == four
+    with pytest.raises(QuorumError, match="no votes from e"):
+        post.step(again, four[:3])
+    again = post.again(again)
+    # It had no answer of e, and its list is still open.
+    while again.step:
+        again = post.step(again, four)
+    assert again.needed == ()
+    np.testing.assert_array_equal(again.result().total.counts, votes_of(four)[3:])
+
+
+def test_exact_sums_take_consent(tmp_path: Path) -> None:
+    post = Post(tmp_path, noisy=False)
+    server = post.step(post.begin(), NAMES)
+    assert server.step == "ask_consent_ahead"
+    server = post.step(server, ("a", "b", "c", "e"))
+    server = post.step(server, ("a", "b", "c", "d"))
+    assert server.result().responders == NAMES
+    np.testing.assert_array_equal(server.result().total.counts, votes_of(NAMES))
+
+
+def test_a_late_answer_is_refused_for_good(post: Post) -> None:
+    server = post.begin()
+    answer = post.tell("c", server.request("c"))
+    server = post.step(server, ("a", "b", "d", "e"))
+    late = next(each for each in post.roster if each.name == "c")
+    with pytest.raises(ProtocolError, match="list is fixed"):
+        server.take(late, answer)
+    assert server.survivors == ("a", "b", "d", "e")
+
+
+def test_the_server_reads_its_state_in_the_same_campaign_only(post: Post) -> None:
+    raw = post.begin().to_bytes()
+    with pytest.raises(StateError, match="another round"):
+        AheadAggregation.restore(post.terms(epsilon=0.5), post.roster, raw)
+    with pytest.raises(StateError, match="damaged"):
+        AheadAggregation.restore(post.campaign, post.roster, raw[:-1])
+
+
+def test_the_list_is_stored_before_any_party_is_sent_it(post: Post) -> None:
+    """If it cannot be, no request with it exists."""
+    server = post.begin()
+    raw = server.to_bytes()
+
+    def full(_: bytes) -> None:
+        raise OSError("the disk is full")
+
+    for name in NAMES:
+        reply = post.tell(name, server.request(name))
+        server.take(next(each for each in post.roster if each.name == name), reply)
+        raw = server.to_bytes()
+    server = AheadAggregation.restore(post.campaign, post.roster, raw, save=full)
+    with pytest.raises(OSError, match="full"):
+        server.advance()
+    assert server.step == "ask_masked_ahead"
+
+
+# --- kills ------------------------------------------------------------------------------------
+
+
+def _one_step(post: Post, body: bytes, point: str) -> None:
+    os.environ["PATE_FAILPOINT"] = point
+    post.voter("a").handle(body)
+
+
+@pytest.mark.parametrize(
+    ("point", "step"),
+    [
+        ("bundles-kept", "ask_bundles"),
+        ("round-begun", "ask_masked_ahead"),
+        ("votes-cached", "ask_masked_ahead"),
+        ("noise-share-kept", "ask_masked_ahead"),
+        ("answer-recorded", "ask_masked_ahead"),
+        ("masked-kept", "ask_masked_ahead"),
+        ("list-signed", "ask_consent_ahead"),
+        ("list-kept", "ask_opening_ahead"),
+        ("opening-recorded", "ask_opening_ahead"),
+        ("party-entry-written", "ask_masked_ahead"),
+        ("party-entry-written", "ask_opening_ahead"),
+    ],
+)
+def test_a_party_killed_anywhere_takes_part_all_the_same(
+    tmp_path: Path, point: str, step: str
+) -> None:
+    """Killed for real, in a process of its own; then asked the same."""
+    post = Post(tmp_path, noisy=step != "ask_consent_ahead")
+
+    def killed(request: vote_pb2.PartyRequest) -> None:
+        body = post.envelope(request)
+        child = multiprocessing.get_context("fork").Process(
+            target=_one_step, args=(post, body, point)
+        )
+        child.start()
+        child.join()
+        assert child.exitcode == -signal.SIGKILL
+
+    if step == "ask_bundles":
+        asked = vote_pb2.PartyRequest(ask_bundles=ahead.roster_to_wire(post.sealed, 2, 4))
+        killed(asked)
+        made = post.tell("a", asked).bundles
+        assert made.bundles[:2] == post.bundles["a"].bundles[2:]
+        return
+    server = post.begin()
+    while server.step:
+        if server.step == step:
+            killed(server.request("a"))
+        server = post.step(server, NAMES)
+    assert server.result().responders == NAMES
+    assert post.opened() == {name: [NAMES] for name in NAMES}
+    record = post.voter("a")._site.ledger.campaigns()[-1]
+    assert (record.queries, len(record.batches)) == (6, 1)
+
+
+# --- a server that lies -----------------------------------------------------------------------
+
+
+def test_one_bundle_for_two_rounds(post: Post) -> None:
+    post.step(post.begin(), NAMES)
+    for server in (post.begin(), post.begin(batch=PART), post.begin(names=NAMES[:4])):
+        post.refuses("a", server.request("a"), "used once")
+    # Its own one is new, another's is not: for the shares of that one.
+    post.refuses("a", post.begin(1, b=0).request("a"), "bundle 0 of b was in another round")
+    other = post.terms(id=b"another campaign")
+    post.refuses("a", post.begin(campaign=other).request("a"), "used once", other)
+
+
+def test_two_lists(post: Post) -> None:
+    server = post.step(post.begin(), NAMES)
+    whole = server.request("a")
+    assert post.tell("a", whole).WhichOneof("body") == "opening"
+    for left_out in "bcde":
+        less = vote_pb2.PartyRequest()
+        less.CopyFrom(whole)
+        del less.ask_opening_ahead.masked[:]
+        less.ask_opening_ahead.masked.extend(
+            each for each in whole.ask_opening_ahead.masked if each.party != left_out
+        )
+        post.refuses("a", less, "another list of survivors")
+    assert post.tell("a", whole).WhichOneof("body") == "opening"
+    assert post.opened()["a"] == [NAMES]
+
+
+def test_other_parties_or_bundles_for_each_party(post: Post) -> None:
+    """Two forks of one round: signatures of one are on no list of the other."""
+    one, two = post.begin(), post.begin(1)
+    forks = {"a": one, "b": one, "c": one, "d": two, "e": two}
+    said = {name: post.tell(name, server.request(name)) for name, server in forks.items()}
+    for server in (one, two):
+        for name, reply in said.items():
+            party = next(each for each in post.roster if each.name == name)
+            if forks[name] is server:
+                server.take(party, reply)
+            else:
+                with pytest.raises(ProtocolError, match="did not sign"):
+                    server.take(party, reply)
+        with pytest.raises(QuorumError):
+            server.advance()
+    lie = vote_pb2.PartyRequest()
+    lie.ask_opening_ahead.attempt = one.attempt
+    lie.ask_opening_ahead.masked.extend(
+        vote_pb2.PeerSignature(party=name, signature=reply.masked_ahead.signature)
+        for name, reply in said.items()
+    )
+    post.refuses("a", lie, "d did not sign")
+    assert post.opened() == {name: [] for name in NAMES}
+
+
+def changed(raw: bytes) -> bytes:
+    return bytes([raw[0] ^ 1]) + raw[1:]
+
+
+FORGED: Mapping[str, tuple[Callable[[vote_pb2.AskMaskedAhead], object], str]] = {
+    "a mask key": (
+        lambda asked: setattr(asked.bundles[1].keys, "mask_key", changed(asked.bundles[1].keys.mask_key)),
+        "not signed",
+    ),
+    "a box": (lambda asked: setattr(asked.bundles[1], "box", changed(asked.bundles[1].box)), "not open"),
+    "no box": (lambda asked: setattr(asked.bundles[1], "box", b""), "0 bytes"),
+    "another's box": (lambda asked: setattr(asked.bundles[1], "box", asked.bundles[2].box), "not open"),
+    "another's bundle": (
+        lambda asked: asked.bundles[1].keys.CopyFrom(asked.bundles[2].keys), "not signed",
+    ),
+    "another number": (lambda asked: setattr(asked.bundles[1], "number", 9), "not signed"),
+    "another roster": (lambda asked: setattr(asked, "roster", bytes(32)), "has made none for"),
+    "the recipient missing": (lambda asked: asked.bundles.__delitem__(0), "without its bundle"),
+    "too few": (lambda asked: asked.bundles.__delitem__(slice(2, 5)), "4 are needed"),
+    "out of order": (lambda asked: asked.bundles.reverse(), "not sorted"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_forged_rounds(post: Post, what: str) -> None:
+    change, says = FORGED[what]
+    request = post.begin().request("a")
+    change(request.ask_masked_ahead)
+    if what == "out of order":  # not a request that a party reads
+        with pytest.raises(ProtocolError, match=says):
+            post.tell("a", request)
+    else:
+        post.refuses("a", request, says)
+    # Nothing was spent.
+    assert post.tell("a", post.begin().request("a")).WhichOneof("body") == "masked_ahead"
+
+
+def test_bundles_for_another_roster(post: Post) -> None:
+    """A server that puts its own key in a party's place has no signature of it."""
+    asked = ahead.roster_to_wire(post.sealed, 9, 1)
+    asked.roster[1].sealing.key = asked.roster[0].sealing.key
+    post.refuses("a", vote_pb2.PartyRequest(ask_bundles=asked), "not signed by its identity")
+
+
+def test_a_step_before_its_time_or_for_another_party(post: Post) -> None:
+    server = post.begin()
+    opening = vote_pb2.PartyRequest()
+    opening.ask_opening_ahead.attempt = server.attempt
+    post.refuses("a", opening, "not begun here")
+    post.refuses("a", server.request("b"), ["not open", "bytes"][1])
+    consent = vote_pb2.PartyRequest()
+    server = post.step(server, NAMES)
+    consent.ask_consent_ahead.attempt = server.attempt
+    consent.ask_consent_ahead.masked.extend(server.request("a").ask_opening_ahead.masked)
+    post.refuses("a", consent, "without consent")
+
+
+def test_other_terms_for_the_list(post: Post) -> None:
+    """Another order of classes, of the same campaign: another round, which nobody masked in."""
+    server = post.step(post.begin(), NAMES)
+    other = post.terms(classes=CLASSES[::-1])
+    post.refuses("a", server.request("a"), "before this party has masked", other)
+    assert post.opened()["a"] == []
+
+
+def test_a_batch_is_unmasked_in_one_round(post: Post) -> None:
+    """Another round of it, or of a part of it, masks the same votes, and is not unmasked."""
+    first = post.step(post.begin(), NAMES)
+    others = [post.step(post.begin(1), NAMES), post.step(post.begin(2, batch=PART), NAMES)]
+    post.step(first, NAMES)
+    for server, says in zip(others, ("in another round", "unmasked in batch"), strict=True):
+        for name in NAMES:
+            post.refuses(name, server.request(name), says)
+    assert post.opened() == {name: [NAMES] for name in NAMES}
+
+
+def test_a_campaign_by_bundles_is_not_summed_online(post: Post) -> None:
+    online = MaskedAggregation(post.campaign, post.roster, WHOLE)
+    asked = online.request("a")
+    assert post.tell("a", asked).WhichOneof("body") == "keys"
+    post.tell("a", post.begin().request("a"))
+    for step in ("ask_keys", "ask_shares", "ask_masked", "ask_consent", "ask_opening"):
+        asked = vote_pb2.PartyRequest()
+        getattr(asked, step).attempt = online.attempt
+        if step == "ask_keys":
+            asked = online.request("a")
+        post.refuses("a", asked, "masked with bundles")
+
+
+def test_a_campaign_summed_online_is_not_summed_by_bundles(post: Post) -> None:
+    """Once votes left: what its ledger has of them is of no round."""
+    voters = {name: post.voter(name) for name in NAMES}
+    online = MaskedAggregation(post.campaign, post.roster, WHOLE)
+    for _ in range(3):
+        for party in post.roster:
+            body = voters[party.name].handle(post.envelope(online.request(party.name)))
+            reply = wire.read_reply(body, campaign=post.campaign.id, nonce=b"n" * 16)[1]
+            online.take(party, reply)
+        online.advance()
+    post.refuses("a", post.begin().request("a"), "by the steps online")
+
+
+def test_a_restored_home_uses_no_bundle_again(post: Post, tmp_path: Path) -> None:
+    """The copy has no bundles: what was masked with them stays unmasked, and they stay used."""
+    server = post.step(post.begin(), NAMES)
+    home, copy = post.root / "a", tmp_path / "copy"
+    back_up(home, copy)
+    head = post.voter("a")._site.ledger.head
+    for file in (LEDGER_FILE, "ledger.head", "noise.db", "votes.db", "bundles.db"):
+        for each in home.glob(f"{file}*"):
+            each.unlink()
+    restore(copy, home, head=head)
+    assert not (home / "bundles.db").exists()
+    post.refuses("a", server.request("a"), "not begun here")
+    post.refuses("a", post.begin(1).request("a"), "whose bundles are lost")
+    server = post.step(server, NAMES[1:])
+    assert server.result().responders == NAMES

@@ -1,0 +1,243 @@
+"""A campaign by envelope on one machine: real voters, real ledgers, and a courier that tests direct."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from aggregator_server.campaign.runner import Campaign
+from aggregator_server.envelopes.store import FILE, Store
+from aggregator_server.envelopes.wire import EnvelopeWire, MixedWire
+from aggregator_server.ledger.ledger import Ledger
+from party.envelopes.answering import Answers
+from party.identity.keys import identity_key
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.policy.policy import Policy
+from party.voting.site import Site
+from party.voting.voter import Voter
+from pate.data.values import Images, Inputs, content_hash
+from pate.errors import PateError
+from pate.noise.exact import SystemNoise
+from tests.support.campaign_messages import SERVER_KEY
+from tests.support.server.campaigns import make_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from aggregator_server.exchange.wire import Wire
+    from party.envelopes.answering import Answered
+    from pate.runtime.screen import Screen
+    from pate.votes import Counts
+
+PUBLIC = Images(np.random.default_rng(6).integers(0, 255, (6, 4, 4, 1), dtype=np.uint8))
+NAMES = ("a", "b", "c", "d", "e")
+TEACHERS = 25
+NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
+
+
+class Crash(BaseException):
+    """A process is dead: nothing catches it."""
+
+
+class StuckError(Exception):
+    """The server waits, and no file is under way."""
+
+
+class Unanimous:
+    """Teachers that all answer the first class."""
+
+    teachers = TEACHERS
+    classes = ("x", "y")
+    unit = "record"
+    schema = "images 4x4x1"
+    fingerprint = b"f" * 32
+
+    def conform(self, inputs: Inputs) -> Inputs:
+        return inputs
+
+    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+        return np.tile(np.array([TEACHERS, 0], dtype=np.int64), (len(inputs), 1))
+
+
+class Lines:
+    """The lines of the server's screen."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, line: str, level: str = "info") -> None:
+        self.said.append(line)
+
+    @contextmanager
+    def bar(self, _: str, **__: bool) -> Iterator[Callable[[int, int], None]]:
+        yield lambda *_: None
+
+    @contextmanager
+    def waiting(self, _: float) -> Iterator[Callable[[str], None]]:
+        yield self.say
+
+
+class Play:
+    """A campaign by envelope.
+
+    Attributes:
+        courier: called while the server waits; moves files and has parties answer. It returns
+            whether anything happened; when it did not, six times, the server is stuck.
+        files: bytes of every file that ever appeared, by name.
+        now: the clock of all.
+    """
+
+    def __init__(self, root: Path, names: Sequence[str] = NAMES, **terms: Any) -> None:
+        self.root = root
+        self.names = tuple(names)
+        self.folder = root / "envelopes"
+        self.lines = Lines()
+        self.path = root / "server" / "ledger.db"
+        self.days: float | None = None
+        self.now = NOW
+        self.files: dict[str, bytes] = {}
+        self.courier: Callable[[], bool] = self.carry
+        self.enrolled: Callable[[], dict[str, bytes]] | None = None
+        #: Who takes part by envelope, and the wire to the others.
+        self.by_envelope = self.names
+        self.online: Wire | None = None
+        self.policy = Policy.default(loopback=True)
+        fields = {
+            "parties": self.names, "min_parties": 3, "aggregator": "gnmax",
+            "public_set": content_hash(PUBLIC).hex(), "queries": len(PUBLIC),
+            "schema": PUBLIC.schema(), "epsilon": 3.0, "aggregation": "plain",
+        }  # fmt: skip
+        Ledger.create(self.path, make_spec(**(fields | terms))).close()
+
+    # --- the server --------------------------------------------------------------------------
+
+    def wire(self) -> EnvelopeWire:
+        store = Store(self.path.parent / FILE, days=self.days, clock=lambda: self.now)
+        with Ledger.open(self.path) as ledger:
+            campaign = ledger.state().spec.id
+        return EnvelopeWire(
+            store, self.folder, campaign=campaign, parties=self.by_envelope, signing_key=SERVER_KEY,
+            secret=b"s" * 32, enrolled=self.enrolled, say=self.lines.say,
+        )  # fmt: skip
+
+    def serve(self) -> None:
+        """Run one server process from the state of ledger and store to the end."""
+        idle = 0
+
+        def pause(_: float) -> None:
+            nonlocal idle
+            self.note()
+            idle = 0 if self.courier() else idle + 1
+            self.note()
+            if idle > 5:  # a server that starts again takes some looks to be where it was
+                raise StuckError(self.lines.said[-1])
+
+        files = self.wire()
+        link = files if self.online is None else MixedWire(files, self.online)
+        with Ledger.open(self.path) as ledger:
+            campaign = Campaign(
+                ledger, PUBLIC, link, noise=SystemNoise(), screen=cast("Screen", self.lines),
+                signing_key=SERVER_KEY, patience=0.0, await_predictions=lambda _: None,
+                pause=pause, courier=files, sums=files.sums, enrolled=self.enrolled,
+            )  # fmt: skip
+            campaign.run()
+            campaign.farewell()
+        link.close()
+        self.note()
+
+    def close_step(self) -> list[str]:
+        return Store(self.path.parent / FILE, clock=lambda: self.now).close()
+
+    def responders(self) -> tuple[str, ...]:
+        """The parties in the sum, which is that of their votes."""
+        with Ledger.open(self.path) as ledger:
+            state = ledger.state()
+            (batch,) = state.batches
+            np.testing.assert_array_equal(
+                ledger.counts(), [[TEACHERS * len(batch.responders), 0]] * len(PUBLIC)
+            )
+            assert state.phase == "finished"
+            return batch.responders
+
+    # --- the parties -------------------------------------------------------------------------
+
+    def home(self, name: str) -> Path:
+        return self.root / "homes" / name
+
+    def ledger(self, name: str) -> PartyLedger:
+        self.home(name).mkdir(parents=True, exist_ok=True)
+        return PartyLedger(self.home(name) / LEDGER_FILE)
+
+    def answers(self, name: str, pinned: bytes | None = None) -> Answers:
+        """A party's process, new each time."""
+        home, ledger = self.home(name), self.ledger(name)
+        return Answers(
+            name=name, identity=identity_key(home), home=home, ledger=ledger, pinned=pinned,
+            voter=lambda: self.voter(name, ledger, pinned), clock=lambda: self.now,
+        )  # fmt: skip
+
+    def voter(
+        self, name: str, ledger: PartyLedger | None = None, pinned: bytes | None = None
+    ) -> Voter:
+        site = Site(self.policy, ledger or self.ledger(name), pinned=pinned)
+        home = self.home(name)
+        return Voter(
+            name=name, identity=identity_key(home), ensemble=Unanimous(), home=home, site=site,
+            noise=SystemNoise(),
+        )  # fmt: skip
+
+    def answer(self, path: Path, name: str, to: Path | None = None) -> Answered:
+        return self.answers(name).answer(path, to or self.folder / "in")
+
+    # --- the courier -------------------------------------------------------------------------
+
+    def outgoing(self, name: str) -> Path | None:
+        """The file that is out for a party."""
+        (*found,) = (self.folder / "out").glob(f"*.for-{name}.pate")
+        assert len(found) <= 1, "one envelope at a time"
+        return found[0] if found else None
+
+    def carry(self, *, without: Sequence[str] = ()) -> bool:
+        """Have each party answer the file that is out for it, once."""
+        moved = False
+        for name in self.by_envelope:
+            path = self.outgoing(name)
+            if path is None or name in without:
+                continue
+            back = self.folder / "in" / path.name.replace(".for-", ".from-")
+            if not back.exists():
+                self.answer(path, name)
+                moved = True
+        return moved
+
+    def note(self) -> None:
+        """Compare every file with what had its name before: the same bytes, or none."""
+        for path in sorted(self.folder.glob("*/*.pate")):
+            content = path.read_bytes()
+            assert self.files.setdefault(path.name, content) == content, f"{path.name} changed"
+
+    def wipe(self, place: str) -> None:
+        """Lose all files of a folder."""
+        shutil.rmtree(self.folder / place, ignore_errors=True)
+
+    def complaints(self) -> list[str]:
+        return [line for line in self.lines.said if "not taken" in line]
+
+
+def refused(play: Play, path: Path, name: str) -> PateError:
+    """The error of an envelope that is not answered; no file appears, and no votes are recorded."""
+    before = play.ledger(name).head
+    out = play.root / "refused"
+    out.mkdir(exist_ok=True)
+    try:
+        play.answer(path, name, out)
+    except PateError as error:
+        assert list(out.iterdir()) == []
+        assert play.ledger(name).head == before
+        return error
+    raise AssertionError("it was answered")
