@@ -1,0 +1,151 @@
+"""Linear models with privacy, on all records in one place: three ways that are not DP-SGD.
+
+* Noisy gradients of all records at once: exactly Gaussian, so no bound of sampling is needed.
+* Noisy least squares: X'X and X'Y once, with Gaussian noise (Vu and Slavkovic 2009; Wang 2018), or
+  only X'Y with the public set's X'X.
+* Objective perturbation (Chaudhuri, Monteleoni and Sarwate 2011) by diffprivlib, at delta 0.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from benchmarks.versus.calibrate import altered_epsilon, gaussian_multiplier, mu
+from benchmarks.versus.method import Cost, Fitted, Method, Setting, needed, product
+from benchmarks.versus.methods.networks import MOMENTUM
+from benchmarks.versus.problem import LONGEST
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from benchmarks.versus.problem import Problem, Rows
+
+    Floats = NDArray[np.floating]
+
+_SEES: Final = "one curator sees every record"
+_PROMISE: Final = "the public: {unit}"
+
+
+def _with_one(rows: Floats) -> Floats:
+    return np.hstack([rows, np.ones((len(rows), 1), dtype=rows.dtype)])
+
+
+def _fitted(problem: Problem, rows: Rows, weights: Floats, began: float) -> Fitted:
+    seconds = time.perf_counter() - began
+    largest = max(len(part) for part in problem.parts(0))
+    up = largest * (rows.private.shape[1] + 1) * rows.private.itemsize
+    validation, test = (_with_one(each) @ weights for each in (rows.validation, rows.test))
+    return Fitted(validation, test, Cost(1, up, 0, 0.0, seconds))
+
+
+def _gradients(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
+    rows, labels = problem.rows(str(setting["kind"])), problem.split.private.labels
+    inputs = _with_one(rows.private)
+    steps, clip = int(setting["steps"]), float(setting["clip"])
+    sigma = clip * gaussian_multiplier(needed(epsilon), steps)
+    random = np.random.default_rng(seed)
+    began = time.perf_counter()
+    length = np.sqrt(np.square(inputs).sum(axis=1))
+    weights = np.zeros((inputs.shape[1], problem.classes), dtype=np.float32)
+    moved, mean = np.zeros_like(weights), np.zeros_like(weights)
+    rate = float(setting["rate"]) / clip
+    targets = np.eye(problem.classes, dtype=np.float32)[labels]
+    for step in range(steps):
+        logits = inputs @ weights
+        logits -= logits.max(axis=1, keepdims=True)
+        chances = np.exp(logits)
+        chances /= chances.sum(axis=1, keepdims=True)
+        apart = chances - targets
+        # The gradient of a record is the product of its row and its error: so is its norm.
+        norm = np.sqrt(np.square(apart).sum(axis=1)) * length
+        apart *= np.minimum(1, clip / np.maximum(norm, 1e-12))[:, None]
+        noisy = inputs.T @ apart + sigma * random.normal(size=weights.shape)
+        moved = MOMENTUM * moved + (noisy / len(inputs)).astype(np.float32)
+        weights = weights - rate * moved
+        if step >= steps // 2:
+            mean += weights / (steps - steps // 2)
+    return _fitted(problem, rows, mean, began)
+
+
+def _least_squares(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
+    rows, labels = problem.rows(str(setting["kind"])), problem.split.private.labels
+    random, began = np.random.default_rng(seed), time.perf_counter()
+    shrink = np.float32(1 / np.hypot(LONGEST, 1))  # no row is longer than 1
+    inputs, public = (
+        shrink * _with_one(each).astype(np.float64) for each in (rows.private, rows.public)
+    )
+    targets = np.eye(problem.classes)[labels] - 1 / problem.classes
+    # A record adds x x' and x y', of length 1 and below 1: with a weight on the first, both at once.
+    weight = float(setting["gram"])
+    sigma = np.hypot(weight, 1) / mu(needed(epsilon))
+    width = inputs.shape[1]
+    told = inputs.T @ targets + sigma * random.normal(size=(width, problem.classes))
+    if weight:
+        drawn = np.triu(random.normal(size=(width, width)) * sigma / weight)
+        # Entries beside the diagonal are released once, and count twice in the norm.
+        gram = inputs.T @ inputs + (drawn + np.triu(drawn, 1).T) / np.where(
+            np.eye(width), 1, np.sqrt(2)
+        )
+        moments, axes = np.linalg.eigh(gram)
+        gram = (axes * np.maximum(moments, 0)) @ axes.T
+    else:
+        gram = public.T @ public * (len(inputs) / len(public))
+    ridge = float(setting["ridge"]) * sigma * np.sqrt(width)
+    weights = np.linalg.solve(gram + ridge * np.eye(width), told)
+    return _fitted(problem, rows, shrink * weights, began)
+
+
+def _objective(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
+    from diffprivlib.models import LogisticRegression
+
+    rows, labels = problem.rows(str(setting["kind"])), problem.split.private.labels
+    began = time.perf_counter()
+    model = LogisticRegression(
+        # Its guarantee is for an altered record.
+        epsilon=altered_epsilon(needed(epsilon), "nearest", 0.0),
+        data_norm=LONGEST, C=float(setting["c"]), max_iter=400, random_state=seed,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # noise may keep it from converging
+        model.fit(rows.private.astype(np.float64), labels)
+    weights = np.vstack([model.coef_.T, model.intercept_[None]])
+    if problem.classes == 2:
+        weights = np.hstack([-weights, weights])
+    return _fitted(problem, rows, weights, began)
+
+
+METHODS: Final = (
+    Method(
+        name="dp-gradients",
+        title="DP softmax regression, noisy gradients of all records",
+        settings=lambda problem: product(
+            kind=problem.kinds, steps=(10, 40, 160), rate=(0.25, 1.0, 4.0), clip=(0.1, 0.5)
+        ),
+        fit=_gradients,
+        sees=_SEES,
+        promise=_PROMISE,
+    ),
+    Method(
+        name="dp-least-squares",
+        title="DP least squares, noisy moments",
+        settings=lambda problem: product(
+            kind=problem.kinds, gram=(0.0, 0.3, 1.0), ridge=(0.1, 0.3, 1.0, 3.0, 10.0)
+        ),
+        fit=_least_squares,
+        sees=_SEES,
+        promise=_PROMISE,
+    ),
+    Method(
+        name="dp-objective",
+        title="DP logistic regression, perturbed objective (diffprivlib)",
+        settings=lambda problem: product(kind=problem.kinds, c=(0.001, 0.01, 0.1, 1.0, 10.0)),
+        fit=_objective,
+        delta=lambda _: 0.0,
+        sees=_SEES,
+        promise=_PROMISE,
+    ),
+)
