@@ -62,7 +62,7 @@ def altered_epsilon(epsilon: float, code: str, delta: float) -> float:
     """Return the epsilon of a campaign that costs ``epsilon`` where a record is added or removed.
 
     With geometric noise, delta 0, an altered record moves the counts twice as far. With Gaussian noise
-    the distance grows by the root of ``change.squared`` over the square of one array's length.
+    the distance grows from the length of one array to the root of the code's ``change.squared``.
 
     >>> altered_epsilon(0.5, "nearest", 0.0)
     1.0

@@ -1,4 +1,4 @@
-"""What a method is: its settings, one training, and who sees what."""
+"""What a method is: its settings, and one training with its cost."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ class Cost:
         down: bytes that it receives.
         seconds: that it computes.
         waiting: seconds that the server computes between a party's first and last answer.
+        numbers: that a gradient of the model has; 0 if no gradient is summed over parties.
+        steps: at which one would be summed, if parties did that instead of giving records away.
     """
 
     exchanges: int
@@ -38,6 +40,8 @@ class Cost:
     down: int
     seconds: float
     waiting: float = 0.0
+    numbers: int = 0
+    steps: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +66,6 @@ class Method:
 
     Attributes:
         name: on the command line.
-        title: on the page.
         settings: all that are tried on a problem.
         fit: trains with a setting, epsilon (None: no privacy), and a number that varies dealing and noise.
         private: whether there is a guarantee.
@@ -71,20 +74,15 @@ class Method:
             choice costs privacy which is not counted, in the method's favour.
         delta: of the guarantee, as the setting has it.
         fits: whether it is for a problem.
-        sees: who sees what of a record.
-        promise: what is guaranteed to whom.
     """
 
     name: str
-    title: str
     settings: Callable[[Problem], list[Setting]]
     fit: Callable[[Problem, Setting, float | None, int], Fitted]
     private: bool = True
     rehearses: bool = False
     delta: Callable[[Setting], float] = lambda _: DELTA
     fits: Callable[[Problem], bool] = lambda _: True
-    sees: str
-    promise: str
 
 
 def product(**values: tuple[float | int | str, ...]) -> list[Setting]:

@@ -69,6 +69,7 @@ class Result:
         date: ISO date of the last run.
         sizes: of its parts, in records; ``units`` of the private part, ``parties``, ``classes``.
         unit: record or patient.
+        goal: the figure by which settings were chosen, accuracy or auc.
         note: one line on the parts.
         majority: share of the commonest class among the test records.
         versions: of the packages.
@@ -79,6 +80,7 @@ class Result:
     date: str
     sizes: Mapping[str, int]
     unit: str
+    goal: str
     note: str
     majority: float
     versions: Mapping[str, str]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from benchmarks.versus.problem import Problem
     from pate.runtime.screen import Screen
 
-_PACKAGES: Final = ("numpy", "scikit-learn", "torch", "flwr", "opacus", "diffprivlib")
+_PACKAGES: Final = ("numpy", "scikit-learn", "torch", "flwr", "opacus")
 
 
 def run(
@@ -63,7 +63,7 @@ def run(
     problem = PROBLEMS[name](work)
     result = _begun(problem, out)
     for method in known.values():
-        if methods and method.name not in methods:
+        if not method.fits(problem) or (methods and method.name not in methods):
             continue
         for epsilon in epsilons or EPSILONS if method.private else (None,):
             cell = run_cell(method, problem, epsilon, dealings, commit, screen)
@@ -111,6 +111,8 @@ def _mean(costs: Sequence[Cost]) -> Cost:
         round(float(np.mean([cost.down for cost in costs]))),
         float(np.mean([cost.seconds for cost in costs])),
         float(np.mean([cost.waiting for cost in costs])),
+        costs[0].numbers,
+        costs[0].steps,
     )
 
 
@@ -129,6 +131,7 @@ def _begun(problem: Problem, out: Path) -> Result:
             "classes": problem.classes,
         },
         unit=problem.unit,
+        goal=problem.goal,
         note=split.note,
         majority=majority_accuracy(split.test),
         versions={name: metadata.version(name) for name in _PACKAGES},

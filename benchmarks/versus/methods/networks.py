@@ -72,7 +72,7 @@ def descend(model: nn.Sequential, rows: Floats, labels: NDArray[np.int64], how: 
     With noise by Opacus: gradients of each record, clipped and summed, Gaussian noise on the sum.
     """
     inputs = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32))
-    targets = torch.from_numpy(labels)
+    targets = torch.tensor(labels)
     plain: torch.optim.Optimizer = torch.optim.SGD(
         model.parameters(), lr=how.rate, momentum=MOMENTUM
     )

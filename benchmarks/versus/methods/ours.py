@@ -134,13 +134,10 @@ def method(work: Path, screen: Screen) -> Method:
 
     return Method(
         name="ours",
-        title="This project, records vote",
         settings=settings,
         fit=fit,
         rehearses=True,
         delta=delta_of,
-        sees="the server sees noisy sums of all parties",
-        promise="the public and the server: {unit}",
     )
 
 

@@ -89,20 +89,14 @@ def _alone(problem: Problem, setting: Setting, _epsilon: float | None, seed: int
 METHODS: Final = (
     Method(
         name="alone",
-        title="Each party alone, no privacy (mean of the parties)",
         settings=_settings,
         fit=_alone,
         private=False,
-        sees="no one else sees anything",
-        promise="no one, if the model leaves the party",
     ),
     Method(
         name="pooled",
-        title="All records in one place, no privacy",
         settings=_settings,
         fit=_pooled,
         private=False,
-        sees="one curator sees every record",
-        promise="no one",
     ),
 )
