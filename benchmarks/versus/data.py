@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def _heart(_work: Path) -> Problem:
     sites = tuple(heart.sites().values())
-    return problem_of("heart", TITLES["heart"], heart.load(), sites=sites)
+    return problem_of("heart", TITLES["heart"], heart.load(), goal="auc", sites=sites)
 
 
 def _adult(_work: Path) -> Problem:

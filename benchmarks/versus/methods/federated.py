@@ -204,13 +204,13 @@ def opacus_at_each(work: Path) -> Method:
         linear = [
             {**one, "share": 1.0, "steps": 60 // int(one["rounds"])}
             for one in product(
-                model=("linear",), kind=problem.kinds, rounds=(1, 5), rate=(0.25, 1.0, 4.0),
+                model=("linear",), kind=problem.kinds, rounds=(1, 5), rate=(0.06, 0.25, 1.0),
                 clip=(0.1, 1.0),
             )
         ]  # fmt: skip
         network = product(
             model=("network-64",), kind=problem.kinds[-1:], share=(0.125,), rounds=(5,), steps=(48,),
-            rate=(0.1, 0.4), clip=(0.1, 1.0),
+            rate=(0.02, 0.1), clip=(0.1, 1.0),
         )  # fmt: skip
         return [*linear, *network]
 

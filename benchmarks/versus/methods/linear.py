@@ -139,7 +139,7 @@ METHODS: Final = (
     Method(
         name="dp-gradients",
         settings=lambda problem: product(
-            kind=problem.kinds, steps=(10, 40, 160), rate=(0.25, 1.0, 4.0), clip=(0.1, 0.5)
+            kind=problem.kinds, steps=(10, 40, 160), rate=(0.06, 0.25, 1.0, 4.0), clip=(0.1, 0.5)
         ),
         fit=_gradients,
     ),

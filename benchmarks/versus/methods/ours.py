@@ -34,7 +34,7 @@ _DIRECTIONS, _FEW_DIRECTIONS, _MANY = 128, 32, 1_000
 
 
 def settings(problem: Problem) -> list[Setting]:
-    """Return what is tried: the default, and one other code; the number of representatives is the default.
+    """Return what is tried: the default, and dense votes; the number of representatives is the default.
 
     Of tables two students are tried, of images only the default.
     """

@@ -19,11 +19,11 @@ def settings(problem: Problem) -> list[Setting]:
     """Return what is tried: large samples, many steps, small norms, as DP-SGD is best known to be used."""
     linear = product(
         model=("linear",), kind=problem.kinds, plan=("60 of 1", "240 of 0.125"),
-        rate=(0.25, 1.0, 4.0), clip=(0.1, 1.0),
+        rate=(0.06, 0.25, 1.0), clip=(0.1, 1.0),
     )  # fmt: skip
     network = product(
-        model=("network-64",), kind=problem.kinds[-1:], plan=("60 of 0.125", "240 of 0.125"),
-        rate=(0.1, 0.4, 1.6), clip=(0.1, 1.0),
+        model=("network-64",), kind=problem.kinds[-1:], plan=("240 of 0.125",),
+        rate=(0.02, 0.1, 0.4), clip=(0.1, 1.0),
     )  # fmt: skip
     return linear + network
 
