@@ -29,8 +29,8 @@ class Cost:
         exchanges: requests that a party answers, one after the other.
         up: bytes that it sends.
         down: bytes that it receives.
-        seconds: that it computes.
-        waiting: seconds that the server computes between a party's first and last answer.
+        seconds: of a processor that it computes, which other work on the machine does not change.
+        waiting: such seconds of the server, or the curator.
         numbers: that a gradient of the model has; 0 if no gradient is summed over parties.
         steps: at which one would be summed, if parties did that instead of giving records away.
     """

@@ -32,7 +32,7 @@ def _with_one(rows: Floats) -> Floats:
 
 
 def _fitted(problem: Problem, rows: Rows, weights: Floats, began: float, steps: int = 0) -> Fitted:
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     largest = max(len(part) for part in problem.parts(0))
     up = largest * (rows.private.shape[1] + 1) * rows.private.itemsize
     validation, test = (_with_one(each) @ weights for each in (rows.validation, rows.test))
@@ -47,7 +47,7 @@ def _gradients(problem: Problem, setting: Setting, epsilon: float | None, seed: 
     steps, clip = int(setting["steps"]), float(setting["clip"])
     sigma = clip * gaussian_multiplier(needed(epsilon), steps)
     random = np.random.default_rng(seed)
-    began = time.perf_counter()
+    began = time.process_time()
     length = np.sqrt(np.square(inputs).sum(axis=1))
     weights = np.zeros((inputs.shape[1], problem.classes), dtype=np.float32)
     moved, mean = np.zeros_like(weights), np.zeros_like(weights)
@@ -72,7 +72,7 @@ def _gradients(problem: Problem, setting: Setting, epsilon: float | None, seed: 
 
 def _least_squares(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
     rows, labels = problem.rows(str(setting["kind"])), problem.split.private.labels
-    random, began = np.random.default_rng(seed), time.perf_counter()
+    random, began = np.random.default_rng(seed), time.process_time()
     shrink = np.float32(1 / np.hypot(LONGEST, 1))  # no row is longer than 1
     inputs, public = (
         shrink * _with_one(each).astype(np.float64) for each in (rows.private, rows.public)
@@ -102,7 +102,7 @@ def _objective(problem: Problem, setting: Setting, epsilon: float | None, seed: 
     from scipy.optimize import minimize
 
     rows, labels = problem.rows(str(setting["kind"])), problem.split.private.labels
-    random, began = np.random.default_rng(seed), time.perf_counter()
+    random, began = np.random.default_rng(seed), time.process_time()
     shrink = np.float32(1 / np.hypot(LONGEST, 1))
     inputs = shrink * _with_one(rows.private).astype(np.float64)
     signed = inputs * (2.0 * labels[:, None] - 1.0)

@@ -44,10 +44,10 @@ def method(work: Path) -> Method:
         model = build(str(setting["model"]), rows.private.shape[1], problem.classes, seed)
         # One noise's worth of gradient is as long as the clipping norm, whatever that is.
         rate = float(setting["rate"]) / float(setting["clip"])
-        began = time.perf_counter()
+        began = time.process_time()
         how = Descent(steps, share, rate, float(setting["clip"]), noise, seed)
         descend(model, rows.private, problem.split.private.labels, how)
-        waiting = time.perf_counter() - began
+        waiting = time.process_time() - began
         largest = max(len(part) for part in problem.parts(0))
         numbers = sum(each.numel() for each in model.parameters())
         up = largest * (rows.private.shape[1] + 1) * rows.private.itemsize
