@@ -8,6 +8,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from benchmarks.papers.campaign import lesson
 from benchmarks.papers.options import Options
 from benchmarks.versus.calibrate import altered_epsilon
@@ -18,7 +20,6 @@ from pate.data.values import Images, Table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from benchmarks.versus.problem import Problem
@@ -122,6 +123,8 @@ def method(work: Path, screen: Screen) -> Method:
         place = work / "homes"
         shutil.rmtree(place, ignore_errors=True)
         labels, cost = _campaign(records, public, spec, place, screen)
+        if not labels.rows:  # no count stood out of the noise, and there is no student
+            return Fitted(_nothing(problem.validation), _nothing(problem.split.test), cost)
         student = train(
             lesson(labels, public), model=str(setting["student"]), seed=seed,
             effort=Effort(None), progress=lambda *_: None,
@@ -174,6 +177,11 @@ def _campaign(
         max(server, 0.0),
     )
     return label_set(folder), cost
+
+
+def _nothing(held: Dataset) -> NDArray[np.floating]:
+    """Return the scores of no model: all classes are equal."""
+    return np.full((len(held), len(held.classes)), 1 / len(held.classes))
 
 
 def _scores(student: Student, held: Dataset) -> NDArray[np.floating]:
