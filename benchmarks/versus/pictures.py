@@ -32,9 +32,9 @@ _LOOKS: Final = {
     "fedavg-opacus": ("#0072b2", "P"),
     "fedavg-server-noise": ("#56b4e9", "X"),
     "fedavg-client-noise": ("#cc79a7", "*"),
-    "fedavg": ("#56b4e9", "1"),
-    "alone": ("#999999", "2"),
-    "pooled": ("#000000", "3"),
+    "fedavg": ("#0072b2", "<"),
+    "alone": ("#999999", ">"),
+    "pooled": ("#000000", "h"),
 }
 _LINES: Final = {"pooled": ":", "fedavg": "-.", "alone": "--"}
 _COLUMNS: Final = 3
@@ -113,6 +113,8 @@ def _against_epsilon(axes: Axes, result: Result) -> None:
 
 
 def _against_bytes(axes: Axes, result: Result) -> None:
+    from matplotlib.ticker import FuncFormatter
+
     for name, (colour, marker) in _LOOKS.items():
         cell = result.cell(name, SHOWN) or result.cell(name, None)
         if cell is None or name == "alone":  # nothing is sent
@@ -121,7 +123,11 @@ def _against_bytes(axes: Axes, result: Result) -> None:
         axes.errorbar(
             [(cell.cost.up + cell.cost.down) / 1e6], [mean], yerr=[[mean - low], [high - mean]],
             color=colour, marker=marker, markersize=5, linestyle="", elinewidth=0.8,
+            markerfacecolor="none" if cell.epsilon is None else colour,
             label=WORDS[name].short,
         )  # fmt: skip
     axes.set_xscale("log")
+    for which in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
+        which(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.tick_params(axis="x", which="both", labelsize=6, labelrotation=45)
     axes.set_xlabel(f"MB from and to a party, epsilon {SHOWN:g}", fontsize=8)
