@@ -31,8 +31,8 @@ class Cost:
         down: bytes that it receives.
         seconds: of a processor that it computes, which other work on the machine does not change.
         waiting: such seconds of the server, or the curator.
-        numbers: that a gradient of the model has; 0 if no gradient is summed over parties.
-        steps: at which one would be summed, if parties did that instead of giving records away.
+        numbers: of one sum over records; 0 for a method that is no such sum.
+        steps: at which one would be summed by parties that give no records away.
     """
 
     exchanges: int

@@ -31,14 +31,14 @@ def _with_one(rows: Floats) -> Floats:
     return np.hstack([rows, np.ones((len(rows), 1), dtype=rows.dtype)])
 
 
-def _fitted(problem: Problem, rows: Rows, weights: Floats, began: float, steps: int = 0) -> Fitted:
+def _fitted(
+    problem: Problem, rows: Rows, weights: Floats, began: float, numbers: int = 0, steps: int = 0
+) -> Fitted:
     seconds = time.process_time() - began
     largest = max(len(part) for part in problem.parts(0))
     up = largest * (rows.private.shape[1] + 1) * rows.private.itemsize
     validation, test = (_with_one(each) @ weights for each in (rows.validation, rows.test))
-    return Fitted(
-        validation, test, Cost(1, up, 0, 0.0, seconds, weights.size if steps else 0, steps)
-    )
+    return Fitted(validation, test, Cost(1, up, 0, 0.0, seconds, numbers, steps))
 
 
 def _gradients(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
@@ -67,7 +67,7 @@ def _gradients(problem: Problem, setting: Setting, epsilon: float | None, seed: 
         weights = weights - rate * moved
         if step >= steps // 2:
             mean += weights / (steps - steps // 2)
-    return _fitted(problem, rows, mean, began, steps)
+    return _fitted(problem, rows, mean, began, mean.size, steps)
 
 
 def _least_squares(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
@@ -95,7 +95,8 @@ def _least_squares(problem: Problem, setting: Setting, epsilon: float | None, se
         gram = public.T @ public * (len(inputs) / len(public))
     ridge = float(setting["ridge"]) * sigma * np.sqrt(width)
     weights = np.linalg.solve(gram + ridge * np.eye(width), told)
-    return _fitted(problem, rows, shrink * weights, began)
+    numbers = weights.size + (width * (width + 1) // 2 if weight else 0)
+    return _fitted(problem, rows, shrink * weights, began, numbers, 1)
 
 
 def _objective(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
@@ -139,7 +140,10 @@ METHODS: Final = (
     Method(
         name="dp-gradients",
         settings=lambda problem: product(
-            kind=problem.kinds, steps=(10, 40, 160), rate=(0.06, 0.25, 1.0, 4.0), clip=(0.1, 0.5)
+            kind=problem.kinds,
+            steps=(10, 40, 160),
+            rate=(0.015, 0.06, 0.25, 1.0, 4.0),
+            clip=(0.1, 0.5),
         ),
         fit=_gradients,
     ),
@@ -153,7 +157,7 @@ METHODS: Final = (
     Method(
         name="dp-objective",
         settings=lambda problem: product(
-            kind=problem.kinds, ridge=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+            kind=problem.kinds, ridge=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
         ),
         fit=_objective,
         fits=lambda problem: problem.classes == 2,
