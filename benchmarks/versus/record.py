@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FORMAT: Final = "pate-versus/1"
+#: What this benchmark writes, below the repository.
+_WRITTEN: Final = ("benchmarks/versus/results", "docs/versus.md", "docs/images")
 FOLDER: Final = Path(__file__).parent / "results"
 #: The data sets, in the order of the page.
 TITLES: Final = {
@@ -147,14 +149,15 @@ def commit() -> str:
         UsageError: where there is no repository.
     """
     root = FOLDER.parents[2]
-    ours = (f":!{FOLDER}", f":!{root / 'docs' / 'versus.md'}", f":!{root / 'docs' / 'images'}")
+    # In this form: git takes the slash of ":!/" for a sign, not for a path's first letter.
+    ours = (f":(exclude){each}" for each in _WRITTEN)
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", *words], cwd=root, check=True, capture_output=True, text=True)
         return done.stdout.strip()
 
     try:
-        changed = git("status", "--porcelain", "--", str(root), *ours)
+        changed = git("status", "--porcelain", "--", ".", *ours)
         return git("rev-parse", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError) as error:
         raise UsageError("results need the repository: no commit was found") from error

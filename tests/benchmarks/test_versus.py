@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -209,6 +210,28 @@ def made(mean: float = 0.8) -> Result:
 def test_a_result_is_read_back_as_written(tmp_path: Path) -> None:
     record.write(made(), tmp_path)
     assert record.latest(tmp_path) == {"heart": made()}
+
+
+def test_what_the_benchmark_writes_is_no_change_of_a_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(*words: str) -> None:
+        name = ("-c", "user.name=a", "-c", "user.email=a@b")
+        subprocess.run(["git", *name, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    folder = tmp_path / "benchmarks" / "versus" / "results"
+    folder.mkdir(parents=True)
+    (folder / "a.json").write_text("1")
+    git("init")
+    git("add", "-A")
+    git("commit", "-m", "a")
+    monkeypatch.setattr(record, "FOLDER", folder)
+    (folder / "a.json").write_text("2")
+    (tmp_path / "docs" / "images").mkdir(parents=True)
+    (tmp_path / "docs" / "images" / "a.svg").write_text("3")
+    assert not record.commit().endswith("+")
+    (tmp_path / "benchmarks" / "a.py").write_text("4")
+    assert record.commit().endswith("+")
 
 
 def test_a_cell_takes_the_place_of_an_earlier_one() -> None:
