@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -59,7 +60,7 @@ def _figure(results: Mapping[str, Result], draw: object) -> Figure:
     shown = [name for name in TITLES if name in results]
     rows = -(-len(shown) // _COLUMNS)
     figure = Figure(figsize=(10, 2.9 * rows + 0.9), layout="constrained")
-    found: dict[str, object] = {}
+    found: dict[str, Artist] = {}
     for number, name in enumerate(shown):
         axes = figure.add_subplot(rows, min(_COLUMNS, len(shown)), number + 1)
         axes.set_title(TITLES[name], fontsize=9)
@@ -70,7 +71,9 @@ def _figure(results: Mapping[str, Result], draw: object) -> Figure:
         axes.grid(alpha=0.25, linewidth=0.5)
         handles, labels = axes.get_legend_handles_labels()
         found |= dict(zip(labels, handles, strict=True))
-    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=4, fontsize=7.5)
+    figure.legend(
+        list(found.values()), list(found), loc="outside lower center", ncols=4, fontsize=7.5
+    )
     return figure
 
 

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -132,8 +133,9 @@ def objective_terms(epsilon: float, ridge: float, count: int) -> tuple[float, fl
     record in the place of two). What that costs is taken off epsilon; where less than half is
     left, the ridge is larger.
     """
-    ridge = max(ridge, 1 / (4 * count * np.expm1(epsilon / 2)))
-    return epsilon - float(np.log1p(1 / (4 * count * ridge))), float(ridge)
+    needed_ridge = 1 / (4 * count * math.expm1(epsilon / 2))
+    ridge = max(ridge, needed_ridge)
+    return epsilon - math.log1p(1 / (4 * count * ridge)), ridge
 
 
 METHODS: Final = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
@@ -76,7 +76,7 @@ def descend(model: nn.Sequential, rows: Floats, labels: NDArray[np.int64], how: 
     plain: torch.optim.Optimizer = torch.optim.SGD(
         model.parameters(), lr=how.rate, momentum=MOMENTUM
     )
-    module: nn.Module = model
+    module: Any = model  # Opacus' wrapper has a method more
     random = torch.Generator().manual_seed(how.seed)
     if how.noise:
         from opacus import GradSampleModule
@@ -95,7 +95,7 @@ def descend(model: nn.Sequential, rows: Floats, labels: NDArray[np.int64], how: 
     for step in range(how.steps):
         some, weight = _sample(len(rows), how.share, random)
         loss = functional.cross_entropy(module(inputs[some]), targets[some]) * weight
-        loss.backward()
+        torch.autograd.backward(loss)
         plain.step()
         plain.zero_grad()
         if step >= first:
