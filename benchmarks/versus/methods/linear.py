@@ -112,7 +112,7 @@ def _objective(problem: Problem, setting: Setting, epsilon: float | None, seed: 
     budget, ridge = objective_terms(needed(epsilon), float(setting["ridge"]) / count, count)
     noise = random.normal(size=width)
     # A vector whose density falls with its length, as exp(-budget * length).
-    noise *= random.gamma(width, 1 / budget) / np.linalg.norm(noise)
+    noise = noise * random.gamma(width, 1 / budget) / float(np.linalg.norm(noise))
 
     def loss(weights: Floats) -> tuple[float, Floats]:
         margins = signed @ weights
