@@ -172,6 +172,9 @@ def asked(question: str, *, every_column: bool = False) -> Split:
             f"private; columns: {len(ASKED[question])} for the parties, all others than the answer "
             "for the model without privacy"
         ),
+        validation=whole.take(
+            np.flatnonzero((place >= PUBLIC + TEST) & (place < PUBLIC + TEST + SPENT))
+        ),
     )
 
 

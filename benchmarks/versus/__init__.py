@@ -1,0 +1,1 @@
+"""``python -m benchmarks.versus``: this project and the other ways, on the same records."""

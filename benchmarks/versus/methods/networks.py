@@ -1,0 +1,141 @@
+"""The models that gradients train: softmax regression, and a small network with one hidden layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from benchmarks.versus.problem import Rows
+
+    Floats = NDArray[np.floating]
+
+#: Of stochastic gradient descent.
+MOMENTUM: Final = 0.9
+_SMOOTH: Final = 1e-12
+
+
+@dataclass(frozen=True)
+class Descent:
+    """How a model is trained.
+
+    Attributes:
+        steps: number of them.
+        share: of the records in a sample, each drawn independently (Poisson); 1: all of them.
+        rate: of learning.
+        clip: largest norm of one record's gradient.
+        noise: over ``clip``; 0: no privacy, and nothing is clipped.
+        seed: of samples and noise.
+    """
+
+    steps: int
+    share: float
+    rate: float
+    clip: float
+    noise: float
+    seed: int
+
+
+def build(model: str, width: int, classes: int, seed: int) -> nn.Sequential:
+    """Return ``linear``, which begins at 0, or ``network-N`` with N hidden units.
+
+    Hidden units are tanh, which clipped gradients suit better than ReLU (Papernot et al., AAAI 2021).
+    """
+    if model == "linear":
+        line = nn.Linear(width, classes)
+        nn.init.zeros_(line.weight)
+        nn.init.zeros_(line.bias)
+        return nn.Sequential(line)
+    hidden = int(model.removeprefix("network-"))
+    random = torch.Generator().manual_seed(seed)
+    first, last = nn.Linear(width, hidden), nn.Linear(hidden, classes)
+    # Rows have length 1 in root mean square, so that units begin with a spread of 1.
+    nn.init.normal_(first.weight, generator=random)
+    nn.init.zeros_(first.bias)
+    nn.init.normal_(last.weight, std=hidden**-0.5, generator=random)
+    nn.init.zeros_(last.bias)
+    return nn.Sequential(first, nn.Tanh(), last)
+
+
+def descend(model: nn.Sequential, rows: Floats, labels: NDArray[np.int64], how: Descent) -> None:
+    """Train a model in place; afterwards it has the mean weights of the second half of the steps.
+
+    With noise by Opacus: gradients of each record, clipped and summed, Gaussian noise on the sum.
+    """
+    inputs = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32))
+    targets = torch.tensor(labels)
+    plain: torch.optim.Optimizer = torch.optim.SGD(
+        model.parameters(), lr=how.rate, momentum=MOMENTUM
+    )
+    module: Any = model  # Opacus' wrapper has a method more
+    random = torch.Generator().manual_seed(how.seed)
+    if how.noise:
+        from opacus import GradSampleModule
+        from opacus.optimizers import DPOptimizer
+
+        module = GradSampleModule(model)
+        plain = DPOptimizer(
+            plain,
+            noise_multiplier=how.noise,
+            max_grad_norm=how.clip,
+            expected_batch_size=max(1, round(how.share * len(rows))),
+            generator=random,
+        )
+    total = [torch.zeros_like(each) for each in model.parameters()]
+    first = how.steps // 2
+    for step in range(how.steps):
+        some, weight = _sample(len(rows), how.share, random)
+        loss = functional.cross_entropy(module(inputs[some]), targets[some]) * weight
+        torch.autograd.backward(loss)
+        plain.step()
+        plain.zero_grad()
+        if step >= first:
+            for mean, each in zip(total, model.parameters(), strict=True):
+                mean.add_(each.detach(), alpha=1 / (how.steps - first))
+    if how.noise:
+        module.remove_hooks()
+    with torch.no_grad():
+        for each, mean in zip(model.parameters(), total, strict=True):
+            each.copy_(mean)
+
+
+def _sample(count: int, share: float, random: torch.Generator) -> tuple[torch.Tensor, float]:
+    """Return sampled rows and a weight; an empty sample is one row of no weight."""
+    if share == 1:
+        return torch.arange(count), 1.0
+    some = torch.nonzero(torch.rand(count, generator=random) < share)[:, 0]
+    return (some, 1.0) if len(some) else (torch.zeros(1, dtype=torch.int64), 0.0)
+
+
+def scores(model: nn.Sequential, rows: Floats) -> NDArray[np.float64]:
+    """Return (n, classes) probabilities."""
+    with torch.no_grad():
+        logits = model(torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32)))
+        made: NDArray[np.float64] = torch.softmax(logits.double(), dim=1).numpy()
+        return made
+
+
+def of_both(model: nn.Sequential, rows: Rows) -> tuple[Floats, Floats]:
+    """Return the scores of the validation and the test records."""
+    return scores(model, rows.validation), scores(model, rows.test)
+
+
+def arrays(model: nn.Sequential) -> list[Floats]:
+    """Return copies of a model's weights."""
+    return [each.detach().numpy().copy() for each in model.parameters()]
+
+
+def fill(model: nn.Sequential, values: Sequence[Floats]) -> None:
+    """Set a model's weights."""
+    with torch.no_grad():
+        for each, value in zip(model.parameters(), values, strict=True):
+            each.copy_(torch.from_numpy(np.asarray(value, dtype=np.float32)))

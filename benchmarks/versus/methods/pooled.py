@@ -1,0 +1,60 @@
+"""DP-SGD on all parties' records in one place, by Opacus."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from benchmarks.versus.calibrate import sampled_multiplier
+from benchmarks.versus.method import Cost, Fitted, Method, Setting, needed, product
+from benchmarks.versus.methods.networks import Descent, build, descend, of_both
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarks.versus.problem import Problem
+
+
+def settings(problem: Problem) -> list[Setting]:
+    """Return what is tried: large samples, many steps, small norms, as DP-SGD is best known to be used."""
+    linear = product(
+        model=("linear",), kind=problem.kinds, plan=("60 of 1", "240 of 0.125"),
+        rate=(0.06, 0.25, 1.0), clip=(0.1, 1.0),
+    )  # fmt: skip
+    network = product(
+        model=("network-64",), kind=problem.kinds[-1:], plan=("240 of 0.125",),
+        rate=(0.02, 0.1, 0.4), clip=(0.1, 1.0),
+    )  # fmt: skip
+    return linear + network
+
+
+def plan_of(setting: Setting) -> tuple[int, float]:
+    """Return the number of steps and the share of the records in each, of ``60 of 0.125``."""
+    steps, _, share = str(setting["plan"]).partition(" of ")
+    return int(steps), float(share)
+
+
+def method(work: Path) -> Method:
+    """Return the method, with a folder for noise multipliers."""
+
+    def fit(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
+        rows = problem.rows(str(setting["kind"]))
+        steps, share = plan_of(setting)
+        noise = sampled_multiplier(needed(epsilon), share, steps, work / "multipliers.json")
+        model = build(str(setting["model"]), rows.private.shape[1], problem.classes, seed)
+        # One noise's worth of gradient is as long as the clipping norm, whatever that is.
+        rate = float(setting["rate"]) / float(setting["clip"])
+        began = time.process_time()
+        how = Descent(steps, share, rate, float(setting["clip"]), noise, seed)
+        descend(model, rows.private, problem.split.private.labels, how)
+        waiting = time.process_time() - began
+        largest = max(len(part) for part in problem.parts(0))
+        numbers = sum(each.numel() for each in model.parameters())
+        up = largest * (rows.private.shape[1] + 1) * rows.private.itemsize
+        return Fitted(*of_both(model, rows), Cost(1, up, 0, 0.0, waiting, numbers, steps))
+
+    return Method(
+        name="dp-sgd",
+        settings=settings,
+        fit=fit,
+    )

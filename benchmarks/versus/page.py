@@ -1,0 +1,211 @@
+"""docs/versus.md: made of the newest results, and of nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from benchmarks.versus import pictures, record
+from benchmarks.versus.method import EPSILONS
+from benchmarks.versus.pictures import SHOWN, goal_of
+from benchmarks.versus.record import TITLES
+from benchmarks.versus.words import WORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from benchmarks.versus.record import Cell, Result
+
+#: Seconds that one request to a party and its answer are taken to need on a network.
+_EXCHANGE_S: Final = 2.0
+_OURS: Final = "ours"
+_TEMPLATE: Final = Path(__file__).parent / "template.md"
+
+
+def write(folder: Path, docs: Path) -> Path:
+    """Write the page and its pictures below ``docs`` from the results in a folder; return the page."""
+    results = record.latest(folder)
+    page = docs / "versus.md"
+    page.write_text(render(results), encoding="utf-8")
+    pictures.write(results, docs / "images")
+    return page
+
+
+def render(results: Mapping[str, Result]) -> str:
+    """Return the text of the page."""
+    shown = [results[name] for name in TITLES if name in results]
+    missing = [TITLES[name] for name in TITLES if name not in results]
+    data = [_data(each) for each in shown]
+    if missing:
+        data.append(f"## Missing\n\nNot run yet: {'; '.join(missing)}.\n")
+    text = _TEMPLATE.read_text(encoding="utf-8")
+    parts = {"pictures": _pictures(shown), "best": _best(shown), "data": "\n".join(data)}
+    for name, part in parts.items():
+        text = text.replace(f"{{{name}}}", part)
+    return text
+
+
+def _pictures(shown: list[Result]) -> str:
+    if not shown:
+        return ""
+    return (
+        f"![accuracy or AUC against epsilon](images/{pictures.EPSILON_PICTURE})\n\n"
+        f"![accuracy or AUC against bytes](images/{pictures.BYTES_PICTURE})\n"
+    )
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    titles = list(head)
+    lines = [titles, ["---"] * len(titles), *(list(row) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _best(shown: list[Result]) -> str:
+    """Return the comparison of ours with the best other method that protects the same unit."""
+    rows = []
+    for result in shown:
+        figure = "AUC" if result.goal == "auc" else "accuracy"
+        rows.append([TITLES[result.name], figure, *(_verdict(result, each) for each in EPSILONS)])
+    head = ("data", "figure", *(f"epsilon {each:g}" for each in EPSILONS))
+    return (
+        "This project less the best other private method of the same unit, in points of the figure, and that "
+        "method. Below zero the other is better. With `~` the two intervals overlap.\n\n"
+    ) + _table(head, rows)
+
+
+def rivals(result: Result, epsilon: float) -> list[Cell]:
+    """Return the other private methods at an epsilon, best first."""
+    found = [
+        cell
+        for cell in result.cells
+        if cell.epsilon == epsilon and cell.method != _OURS and not WORDS[cell.method].whole
+    ]
+    return sorted(found, key=lambda cell: -goal_of(result, cell)[0])
+
+
+def _verdict(result: Result, epsilon: float) -> str:
+    ours, others = result.cell(_OURS, epsilon), rivals(result, epsilon)
+    if ours is None or not others:
+        return "-"
+    mean, low, high = goal_of(result, ours)
+    other, least, most = goal_of(result, others[0])
+    close = "~" if low <= most and least <= high else ""
+    return f"{close}{100 * (mean - other):+.1f} ({WORDS[others[0].method].short})"
+
+
+def _data(result: Result) -> str:
+    sizes = result.sizes
+    versions = ", ".join(f"{name} {number}" for name, number in sorted(result.versions.items()))
+    commits = ", ".join(_commits(result))
+    facts = (
+        f"- {sizes['parties']} parties; {sizes['units']:,} {result.unit}s private, "
+        f"{sizes['public']:,} public records, {sizes['validation']:,} for validation, "
+        f"{sizes['test']:,} to test; always the commonest class: {100 * result.majority:.1f} %\n"
+        f"- {result.note}; of its public part a third, at most 3,000, is for validation, where the data have "
+        "no other such records\n"
+        f"- settings were chosen by {'AUC' if result.goal == 'auc' else 'accuracy'}; means of "
+        f"{_dealings(result)} dealings; run: {result.date}, commit {commits}; {versions}\n"
+    )
+    of_auc = ", mean of each class against the others" if sizes["classes"] > 2 else ""
+    tables = [
+        f"## {TITLES[result.name]}\n",
+        facts,
+        "Accuracy in percent, with its 95 % interval:\n",
+        _figures(result, "accuracy"),
+        f"AUC{of_auc}:\n",
+        _figures(result, "auc"),
+        f"What it asks of a party at epsilon {SHOWN:g}, and whom it protects from whom:\n",
+        _costs(result),
+        "Settings that validation records chose, and out of how many:\n",
+        _settings(result),
+    ]
+    return "\n".join(tables)
+
+
+def _dealings(result: Result) -> str:
+    numbers = sorted({len(cell.accuracy.dealings) for cell in result.cells})
+    return " or ".join(map(str, numbers))
+
+
+def _commits(result: Result) -> list[str]:
+    return sorted(
+        {cell.commit[:12] + " and changes" * cell.commit.endswith("+") for cell in result.cells}
+    )
+
+
+def _figures(result: Result, figure: str) -> str:
+    rows = []
+    for name, words in WORDS.items():
+        cells = {each: result.cell(name, each) for each in (*EPSILONS, None)}
+        if not any(cells.values()):
+            continue
+        rows.append([words.title, *(_number(cell, figure) for cell in cells.values())])
+    head = ("method", *(f"epsilon {each:g}" for each in EPSILONS), "no privacy")
+    return _table(head, rows)
+
+
+def _number(cell: Cell | None, figure: str) -> str:
+    if cell is None:
+        return ""
+    if figure == "auc":
+        return f"{cell.auc.mean:.3f} ({cell.auc.low:.3f} to {cell.auc.high:.3f})"
+    found = cell.accuracy
+    return f"{100 * found.mean:.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})"
+
+
+def _costs(result: Result) -> str:
+    rows = []
+    for name, words in WORDS.items():
+        cell = result.cell(name, SHOWN) or result.cell(name, None)
+        if cell is None:
+            continue
+        cost, promise = cell.cost, words.promise.format(unit=result.unit)
+        minutes = (cost.seconds + cost.waiting + _EXCHANGE_S * cost.exchanges) / 60
+        if words.sees.startswith("one curator"):  # a party hands its records over, and is done
+            minutes = _EXCHANGE_S * cost.exchanges / 60
+        rows.append(
+            [
+                words.title, str(cost.exchanges), _size(cost.up), _size(cost.down), f"{cost.seconds:.1f}",
+                f"{minutes:.1f}", words.sees, promise,
+            ]
+        )  # fmt: skip
+        if cost.steps:
+            size = 4 * cost.numbers * cost.steps
+            rows.append(
+                [
+                    f"{words.title.replace(' on pooled records', '')}, by secure aggregation: *not run*",
+                    str(cost.steps), _size(size), _size(size), "",
+                    f"{(cost.waiting + _EXCHANGE_S * cost.steps) / 60:.1f}",
+                    "the server sees noisy sums of all parties",
+                    f"the public and the server; a {result.unit}",
+                ]
+            )  # fmt: skip
+    head = (
+        "method", "requests", "bytes up", "bytes down", "seconds", "minutes online", "who sees what",
+        "guarantee: against whom; of what",
+    )  # fmt: skip
+    return _table(head, rows)
+
+
+def _size(count: int) -> str:
+    """Return bytes in words.
+
+    >>> _size(1_234_567), _size(999), _size(0)
+    ('1.2 MB', '1 kB', '0')
+    """
+    if not count:
+        return "0"
+    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{-(-count // 1000)} kB"
+
+
+def _settings(result: Result) -> str:
+    rows = []
+    for name, words in WORDS.items():
+        for epsilon in (*EPSILONS, None):
+            cell = result.cell(name, epsilon)
+            if cell is not None:
+                told = ", ".join(f"{key} {value}" for key, value in cell.setting.items())
+                at = "none" if epsilon is None else f"{epsilon:g}"
+                delta = "" if cell.delta is None else f"{cell.delta:g}"
+                rows.append([words.short, at, delta, told, str(cell.tried)])
+    return _table(("method", "epsilon", "delta", "setting", "of"), rows)

@@ -1,0 +1,266 @@
+"""benchmarks.versus: parts, calibration, methods on tiny data, and the page."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.papers.split import Split
+from benchmarks.versus import measure, page, pictures, record
+from benchmarks.versus.calibrate import altered_epsilon, gaussian_multiplier, mu
+from benchmarks.versus.choose import choose
+from benchmarks.versus.measure import Estimate
+from benchmarks.versus.method import DELTA, Cost, Fitted, Method
+from benchmarks.versus.methods import linear, plain
+from benchmarks.versus.problem import LONGEST, Problem, problem_of
+from benchmarks.versus.record import TITLES, Cell, Result
+from benchmarks.versus.words import WORDS
+from pate.accounting.gdp import delta_from_epsilon
+from pate.codes import code_of
+from pate.data.values import Dataset, Table
+from pate.errors import DataError
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def table(count: int, seed: int, groups: bool = False) -> Dataset:
+    """Return rows whose class is whether their first column is above zero."""
+    random = np.random.default_rng(seed)
+    values = random.normal(size=(count, 3))
+    columns = tuple(np.ascontiguousarray(column) for column in values.T)
+    patients = np.array([f"{seed}-{at // 2}" for at in range(count)]) if groups else None
+    labels = (values[:, 0] > 0).astype(np.int64)
+    return Dataset(Table(("a", "b", "c"), columns), labels, ("no", "yes"), patients)
+
+
+def tiny(*, groups: bool = False) -> Problem:
+    split = Split(table(600, 1, groups), table(240, 2, groups), table(200, 3, groups), "made up")
+    return problem_of("heart", "Tiny", split)
+
+
+def test_validation_shares_no_unit_with_what_stays_public() -> None:
+    problem = tiny(groups=True)
+    spent, public = problem.validation, problem.split.public
+    assert len(spent) + len(public) == 240
+    assert len(spent) == 80
+    assert spent.groups is not None
+    assert public.groups is not None
+    assert not set(spent.groups) & set(public.groups)
+
+
+def test_a_rehearsal_has_validation_records_only() -> None:
+    problem = tiny(groups=True)
+    place = problem.rehearsal()
+    assert len(place.split.private) == len(problem.split.private)
+    assert place.split.private.groups is not None
+    # A patient votes once, under a name of its own.
+    assert len(set(place.split.private.groups)) == len(place.split.private)
+    known = {name.partition("#")[0] for name in place.split.private.groups}
+    assert problem.validation.groups is not None
+    assert known < set(problem.validation.groups)
+    assert place.validation.groups is not None
+    assert not known & set(place.validation.groups)
+
+
+@pytest.mark.parametrize("kind", ["columns", "steps"])
+def test_rows_are_no_longer_than_promised(kind: str) -> None:
+    rows = tiny().rows(kind)
+    for part in (rows.private, rows.validation, rows.test):
+        assert np.sqrt(np.square(part).sum(axis=1)).max() <= LONGEST * (1 + 1e-6)
+
+
+def test_parts_have_every_row_once() -> None:
+    parts = tiny().parts(3)
+    assert len(parts) == 5
+    assert sorted(np.concatenate(parts).tolist()) == list(range(600))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_the_multiplier_spends_delta_and_no_more(epsilon: float) -> None:
+    noise = gaussian_multiplier(epsilon, 40)
+    spent = delta_from_epsilon(np.sqrt(40) / noise, epsilon)
+    assert 0.999 * DELTA < spent <= DELTA * (1 + 1e-9)
+
+
+def test_an_altered_record_has_twice_the_epsilon_with_geometric_noise() -> None:
+    change = code_of("nearest").change(1)
+    assert change.total == 2  # added or removed: 1
+    assert altered_epsilon(0.5, "nearest", 0.0) == 1.0
+
+
+def test_dense_votes_cost_as_much_added_as_the_table_says() -> None:
+    one = code_of("dense-128")
+    # Altered, an array of length 1 can turn round; added, it is there or not.
+    assert one.change(1).squared == 4 * one.grid**2
+    altered = altered_epsilon(1.0, "dense-128", DELTA)
+    assert mu(altered) / 2 == pytest.approx(mu(1.0), rel=1e-6)
+
+
+def test_noisy_moments_have_the_norm_that_their_noise_is_for() -> None:
+    # The longest row with a constant, scaled as the method scales it.
+    row = np.append(np.full(3, LONGEST / np.sqrt(3)), 1.0) / np.hypot(LONGEST, 1)
+    both = np.outer(row, row)
+    released = np.where(np.eye(4), both, np.sqrt(2) * both)[np.triu_indices(4)]
+    target = np.outer(row, np.array([1.0, 0.0]) - 0.5)
+    for weight in (0.3, 1.0):
+        assert np.hypot(weight * np.linalg.norm(released), np.linalg.norm(target)) <= np.hypot(
+            weight, 1
+        )
+
+
+def test_a_perturbed_objective_spends_epsilon_and_no_more() -> None:
+    for ridge in (1e-9, 1e-3, 1.0):
+        budget, larger = linear.objective_terms(0.5, ridge, 100)
+        assert larger >= ridge
+        assert budget >= 0.25 * (1 - 1e-9)
+        assert budget + np.log1p(1 / (4 * 100 * larger)) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("method", [*linear.METHODS, *plain.METHODS], ids=lambda one: one.name)
+def test_each_method_learns_what_is_there_to_learn(method: Method) -> None:
+    problem = tiny()
+    best = max(
+        measure.accuracy(
+            method.fit(problem, setting, 50.0 if method.private else None, 0).test,
+            problem.split.test.labels,
+        )
+        for setting in method.settings(problem)[:6]
+    )
+    assert best > 0.8
+
+
+def test_little_epsilon_teaches_little() -> None:
+    problem, method = tiny(), linear.METHODS[0]
+    setting = method.settings(problem)[0]
+    aucs = [
+        measure.auc(method.fit(problem, setting, 1e-3, seed).test, problem.split.test.labels)
+        for seed in range(8)
+    ]
+    assert min(aucs) < 0.5 < max(aucs)  # the seeds are fixed
+
+
+def test_the_chooser_sees_validation_records_only() -> None:
+    problem, seen = tiny(), []
+
+    def fit(place: Problem, setting: object, _epsilon: float | None, _seed: int) -> Fitted:
+        assert isinstance(setting, dict)
+        seen.append(setting["good"])
+        right = np.eye(2)[place.validation.labels]
+        # What is good for the test records is bad for validation records.
+        test = np.eye(2)[place.split.test.labels]
+        cost = Cost(0, 0, 0, 0.0)
+        return Fitted(right, 1 - test, cost) if setting["good"] else Fitted(1 - right, test, cost)
+
+    method = Method(name="x", settings=lambda _: [{"good": 0}, {"good": 1}], fit=fit)
+    setting, figure = choose(method, problem, 1.0, lambda _: None)
+    assert setting == {"good": 1}
+    assert figure == 1.0
+    assert len(seen) == 6
+
+
+def test_auc_is_the_share_of_pairs_in_order() -> None:
+    scores = np.array([[0.9, 0.1], [0.6, 0.4], [0.5, 0.5], [0.1, 0.9]])
+    labels = np.array([0, 1, 0, 1])
+    assert measure.auc(scores, labels) == 0.75
+    assert measure.accuracy(scores, labels) == 0.75
+
+
+def test_an_interval_has_the_sampling_of_the_test_records() -> None:
+    data = table(400, 5)
+    random = np.random.default_rng(0)
+    right = random.random(400) < 0.8
+    scores = np.eye(2)[np.where(right, data.labels, 1 - data.labels)]
+    found = measure.estimate(measure.accuracy, [scores] * 3, data)
+    share = right.mean()
+    half = 1.96 * np.sqrt(share * (1 - share) / 400)
+    # The same model three times: dealings add nothing, and take nothing away.
+    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.2)
+    other = np.eye(2)[np.where(random.random(400) < 0.7, data.labels, 1 - data.labels)]
+    assert measure.estimate(measure.accuracy, [scores, other], data).low < found.low - half
+
+
+def made(mean: float = 0.8) -> Result:
+    figure = Estimate(mean, mean - 0.01, mean + 0.01, (mean, mean))
+    return Result(
+        name="heart",
+        date="2026-11-23",
+        sizes={
+            "private": 9, "units": 9, "public": 8, "validation": 4, "test": 5, "parties": 4, "classes": 2,
+        },
+        unit="record",
+        goal="accuracy",
+        note="made up",
+        majority=0.5,
+        versions={"opacus": "1"},
+        cells=tuple(
+            Cell(
+                method=name, epsilon=epsilon, delta=None if epsilon is None else DELTA, setting={"rate": 1},
+                tried=2, validation=0.7, accuracy=figure, auc=figure, cost=Cost(2, 1000, 10, 1.0),
+                commit="a" * 40,
+            )
+            for name, epsilon in (("ours", 1.0), ("pooled", None))
+        ),
+    )  # fmt: skip
+
+
+def test_a_result_is_read_back_as_written(tmp_path: Path) -> None:
+    record.write(made(), tmp_path)
+    assert record.latest(tmp_path) == {"heart": made()}
+
+
+def test_what_the_benchmark_writes_is_no_change_of_a_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(*words: str) -> None:
+        name = ("-c", "user.name=a", "-c", "user.email=a@b")
+        subprocess.run(["git", *name, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    folder = tmp_path / "benchmarks" / "versus" / "results"
+    folder.mkdir(parents=True)
+    (folder / "a.json").write_text("1")
+    git("init")
+    git("add", "-A")
+    git("commit", "-m", "a")
+    monkeypatch.setattr(record, "FOLDER", folder)
+    (folder / "a.json").write_text("2")
+    (tmp_path / "docs" / "images").mkdir(parents=True)
+    (tmp_path / "docs" / "images" / "a.svg").write_text("3")
+    assert not record.commit().endswith("+")
+    (tmp_path / "benchmarks" / "a.py").write_text("4")
+    assert record.commit().endswith("+")
+
+
+def test_a_cell_takes_the_place_of_an_earlier_one() -> None:
+    cell = dataclasses.replace(made().cells[0], tried=5)
+    assert [each.tried for each in made().with_cell(cell).cells] == [2, 5]
+    with pytest.raises(DataError, match="twice"):
+        dataclasses.replace(made(), cells=(cell, cell))
+
+
+def test_the_page_names_what_is_missing_and_who_is_better() -> None:
+    worse = made()
+    figure = Estimate(0.9, 0.89, 0.91, (0.9,))
+    rival = dataclasses.replace(worse.cells[0], method="dp-sgd", accuracy=figure)
+    text = page.render({"heart": worse.with_cell(rival)})
+    assert "| -10.0 (DP-SGD, pooled) |" in text
+    assert f"Not run yet: {TITLES['adult']}" in text
+    assert "80.0 (79.0 to 81.0)" in text
+
+
+def test_what_protects_a_whole_party_is_no_rival() -> None:
+    cell = dataclasses.replace(made().cells[0], method="fedavg-server-noise")
+    assert WORDS["fedavg-server-noise"].whole
+    assert page.rivals(made().with_cell(cell), 1.0) == []
+
+
+def test_the_page_is_what_the_results_say() -> None:
+    results = record.latest(record.FOLDER)
+    assert (DOCS / "versus.md").read_text(encoding="utf-8") == page.render(results)
+    mark = pictures.digest(results)
+    for name in (pictures.EPSILON_PICTURE, pictures.BYTES_PICTURE):
+        if results:
+            assert mark in (DOCS / "images" / name).read_text(encoding="utf-8")
