@@ -7,7 +7,6 @@ import math
 import os
 import platform
 import re
-import subprocess
 from dataclasses import asdict, dataclass, field, fields
 from datetime import date
 from importlib import metadata
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
+from benchmarks.commit import commit
 from pate.errors import DataError
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 FORMAT: Final = "pate-paper-row/1"
 #: The folder of this repository's results.
 FOLDER: Final = Path(__file__).parent / "results"
+#: What this benchmark writes, below the repository.
+_WRITTEN: Final = ("benchmarks/papers/results", "docs/results.md")
 _PACKAGES: Final = ("numpy", "scipy", "torch", "scikit-learn", "flwr")
 _NAME: Final = re.compile(r"(?P<row>[a-z0-9.-]+)-(?P<date>\d{4}-\d\d-\d\d)\.json")
 
@@ -220,29 +222,13 @@ def surroundings() -> tuple[str | None, dict[str, str], dict[str, float | str | 
         "ram_gib": round(ram, 1),
         "gpu": _gpu(),
     }
-    return _commit(), versions, machine
+    return commit(*_WRITTEN), versions, machine
 
 
 def _gpu() -> str | None:
     import torch
 
     return torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
-
-
-def _commit() -> str | None:
-    def git(*words: str) -> str:
-        done = subprocess.run(
-            ["git", *words], cwd=FOLDER.parent, check=True, capture_output=True, text=True
-        )
-        return done.stdout.strip()
-
-    try:
-        # Files written by this suite do not influence figures.
-        ours = (f":!{FOLDER}", f":!{FOLDER.parents[2] / 'docs' / 'results.md'}")
-        changed = git("status", "--porcelain", "--", str(FOLDER.parents[2]), *ours)
-        return git("rev-parse", "HEAD") + ("+" if changed else "")
-    except (OSError, subprocess.CalledProcessError):
-        return None
 
 
 def _same_fields(kind: type[Run | Result], body: Mapping[str, object]) -> None:

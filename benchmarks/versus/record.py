@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
-import subprocess
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from benchmarks import commit as commits
 from benchmarks.versus.measure import Estimate
 from benchmarks.versus.method import Cost
 from pate.errors import DataError, UsageError
@@ -143,24 +143,13 @@ class Result:
 def commit() -> str:
     """Return the commit of this repository, with a + if files had changed since.
 
-    Files that this benchmark writes influence no figure.
-
     Raises:
         UsageError: where there is no repository.
     """
-    root = FOLDER.parents[2]
-    # In this form: git takes the slash of ":!/" for a sign, not for a path's first letter.
-    ours = (f":(exclude){each}" for each in _WRITTEN)
-
-    def git(*words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=root, check=True, capture_output=True, text=True)
-        return done.stdout.strip()
-
-    try:
-        changed = git("status", "--porcelain", "--", ".", *ours)
-        return git("rev-parse", "HEAD") + ("+" if changed else "")
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise UsageError("results need the repository: no commit was found") from error
+    found = commits.commit(*_WRITTEN)
+    if found is None:
+        raise UsageError("results need the repository: no commit was found")
+    return found
 
 
 def write(result: Result, folder: Path) -> Path:

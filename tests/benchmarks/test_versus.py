@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import commit
 from benchmarks.papers.split import Split
 from benchmarks.versus import measure, page, pictures, record
 from benchmarks.versus.calibrate import altered_epsilon, gaussian_multiplier, mu
@@ -225,7 +226,7 @@ def test_what_the_benchmark_writes_is_no_change_of_a_commit(
     git("init")
     git("add", "-A")
     git("commit", "-m", "a")
-    monkeypatch.setattr(record, "FOLDER", folder)
+    monkeypatch.setattr(commit, "ROOT", tmp_path)
     (folder / "a.json").write_text("2")
     (tmp_path / "docs" / "images").mkdir(parents=True)
     (tmp_path / "docs" / "images" / "a.svg").write_text("3")
