@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,20 +39,15 @@ def list_(
 
     It works while the server runs.
     """
-    found = _store(home, campaign, read_only=True).envelopes()
+    from aggregator_server.envelopes.store import in_words
+
+    found = [each.facts() for each in _store(home, campaign, read_only=True).envelopes()]
     if as_json:
-        rows = [asdict(each) for each in found]
-        shown = [row | {"file": row["file"].hex() if row["file"] else None} for row in rows]
-        print_json({"envelopes": shown})
+        print_json({"envelopes": found})
         return
     screen = Screen("pate-server")
     for each in found:
-        state = f"answered {each.answered}" if each.answered else "not answered"
-        if each.over and not each.answered:
-            state += "; nothing of it is waited for"
-        elif each.until and not each.answered:
-            state += f"; may be answered until {each.until}"
-        screen.say(f"{each.party}: envelope {each.number}, made {each.made}, {state}")
+        screen.say(in_words(each))
     if not found:
         screen.say("no envelope was made yet")
 

@@ -8,7 +8,7 @@ replies that have come. A request that was closed is not waited for any more, ev
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +18,7 @@ from pate.storage.durable_file import DurableFile
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 #: Name of the file in a campaign's folder.
@@ -67,6 +67,10 @@ class Out:
     file: bytes | None
     answered: str | None
     over: bool
+
+    def facts(self) -> dict[str, object]:
+        """Return it as a JSON object, the digest in hex."""
+        return asdict(self) | {"file": self.file.hex() if self.file else None}
 
 
 class Store:
@@ -252,6 +256,10 @@ class Store:
         with self._file.reading() as db:
             return [_out(row) for row in db.execute(_OUT + _ORDER)]
 
+    def newest(self) -> list[Out]:
+        """Return the last envelope for each party, in the order of their names."""
+        return [*{each.party: each for each in self.envelopes()}.values()]
+
     # --- answers -----------------------------------------------------------------------------
 
     def answered(self, manifest: Manifest) -> Out:
@@ -320,6 +328,16 @@ class Store:
                     db.execute("UPDATE requests SET reply = ? WHERE id = ?", (reply, id_))
                     taken.append((row[0], reply))
         return taken
+
+
+def in_words(facts: Mapping[str, object]) -> str:
+    """Return one line for the :meth:`~Out.facts` of an envelope: is it out or in, since when."""
+    state = f"answered {facts['answered']}" if facts["answered"] else "not answered"
+    if facts["over"] and not facts["answered"]:
+        state += "; nothing of it is waited for"
+    elif facts["until"] and not facts["answered"]:
+        state += f"; may be answered until {facts['until']}"
+    return f"{facts['party']}: envelope {facts['number']}, made {facts['made']}, {state}"
 
 
 _OUT: Final = "SELECT party, number, until, made, file, answered, over FROM envelopes"

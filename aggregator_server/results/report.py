@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from aggregator_server.envelopes.store import FILE, Store, in_words
 from aggregator_server.ledger import verify as audit
 from aggregator_server.ledger.store import place
 from aggregator_server.ledger.store.place import place_of
@@ -45,7 +46,10 @@ def describe(folder: Path, database: str | None = None) -> dict[str, object]:
         LedgerError: if its chain does not hold.
     """
     state, _ = audit.read_campaign(place_of(folder, database))
-    return describe_state(state)
+    found, path = describe_state(state), folder / FILE
+    if path.exists():
+        found["envelopes"] = [each.facts() for each in Store(path, read_only=True).newest()]
+    return found
 
 
 def describe_state(state: CampaignState) -> dict[str, object]:
@@ -102,6 +106,10 @@ def show(found: Mapping[str, object]) -> None:
     console.print(sheet)
     if "adjacency" in found:
         console.print(f"adjacency: {found['adjacency']}", markup=False)
+    envelopes = found.get("envelopes", [])
+    assert isinstance(envelopes, list)  # noqa: S101 - as describe made it
+    for each in envelopes:
+        console.print(in_words(each), markup=False)
     console.print(f"ledger head: {found['ledger_head']}", markup=False, soft_wrap=True)
 
 

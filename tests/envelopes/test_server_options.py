@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -10,10 +13,13 @@ from click.testing import CliRunner
 from aggregator_server.cli.main import app
 from aggregator_server.envelopes.session import ByEnvelope, check_goes_by_envelope
 from aggregator_server.envelopes.store import FILE, Store
+from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.results.report import LEDGER_FILE
 from pate.errors import UsageError
 from pate.runtime.command import program_of
 from tests.support.server.campaigns import make_spec
 
+NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 NAMED = ("a", "b", "c")
 
 
@@ -53,6 +59,58 @@ def test_a_campaign_by_envelope_goes_on_by_envelope(tmp_path: Path) -> None:
     check_goes_by_envelope(tmp_path, ByEnvelope(tmp_path))
     with pytest.raises(UsageError, match="--envelopes DIR"):
         check_goes_by_envelope(tmp_path, None)
+
+
+def sent(folder: Path) -> Store:
+    """The store of two envelopes that are out, to be answered until a date."""
+    store = Store(folder / FILE, days=2, clock=lambda: NOW)
+    for name in ("a", "b"):
+        store.ask(name, name.encode(), "ask")
+    for out in store.due(("a", "b")):
+        store.written(out, bytes(31) + out.party.encode())
+    return store
+
+
+def shown(*command: str) -> tuple[str, Any]:
+    """What a command of the server prints on its screen, and as JSON."""
+    said = CliRunner().invoke(program_of(app), command, prog_name="pate-server")
+    assert said.exit_code == 0, said.output
+    told = CliRunner().invoke(program_of(app), [*command, "--json"], prog_name="pate-server")
+    return said.output, json.loads(told.stdout)
+
+
+def test_what_is_out_and_in_is_listed_by_party_with_dates(tmp_path: Path) -> None:
+    with Ledger.create(
+        tmp_path / "trial" / LEDGER_FILE, make_spec(parties=("a", "b"), min_parties=2)
+    ):
+        store = sent(tmp_path / "trial")
+    where = ("--home", str(tmp_path), "--campaign", "trial")
+    until = "made 2026-11-01T12:00:00Z, not answered; may be answered until 2026-11-03T12:00:00Z"
+    screen, told = shown("envelopes", "list", *where)
+    assert f"a: envelope 1, {until}" in screen
+    assert f"b: envelope 1, {until}" in screen
+    first, second = told["envelopes"]
+    assert first["file"] == f"{'00' * 31}61"
+    assert (second["party"], second["answered"], second["over"]) == ("b", None, False)
+
+    answered = store.envelopes()[0]
+    assert store.take(answered, bytes(32), bytes(32), [b"votes"]) is not None
+    screen, told = shown("status", *where)
+    assert "a: envelope 1, made 2026-11-01T12:00:00Z, answered 2026-11-01T12:00:00Z" in screen
+    assert f"b: envelope 1, {until}" in " ".join(screen.split())
+    assert [each["answered"] for each in told["envelopes"]] == ["2026-11-01T12:00:00Z", None]
+
+
+def test_closing_names_those_that_are_not_waited_for(tmp_path: Path) -> None:
+    store = sent(tmp_path / "trial")
+    where = ("--home", str(tmp_path), "--campaign", "trial")
+    assert store.take(store.envelopes()[0], bytes(32), bytes(32), [b"votes"]) is not None
+    screen, told = shown("envelopes", "close", *where)
+    assert "closed: b. A running server continues without" in screen
+    assert told == {"closed": []}  # the second time there is nobody left
+    store.due(("a", "b"))
+    assert "b: envelope 1" in shown("envelopes", "list", *where)[0]
+    assert "nothing of it is waited for" in shown("envelopes", "list", *where)[0]
 
 
 def test_names_and_days_need_a_folder(tmp_path: Path) -> None:

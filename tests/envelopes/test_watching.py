@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from aggregator_server.exchange import exchange as exchange_module
+from party.cli.main import app
 from party.envelopes import answering
 from party.envelopes.watching import Watch
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from pate.data.values import Dataset, Images
 from pate.errors import DataError
+from pate.runtime.command import program_of
+from simulation.datasets import write_labelled
 from tests.support.envelopes import Crash, Play, StuckError
 
 if TYPE_CHECKING:
@@ -92,3 +100,24 @@ def test_an_answer_that_had_not_appeared_when_the_process_died_appears(
 def test_a_folder_must_be_there(play: Play) -> None:
     with pytest.raises(DataError, match="no folder"):
         Watch(play.answers("a"), play.root / "absent", play.root, lambda _: None)
+
+
+def test_training_for_an_envelope_stores_teachers_and_answers_nothing(
+    play: Play, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(3)
+    held = Images(rng.integers(0, 255, (40, 4, 4, 1), dtype=np.uint8))
+    write_labelled(tmp_path / "records.npz", Dataset(held, np.arange(40) % 2, ("x", "y")))
+    policy, home = tmp_path / "policy.toml", tmp_path / "site"
+    policy.write_text('campaigns = "any"\naggregation = ["plain"]\n')
+    command = (
+        "train", bring(play, "a"), "--data", tmp_path / "records.npz", "--teachers", "2",
+        "--home", home, "--policy", policy, "--json",
+    )  # fmt: skip
+    for _ in range(2):  # the second time nothing is left to train
+        done = CliRunner().invoke(program_of(app), [*map(str, command)], prog_name="pate-party")
+        assert done.exit_code == 0, (done.output, done.exception)
+        assert json.loads(done.stdout) == {"party": "a", "campaign": "0f" * 16}
+    assert [path for path in (home / "teachers").rglob("*") if path.is_file()]
+    assert PartyLedger(home / LEDGER_FILE).find("0f" * 16) is None
+    assert not [*(home / "envelopes").glob("*.pate"), *(play.folder / "in").iterdir()]
