@@ -213,6 +213,7 @@ def test_a_result_is_read_back_as_written(tmp_path: Path) -> None:
     assert record.latest(tmp_path) == {"heart": made()}
 
 
+@pytest.mark.e2e
 def test_what_the_benchmark_writes_is_no_change_of_a_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,7 +57,8 @@ CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
     "pate simulate": CAMPAIGN | LAW | {"engine": ("local", "ray")},
     "pate-server": SERVER,
     "pate-server check": SERVER,
-    "pate-party start": DEVICE | VOTES | DECIMAL,
+    **dict.fromkeys(("pate-party start", "pate-party answer", "pate-party train", "pate-party watch"),
+                    DEVICE | VOTES | DECIMAL),
     "pate-party check": DEVICE | VOTES | UNIT | DECIMAL,
     "pate-party synthesize": DECIMAL | {
         "method": ("l1", "cfs", "marginals", "uniform"),

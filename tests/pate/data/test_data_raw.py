@@ -185,8 +185,11 @@ def test_archives_are_read_by_the_encoder_unless_they_hold_embeddings(tmp_path: 
     assert isinstance(read_inputs(path, encoder=encoder), Embeddings)
     held = ready_made()
     np.savez(path, **embedding_arrays(held), allow_pickle=False)
-    for source in ("images", "texts"):
-        assert read_inputs(path, encoder=Hashing(source)).schema() == held.schema()
+    same = Hashing(held.source, held.encoder)
+    same.width = held.values.shape[1]
+    assert read_inputs(path, encoder=same).schema() == held.schema()
+    with pytest.raises(SchemaError, match=f"{held.encoder}.* --encoder is hashing, .*{DIGEST}"):
+        read_inputs(path, encoder=encoder)
 
 
 def test_deep_archives_are_read_by_the_window(tmp_path: Path) -> None:
