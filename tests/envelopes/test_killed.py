@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Where a process dies: module, failpoint.
 PLACES = (
-    ("aggregator_server.envelopes.wire", "envelope-written"),
+    ("aggregator_server.envelopes.wire", "envelope-noted"),
     ("aggregator_server.envelopes.wire", "answer-taken"),
     ("aggregator_server.campaign.runner", "roster-recorded"),
     ("aggregator_server.campaign.runner", "votes-arrived"),
