@@ -30,7 +30,7 @@ _SCHEMA: Final = (
     """CREATE TABLE requests (id INTEGER PRIMARY KEY, party TEXT NOT NULL, digest BLOB NOT NULL,
     kind TEXT NOT NULL, reply BLOB, closed INTEGER NOT NULL DEFAULT 0, UNIQUE (party, digest))
     STRICT""",
-    # file: SHA-256 of it, once it was written; answer: SHA-256 of the answer's file.
+    # file: SHA-256 of it, noted before it appears; answer: SHA-256 of the answer's file.
     """CREATE TABLE envelopes (party TEXT NOT NULL, number INTEGER NOT NULL, until TEXT NOT NULL,
     made TEXT NOT NULL, file BLOB, answer BLOB, answered TEXT, over INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (party, number)) STRICT""",
@@ -55,7 +55,7 @@ class Out:
         number: of the envelope, for this party.
         until: when the party stops answering it, as in a manifest; empty: never.
         made: when, UTC.
-        file: SHA-256 of it, 32 bytes; None if it was not written yet.
+        file: SHA-256 of it, 32 bytes, noted before it appears; None if it was not yet.
         answered: when its answer was taken in, UTC; None if it was not.
         over: whether nothing of it is waited for.
     """
@@ -223,8 +223,8 @@ class Store:
             raise StateError(f"{self._file.path} does not hold what was written")
         return made
 
-    def written(self, out: Out, file: bytes) -> None:
-        """Record that an envelope is in its file."""
+    def note(self, out: Out, file: bytes) -> None:
+        """Record the SHA-256 of an envelope's file, which is to appear."""
         with self._file.writing() as db:
             db.execute(
                 "UPDATE envelopes SET file = ? WHERE party = ? AND number = ?",

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from aggregator_server.envelopes.sums import SumsAhead
 from aggregator_server.exchange.wire import Arrival
-from pate.envelopes.file import SUFFIX, opened, write
+from pate.envelopes.file import SUFFIX, digest_of, opened, write
 from pate.envelopes.manifest import Manifest
 from pate.envelopes.sealing import unseal
 from pate.errors import DiskError, PateError, ProtocolError, StateError
@@ -160,12 +160,13 @@ class EnvelopeWire:
             path = self._out / manifest.file_name
             if out.file is not None and (path.exists() or not first):
                 continue
-            write(path, manifest, self._key, self._store.bodies(manifest.parts))
-            reach("envelope-written")
             if out.file is None:
-                with opened(path) as envelope:
-                    self._store.written(out, envelope.digest)
-                self._say(f"envelope for {out.party}: {path}{_until(out)}")
+                # Once it is outside, a courier may take it away, and an answer may come at any time.
+                bodies = self._store.bodies(manifest.parts)
+                self._store.note(out, digest_of(manifest, self._key, bodies))
+                reach("envelope-noted")
+            write(path, manifest, self._key, self._store.bodies(manifest.parts))
+            self._say(f"envelope for {out.party}: {path}{_until(out)}")
         for out in self._store.envelopes():
             if out.over and out.file is not None:
                 (self._out / self._file_name(out)).unlink(missing_ok=True)

@@ -116,6 +116,14 @@ def write(
     write_file(path, _content(manifest, key, messages), mode=0o644)
 
 
+def digest_of(manifest: Manifest, key: Ed25519PrivateKey, messages: Iterable[bytes]) -> bytes:
+    """Return the SHA-256 of the file that :func:`write` makes of the same, 32 bytes."""
+    whole = hashlib.sha256()
+    for piece in _content(manifest, key, messages):
+        whole.update(piece)
+    return whole.digest()
+
+
 def _content(
     manifest: Manifest, key: Ed25519PrivateKey, messages: Iterable[bytes]
 ) -> Iterator[bytes]:

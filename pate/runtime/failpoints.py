@@ -37,7 +37,7 @@ NAMES: Final = frozenset({
     "farewell-said",        # the parties are notified, not yet noted on disk
     "parties-told",         # their notification is noted on disk
     # server: envelopes
-    "envelope-written",     # an envelope is outside, not yet noted on disk
+    "envelope-noted",       # the digest of an envelope is on disk, it is not outside
     "answer-taken",         # an answer is on disk, the campaign has not gone on
     # server: the student
     "label-sent",           # a label has left, the next one has not

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aggregator_server.envelopes import wire as files_wire
 from aggregator_server.exchange import exchange as exchange_module
 from aggregator_server.exchange.wire import Arrival
 from protos import wire
-from tests.support.envelopes import NAMES, Play, StuckError
+from tests.support.envelopes import NAMES, Crash, Play, StuckError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -221,3 +222,53 @@ def test_a_server_that_starts_again_asks_nothing_twice(play: Play) -> None:
         break
     assert play.responders() == NAMES
     assert {name.split(".")[1] for name in play.files} == {"round-1", "round-2", "round-3"}
+
+
+def test_a_courier_may_take_a_file_as_soon_as_it_appears(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It moves files, and does not copy them: the server needs none of them again."""
+    write, bag = files_wire.write, play.root / "bag"
+    bag.mkdir()
+
+    def taken(path: Path, *content: Any) -> None:
+        write(path, *content)
+        path.rename(bag / path.name)
+
+    def courier() -> bool:
+        carried = sorted(bag.iterdir())
+        for path in carried:
+            play.answer(path, path.stem.rpartition(".for-")[2])
+            path.unlink()
+        return bool(carried)
+
+    monkeypatch.setattr(files_wire, "write", taken)
+    play.courier = courier
+    play.serve()
+    assert play.responders() == NAMES
+
+
+def test_what_is_answered_while_the_server_is_dead_counts(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It dies at the moment an envelope is outside; the answer is there when it starts again."""
+    write, dead = files_wire.write, set[str]()
+
+    def died(path: Path, *content: Any) -> None:
+        write(path, *content)
+        if path.name not in dead:
+            dead.add(path.name)
+            raise Crash
+
+    monkeypatch.setattr(files_wire, "write", died)
+    for _ in range(30):
+        try:
+            play.serve()
+        except Crash:
+            play.carry()
+            play.note()
+            continue
+        break
+    assert play.responders() == NAMES
+    assert len(dead) == 3 * len(NAMES)
+    assert play.complaints() == []

@@ -1,37 +1,44 @@
-"""A process killed between every two steps, on either side: the same bytes, and nothing counted twice."""
+"""Kill -9 between every two steps, on either side: the same bytes, and nothing counted twice."""
 
 from __future__ import annotations
 
-import importlib
-from collections import Counter
+import multiprocessing
+import os
+import signal
+import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from aggregator_server.exchange import exchange as exchange_module
-from aggregator_server.ledger.verify import verify
+from aggregator_server.ledger.verify import read_campaign, verify
 from pate.runtime.failpoints import NAMES as POINTS
-from tests.support.envelopes import NAMES, Crash, Play
+from tests.support.envelopes import NAMES, Play, StuckError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-#: Where a process dies: module, failpoint.
-PLACES = (
-    ("aggregator_server.envelopes.wire", "envelope-written"),
-    ("aggregator_server.envelopes.wire", "answer-taken"),
-    ("aggregator_server.campaign.runner", "roster-recorded"),
-    ("aggregator_server.campaign.runner", "votes-arrived"),
-    ("aggregator_server.campaign.runner", "votes-recorded"),
-    ("aggregator_server.campaign.runner", "campaign-closed"),
-    ("party.envelopes.answering", "envelope-answered"),
-    ("party.envelopes.answering", "envelope-recorded"),
-    ("party.voting.site", "offer-recorded"),
-    ("party.voting.site", "answer-recorded"),
-    ("party.voting.site", "ending-recorded"),
-    ("party.ledger.entry_log", "party-entry-written"),
-    ("pate.runtime.home", "file-drafted"),
-)
+pytestmark = pytest.mark.e2e
+
+#: Where a process dies.
+PLAIN = (
+    "envelope-noted", "answer-taken", "roster-recorded", "votes-arrived", "votes-recorded",
+    "round-ended", "campaign-closed", "entry-written",
+    "envelope-answered", "envelope-recorded", "offer-recorded", "answer-recorded", "ending-recorded",
+    "party-entry-written", "file-drafted",
+)  # fmt: skip
+#: The same of masked sums.
+MASKED = (
+    "answer-taken", "opening-listed", "votes-arrived", "envelope-recorded", "bundles-kept",
+    "round-begun", "masked-kept", "list-signed", "opening-recorded", "list-kept",
+    "party-entry-written",
+)  # fmt: skip
+#: Failpoints that have their case here.
+FAILPOINTS = {*PLAIN, *MASKED}
+#: Exit code of a server that waits for files.
+WAITS = 3
 
 
 @pytest.fixture(autouse=True)
@@ -40,74 +47,148 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange_module, "_RETURN_S", 0.1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("module", "point"), PLACES)
-def test_the_same_command_again_continues(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, point: str
-) -> None:
-    """Whoever is there dies at every second passage, until all is done."""
-    play = Play(tmp_path, names=NAMES[:3])
-    killed_until_done(play, monkeypatch, module, point)
-    assert {name.split(".")[1] for name in play.files} == {"round-1", "round-2", "round-3"}
+def _work(work: Callable[[], object], failpoint: str) -> None:
+    os.environ["PATE_FAILPOINT"] = failpoint
+    try:
+        work()
+    except StuckError:
+        sys.exit(WAITS)
 
 
-#: The same of masked sums.
-MASKED = (
-    ("aggregator_server.envelopes.wire", "answer-taken"),
-    ("aggregator_server.campaign.runner", "opening-listed"),
-    ("aggregator_server.campaign.runner", "votes-arrived"),
-    ("party.envelopes.answering", "envelope-recorded"),
-    ("party.voting.ahead", "bundles-kept"),
-    ("party.ledger.entry_log", "party-entry-written"),
-)
+class Killed:
+    """A campaign whose every process is killed at a failpoint, and then started again.
+
+    The second process of a step dies at its second passage, and so on, until one gets through.
+    """
+
+    def __init__(self, play: Play, point: str) -> None:
+        assert point in POINTS
+        self.play = play
+        self.point = point
+        self.deaths = 0
+
+    def through(self, work: Callable[[], object]) -> int:
+        """Do a step in processes, one after the other; return how the last one ended."""
+        for times in range(1, 50):
+            child = multiprocessing.get_context("fork").Process(
+                target=_work, args=(work, f"{self.point}:{times}")
+            )
+            child.start()
+            child.join()
+            self.play.note()
+            if child.exitcode != -signal.SIGKILL:
+                assert child.exitcode is not None
+                return child.exitcode
+            self.deaths += 1
+        raise AssertionError("no process gets through")
+
+    def serve(self) -> int:
+        """Let the server look at its files until it waits or has ended."""
+        self.play.courier = lambda: False
+        code = self.through(self.play.serve)
+        assert code in (0, WAITS)
+        return code
+
+    def answer(self, *, without: str = "") -> bool:
+        """Have each party answer what is out for it; return whether anything was."""
+        moved = False
+        for name in self.play.names:
+            path = self.play.outgoing(name)
+            if path is None or name == without:
+                continue
+            back = self.play.folder / "in" / path.name.replace(".for-", ".from-")
+            if not back.exists():
+                assert self.through(partial(self.play.answer, path, name)) == 0
+                moved = True
+        return moved
+
+    def play_on(self) -> None:
+        """Go on until the campaign is over on both sides."""
+        code = WAITS
+        for _ in range(20):
+            code = self.serve() if code == WAITS else code
+            if not self.answer() and code == 0:
+                return
+        raise AssertionError("the campaign does not end")
+
+    def check(self) -> None:
+        """Check what all ledgers hold in the end."""
+        play = self.play
+        assert self.deaths
+        verify(play.path)
+        kinds = [entry.kind for entry in read_campaign(play.path)[1]]
+        charged, released = kinds.count("charge"), kinds.count("release")
+        # Of a release that was written and not committed only the charge is left.
+        assert charged - released in ((0, 1) if self.point == "entry-written" else (0,))
+        assert released == kinds.count("votes") == 1
+        for name in play.names:
+            ledger = play.ledger(name)
+            ledger.verify()
+            (record,) = ledger.campaigns()
+            numbers = [each.number for each in record.files]
+            assert numbers == list(range(1, len(numbers) + 1))
+            assert len(record.batches) == 1
+            assert record.ending is not None
 
 
-#: Failpoints that have their case here.
-FAILPOINTS = {point for _, point in (*PLACES, *MASKED)}
+@pytest.mark.parametrize("point", PLAIN)
+def test_the_same_command_again_continues(tmp_path: Path, point: str) -> None:
+    killed = Killed(Play(tmp_path, names=NAMES[:3]), point)
+    killed.play_on()
+    killed.check()
+    assert killed.play.responders() == killed.play.names
+    assert {name.split(".")[1] for name in killed.play.files} == {"round-1", "round-2", "round-3"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("module", "point"), MASKED)
-def test_a_masked_sum_is_unmasked_once_with_one_list(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, point: str
-) -> None:
+@pytest.mark.parametrize("point", MASKED)
+def test_a_masked_sum_is_unmasked_once_with_one_list(tmp_path: Path, point: str) -> None:
     play = Play(tmp_path, names=NAMES[:4], aggregation="masked", min_parties=3, colluders=1)
-    killed_until_done(play, monkeypatch, module, point)
-    for name in play.names:
-        (record,) = play.ledger(name).campaigns()
-        assert [each.survivors for each in record.opened] == [play.names]
-
-
-def killed_until_done(play: Play, monkeypatch: pytest.MonkeyPatch, module: str, point: str) -> None:
-    """Start whatever was killed again, until the campaign is over on both sides."""
-    assert point in POINTS
-    passed: Counter[object] = Counter()
-    died: set[int] = set()
-
-    def reach(name: str) -> None:
-        if name != point:
-            return
-        passed[name] += 1
-        if passed[name] % 2 == 1 and len(died) < 6:
-            died.add(passed[name])
-            raise Crash
-
-    monkeypatch.setattr(importlib.import_module(module), "reach", reach)
-    for _ in range(100):
-        try:
-            play.serve()
-            while play.carry():
-                play.note()
-        except Crash:
-            continue
-        break
-    assert died
+    killed = Killed(play, point)
+    killed.play_on()
+    killed.check()
     assert play.responders() == play.names
-    verify(play.path)
-    for name in play.names:
-        ledger_ = play.ledger(name)
-        ledger_.verify()
-        (record,) = ledger_.campaigns()
-        numbers = [each.number for each in record.files]
-        assert numbers == list(range(1, len(numbers) + 1))
-        assert len(record.batches) == 1
+    assert {openings(play, name) for name in play.names} == {(play.names,)}
+
+
+@pytest.mark.parametrize("point", ["opening-listed", "list-signed", "opening-recorded"])
+def test_a_late_answer_that_a_restart_finds_does_not_change_the_list(
+    tmp_path: Path, point: str
+) -> None:
+    """Three of four are in the sum; the fourth answer lies in the inbox at every later start."""
+    play = Play(tmp_path, names=NAMES[:4], aggregation="masked", min_parties=3, colluders=1)
+    killed = Killed(play, point)
+    while not any("round-3" in name for name in play.files):  # until votes are asked for
+        assert killed.serve() == WAITS
+        killed.answer(without="d" if play.outgoing("d") and _votes_are_out(play) else "")
+    late = play.outgoing("d")
+    assert late is not None
+    kept = play.answer(late, "d", tmp_path).path
+    assert killed.serve() == WAITS  # it takes the other answers
+    assert play.close_step() == ["d"]
+    if point == "opening-listed":
+        # The server dies as soon as the list is on disk; then the answer is there.
+        child = multiprocessing.get_context("fork").Process(
+            target=_work, args=(play.serve, f"{point}:1")
+        )
+        child.start()
+        child.join()
+        assert child.exitcode == -signal.SIGKILL
+        killed.deaths += 1
+    else:
+        assert killed.serve() == WAITS
+    kept.rename(play.folder / "in" / kept.name)
+    killed.play_on()
+    killed.check()
+    assert play.responders() == ("a", "b", "c")
+    assert {openings(play, name) for name in "abc"} == {(("a", "b", "c"),)}
+    assert openings(play, "d") == ()
+
+
+def _votes_are_out(play: Play) -> bool:
+    return any((play.folder / "out").glob("*.round-3.*"))
+
+
+def openings(play: Play, name: str) -> tuple[tuple[str, ...], ...]:
+    """Return the lists of survivors that a party revealed shares for."""
+    (record,) = play.ledger(name).campaigns()
+    return tuple(each.survivors for each in record.opened)
