@@ -169,7 +169,7 @@ def test_all_ledgers_verify_and_the_published_statement_agrees(played: Played) -
         (record,) = ledger.campaigns()
         assert record.ending is not None
         in_it = name in IN_THE_SUM
-        assert [list(each.survivors) for each in record.opened] == [IN_THE_SUM] * in_it
+        assert [list(each.survivors or ()) for each in record.opened] == [IN_THE_SUM] * in_it
         # The votes of "south" have left, and nobody can unmask them; "up" was never asked for its own.
         assert len(record.batches) == (name != "up")
         if in_it:

@@ -10,6 +10,7 @@ import pytest
 from aggregator_server.envelopes import wire as files_wire
 from aggregator_server.exchange import exchange as exchange_module
 from aggregator_server.exchange.wire import Arrival
+from pate.envelopes.file import write as write_envelope
 from protos import wire
 from tests.support.envelopes import NAMES, Crash, Play, StuckError
 
@@ -228,7 +229,7 @@ def test_a_courier_may_take_a_file_as_soon_as_it_appears(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It moves files, and does not copy them: the server needs none of them again."""
-    write, bag = files_wire.write, play.root / "bag"
+    write, bag = write_envelope, play.root / "bag"
     bag.mkdir()
 
     def taken(path: Path, *content: Any) -> None:
@@ -252,7 +253,7 @@ def test_what_is_answered_while_the_server_is_dead_counts(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It dies at the moment an envelope is outside; the answer is there when it starts again."""
-    write, dead = files_wire.write, set[str]()
+    write, dead = write_envelope, set[str]()
 
     def died(path: Path, *content: Any) -> None:
         write(path, *content)

@@ -191,4 +191,4 @@ def _votes_are_out(play: Play) -> bool:
 def openings(play: Play, name: str) -> tuple[tuple[str, ...], ...]:
     """Return the lists of survivors that a party revealed shares for."""
     (record,) = play.ledger(name).campaigns()
-    return tuple(each.survivors for each in record.opened)
+    return tuple(each.survivors or () for each in record.opened)

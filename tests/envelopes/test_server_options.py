@@ -67,7 +67,7 @@ def sent(folder: Path) -> Store:
     for name in ("a", "b"):
         store.ask(name, name.encode(), "ask")
     for out in store.due(("a", "b")):
-        store.written(out, bytes(31) + out.party.encode())
+        store.note(out, bytes(31) + out.party.encode())
     return store
 
 
