@@ -24,6 +24,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks import dated
 from benchmarks.papers import record, table
 from benchmarks.papers.rows import ROWS
 from pate.errors import DataError, PateError
@@ -69,7 +70,7 @@ def _run(names: list[str], asked: argparse.Namespace, work: Path, screen: Screen
             screen.say(f"{name}: {error}")
             code = error.exit_code
             continue
-        screen.say(f"{name}: {record.write(result, asked.out)} written")
+        screen.say(f"{name}: {dated.write(result, asked.out)} written")
         if result.note:
             screen.say(f"{name}: {result.note}")
             code = code or DataError.exit_code

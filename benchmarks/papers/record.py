@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
+from benchmarks import dated
 from benchmarks.commit import commit
 from pate.errors import DataError
 
@@ -126,6 +127,11 @@ class Result:
                 )
 
     @property
+    def name(self) -> str:
+        """Name of its row."""
+        return self.row
+
+    @property
     def file(self) -> str:
         """Name of its file."""
         return f"{self.row}-{self.date}.json"
@@ -169,35 +175,13 @@ class Result:
             raise DataError(f"not a result of format {FORMAT}: {error}") from error
 
 
-def write(result: Result, folder: Path) -> Path:
-    """Write a result; one of the same row and day is replaced. Return the file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / result.file
-    path.write_text(result.to_json(), encoding="utf-8")
-    return path
-
-
 def latest(folder: Path) -> dict[str, Result]:
     """Return the newest result of each row in a folder.
 
     Raises:
         DataError: naming the invalid file.
     """
-    found: dict[str, Result] = {}
-    for path in sorted(folder.glob("*.json")):
-        matched = _NAME.fullmatch(path.name)
-        if matched is None:
-            raise DataError(f"{path.name} is not named ROW-DATE.json")
-        try:
-            result = Result.from_json(path.read_text(encoding="utf-8"))
-        except DataError as error:
-            raise DataError(f"{path.name}: {error}") from error
-        if result.file != path.name:
-            raise DataError(f"{path.name} holds {result.row} of {result.date}")
-        before = found.get(result.row)
-        if before is None or before.date < result.date:
-            found[result.row] = result
-    return found
+    return dated.latest(folder, Result.from_json, named=_NAME, form="ROW-DATE.json")
 
 
 def rounded(epsilon: float) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import commit as commits
+from benchmarks import dated
 from benchmarks.versus.measure import Estimate
 from benchmarks.versus.method import Cost
 from pate.errors import DataError, UsageError
@@ -152,34 +153,13 @@ def commit() -> str:
     return found
 
 
-def write(result: Result, folder: Path) -> Path:
-    """Write a result; one of the same data set and day is replaced. Return the file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / result.file
-    path.write_text(result.to_json(), encoding="utf-8")
-    return path
-
-
 def latest(folder: Path) -> dict[str, Result]:
-    """Return the newest result of each data set.
+    """Return the newest result of each data set in a folder.
 
     Raises:
         DataError: naming the invalid file.
     """
-    found: dict[str, Result] = {}
-    for path in sorted(folder.glob("*.json")):
-        if _NAME.fullmatch(path.name) is None:
-            raise DataError(f"{path.name} is not named DATA-DATE.json")
-        try:
-            result = Result.from_json(path.read_text(encoding="utf-8"))
-        except DataError as error:
-            raise DataError(f"{path.name}: {error}") from error
-        if result.file != path.name:
-            raise DataError(f"{path.name} holds {result.name} of {result.date}")
-        before = found.get(result.name)
-        if before is None or before.date < result.date:
-            found[result.name] = result
-    return found
+    return dated.latest(folder, Result.from_json, named=_NAME, form="DATA-DATE.json")
 
 
 def _rounded(value: object) -> object:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from benchmarks import dated
 from benchmarks.versus import measure, record
 from benchmarks.versus.choose import choose
 from benchmarks.versus.data import PROBLEMS
@@ -68,7 +69,7 @@ def run(
         for epsilon in epsilons or EPSILONS if method.private else (None,):
             cell = run_cell(method, problem, epsilon, dealings, commit, screen)
             result = result.with_cell(cell)
-            record.write(result, out)
+            dated.write(result, out)
     return out / result.file
 
 

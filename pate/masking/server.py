@@ -135,7 +135,7 @@ class ServerMasking:
             ProtocolError: if they are not its keys, signed for this attempt.
         """
         self._expect(Phase.KEYS, name)
-        if self._repeated(self._keys, name, keys):
+        if is_repeated(self._keys, name, keys, self.phase):
             return
         check_keys(self.context, name, keys)
         for peer, other in self._keys.items():
@@ -150,7 +150,7 @@ class ServerMasking:
             ProtocolError: if they are not one box for each of its neighbours.
         """
         self._expect(Phase.SHARES, name)
-        if self._repeated(self._boxes, name, dict(boxes)):
+        if is_repeated(self._boxes, name, dict(boxes), self.phase):
             return
         if boxes.keys() != self._known.graph.neighbours(name):
             raise ProtocolError(f"{name} did not seal one box for each of its neighbours")
@@ -171,7 +171,7 @@ class ServerMasking:
             residues = self._stream.ring.unpack(packed, self.context.count)
         # Only a hash is stored: the votes are in the sum.
         earlier = hashlib.sha256(packed).digest()
-        if self._repeated(self._masked, name, earlier):
+        if is_repeated(self._masked, name, earlier, self.phase):
             return
         if self._collected is not None:
             self._collected.keep(name, packed)
@@ -200,7 +200,7 @@ class ServerMasking:
         if (collected := self._collected) is None:
             raise ProtocolError("votes are not proved in this sum")
         if name in collected.proved and isinstance(proof, bytes):
-            self._repeated(collected.proved, name, hashlib.sha256(proof).digest())
+            is_repeated(collected.proved, name, hashlib.sha256(proof).digest(), self.phase)
             return
         collected.take_proof(name, proof)
 
@@ -211,7 +211,7 @@ class ServerMasking:
             ProtocolError: if it does not verify.
         """
         self._expect(Phase.CONSISTENCY, name)
-        if self._repeated(self._signed, name, signature):
+        if is_repeated(self._signed, name, signature, self.phase):
             return
         check_survivors(self.context, name, self._to_sign, signature)
         self._signed[name] = signature
@@ -225,7 +225,7 @@ class ServerMasking:
         self._expect(Phase.UNMASK, name)
         if not isinstance(opening, UnmaskingShares):
             raise ProtocolError(f"{name} sent something other than unmasking shares")
-        if self._repeated(self._openings, name, opening):
+        if is_repeated(self._openings, name, opening, self.phase):
             return
         holders = self._known.graph.holders(name)
         alive = frozenset(self.survivors)
@@ -339,9 +339,21 @@ class ServerMasking:
                 f"{phase.value} of {name!r:.80}, which is not in the roster or missed a phase"
             )
 
-    def _repeated(self, earlier: Mapping[str, object], name: str, answer: object) -> bool:
-        if name not in earlier:
-            return False
-        if earlier[name] != answer:
-            raise ProtocolError(f"{name} sent {self.phase.value} a second time, and other ones")
-        return True
+
+def is_repeated(earlier: Mapping[str, object], name: str, answer: object, phase: Phase) -> bool:
+    """Return whether a party has given this answer before.
+
+    Args:
+        earlier: answers of this phase, by party.
+        name: of the party.
+        answer: that came now.
+        phase: what is answered.
+
+    Raises:
+        ProtocolError: if it has given another one.
+    """
+    if name not in earlier:
+        return False
+    if earlier[name] != answer:
+        raise ProtocolError(f"{name} sent {phase.value} a second time, and other ones")
+    return True

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import commit
+from benchmarks import commit, dated
 from benchmarks.papers.split import Split
 from benchmarks.versus import measure, page, pictures, record
 from benchmarks.versus.calibrate import altered_epsilon, gaussian_multiplier, mu
@@ -209,7 +209,7 @@ def made(mean: float = 0.8) -> Result:
 
 
 def test_a_result_is_read_back_as_written(tmp_path: Path) -> None:
-    record.write(made(), tmp_path)
+    dated.write(made(), tmp_path)
     assert record.latest(tmp_path) == {"heart": made()}
 
 

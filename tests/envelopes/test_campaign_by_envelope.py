@@ -15,7 +15,7 @@ from protos import wire
 from tests.support.envelopes import NAMES, Crash, Play, StuckError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 
@@ -28,6 +28,18 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def play(tmp_path: Path) -> Play:
     return Play(tmp_path)
+
+
+def seldom(play: Play) -> Callable[[], bool]:
+    """Return a courier that comes each sixth time: in between the server gives up, and starts again."""
+    turns = 0
+
+    def courier() -> bool:
+        nonlocal turns
+        turns += 1
+        return play.carry() if turns % 6 == 5 else False
+
+    return courier
 
 
 def test_five_parties_vote_through_files_only(play: Play) -> None:
@@ -87,14 +99,7 @@ def test_a_lost_masked_answer_is_a_dropout_and_a_late_one_is_refused_for_good(
 
 def test_a_server_that_starts_again_goes_on_with_the_same_masked_sum(tmp_path: Path) -> None:
     play = Play(tmp_path, **MASKED)
-    turns = 0
-
-    def courier() -> bool:
-        nonlocal turns
-        turns += 1
-        return play.carry() if turns % 6 == 5 else False
-
-    play.courier = courier
+    play.courier = seldom(play)
     for _ in range(30):
         try:
             play.serve()
@@ -206,14 +211,7 @@ class Online:
 
 def test_a_server_that_starts_again_asks_nothing_twice(play: Play) -> None:
     """Its files are lost in between, in both folders: they come again, as they were."""
-    turns = 0
-
-    def courier() -> bool:
-        nonlocal turns
-        turns += 1
-        return play.carry() if turns % 6 == 5 else False
-
-    play.courier = courier
+    play.courier = seldom(play)
     for _ in range(20):
         try:
             play.serve()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,9 +23,10 @@ from pate.errors import PateError
 from pate.noise.exact import SystemNoise
 from tests.support.campaign_messages import SERVER_KEY
 from tests.support.server.campaigns import make_spec
+from tests.support.server.lines import Lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from aggregator_server.exchange.wire import Wire
@@ -62,24 +62,6 @@ class Unanimous:
 
     def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
         return np.tile(np.array([TEACHERS, 0], dtype=np.int64), (len(inputs), 1))
-
-
-class Lines:
-    """The lines of the server's screen."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def say(self, line: str, level: str = "info") -> None:
-        self.said.append(line)
-
-    @contextmanager
-    def bar(self, _: str, **__: bool) -> Iterator[Callable[[int, int], None]]:
-        yield lambda *_: None
-
-    @contextmanager
-    def waiting(self, _: float) -> Iterator[Callable[[str], None]]:
-        yield self.say
 
 
 class Play:

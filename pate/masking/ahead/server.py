@@ -17,7 +17,7 @@ from pate.masking.encoding import decode, encode
 from pate.masking.messages import UnmaskingShares, pairs_from_bytes, pairs_to_bytes
 from pate.masking.ring import Ring
 from pate.masking.roster import check_survivors
-from pate.masking.server import Phase
+from pate.masking.server import Phase, is_repeated
 from pate.masking.stream import ChaChaStream
 from pate.masking.unmasking import Unmasking
 
@@ -99,7 +99,7 @@ class ServerAhead:
         self._expect(Phase.MASKED, name)
         residues = self._stream.ring.unpack(packed, self.round.context.count)
         # Only a hash is stored: the votes are in the sum.
-        if self._repeated(self._hashes, name, hashlib.sha256(packed).digest()):
+        if is_repeated(self._hashes, name, hashlib.sha256(packed).digest(), self.phase):
             return
         self.round.check_masked(name, signature)
         self._stream.ring.add(self._total, residues)
@@ -113,7 +113,7 @@ class ServerAhead:
             ProtocolError: if it does not verify.
         """
         self._expect(Phase.CONSISTENCY, name)
-        if self._repeated(self._consents, name, signature):
+        if is_repeated(self._consents, name, signature, self.phase):
             return
         to_sign = self.round.survivors_to_sign(self.survivors)
         check_survivors(self.round.context, name, to_sign, signature)
@@ -126,7 +126,7 @@ class ServerAhead:
             ProtocolError: if they are not one share of every secret that it should reveal.
         """
         self._expect(Phase.UNMASK, name)
-        if self._repeated(self._openings, name, opening):
+        if is_repeated(self._openings, name, opening, self.phase):
             return
         alive = frozenset(self.survivors)
         if opening.seed_shares.keys() != alive:
@@ -230,10 +230,3 @@ class ServerAhead:
             raise ProtocolError(
                 f"{phase.value} of {name}, while the server waits for {self.phase.value}{late}"
             )
-
-    def _repeated(self, earlier: Mapping[str, object], name: str, answer: object) -> bool:
-        if name not in earlier:
-            return False
-        if earlier[name] != answer:
-            raise ProtocolError(f"{name} sent {self.phase.value} a second time, and other ones")
-        return True

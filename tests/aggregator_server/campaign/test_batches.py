@@ -28,7 +28,6 @@ from tests.aggregator_server.campaign.test_opening_again import (
     REST,
     TEACHERS,
     Crash,
-    Lines,
     Play,
     Sites,
     Unanimous,
@@ -37,6 +36,7 @@ from tests.aggregator_server.campaign.test_opening_again import (
 )
 from tests.support.campaign_messages import SERVER_KEY
 from tests.support.server.campaigns import make_parties, make_spec, make_votes
+from tests.support.server.lines import Lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

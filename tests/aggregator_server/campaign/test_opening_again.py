@@ -6,7 +6,6 @@ not answer, at a chosen step.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -28,9 +27,10 @@ from protos import wire
 from protos.pate.v1 import vote_pb2
 from tests.support.campaign_messages import SERVER_KEY, site
 from tests.support.server.campaigns import make_spec
+from tests.support.server.lines import Lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from pate.runtime.screen import Screen
@@ -135,24 +135,6 @@ class Sites:
         return arrivals
 
     def close(self) -> None: ...
-
-
-class Lines:
-    """The lines of the server's screen."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def say(self, line: str, level: str = "info") -> None:
-        self.said.append(line)
-
-    @contextmanager
-    def bar(self, _: str, **__: bool) -> Iterator[Callable[[int, int], None]]:
-        yield lambda *_: None
-
-    @contextmanager
-    def waiting(self, _: float) -> Iterator[Callable[[str], None]]:
-        yield self.say
 
 
 class Play:

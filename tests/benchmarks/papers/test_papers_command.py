@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.papers import record
+from benchmarks import dated
 from benchmarks.papers.__main__ import main
 from benchmarks.papers.rows import ROWS
 from benchmarks.papers.runner import module_of
@@ -56,7 +56,7 @@ def test_a_row_whose_files_are_not_here_says_which_would_make_it_run(
 
 
 def test_the_table_is_made_of_a_folder(tmp_path: Path) -> None:
-    record.write(result(), tmp_path)
+    dated.write(result(), tmp_path)
     document = tmp_path / "results.md"
     assert main(["table", "--out", str(tmp_path), "--doc", str(document)]) == 0
     assert "Heart Disease" in document.read_text()

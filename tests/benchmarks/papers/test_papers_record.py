@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.papers.record import Result, latest, surroundings, write
+from benchmarks.dated import write
+from benchmarks.papers.record import Result, latest, surroundings
 from pate.errors import DataError
 from tests.support.benchmark_results import result, run
 

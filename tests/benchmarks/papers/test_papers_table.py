@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from benchmarks.dated import write as write_result
 from benchmarks.papers.figures import shortfalls
 from benchmarks.papers.record import rounded
-from benchmarks.papers.record import write as write_result
 from benchmarks.papers.row import Wanted
 from benchmarks.papers.rows import ROWS
 from benchmarks.papers.table import render, write
