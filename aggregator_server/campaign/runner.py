@@ -94,6 +94,7 @@ class Campaign:
     ) -> None:
         self._batch = batch
         self._sums = sums
+        self._courier = courier
         self._ledger = ledger
         self._inputs = inputs
         self._noise = noise
@@ -131,8 +132,10 @@ class Campaign:
         else:
             self._exchange.fix_roster(state.roster, state.classes, _terms(state))
         self._require_labels_to_be_had()
-        if self._ledger.state().missing_votes:
+        state = self._ledger.state()
+        if state.phase != "finished" and state.missing_votes:  # it may have been closed before
             self._collect()
+        self._keep_replies(None)
         while not (state := self._ledger.state()).rounds_over:
             if state.phase == "predicting":
                 self._screen.say(f"round {state.round}: waiting for the student's predictions")
@@ -225,6 +228,7 @@ class Campaign:
         state = self._ledger.state()
         check_apart(state, self._inputs, self._batch)
         while (places := next_places(state, self._batch)) is not None:
+            self._keep_replies(places.start)
             batch = batch_at(state, self._inputs, places)
             found = self._vote(places.start, batch)
             reach("votes-arrived")
@@ -235,6 +239,11 @@ class Campaign:
                 f"votes on {len(batch.rows)} queries from {listed(found.responders)}"
                 + ("" if len(batch.rows) == all_ else f"; {done} of {all_} have votes now")
             )
+
+    def _keep_replies(self, place: int | None) -> None:
+        """Delete the stored replies to other sums than the one of this place: they are in the ledger."""
+        if self._courier is not None:
+            self._courier.begin_sum(place)
 
     def _vote(self, first: int, batch: Batch) -> Sum:
         """Return the summed votes on a batch; a failed masked sum is repeated."""

@@ -39,7 +39,7 @@ def list_(
 
     It works while the server runs.
     """
-    from aggregator_server.envelopes.store import in_words
+    from aggregator_server.envelopes.out import in_words
 
     found = [each.facts() for each in _store(home, campaign, read_only=True).envelopes()]
     if as_json:
@@ -57,16 +57,18 @@ def close(
 ) -> None:
     """Stop waiting for the votes that are out: continue without them.
 
-    Answers to these envelopes are refused from now on, for good. With too few parties left the campaign
-    cannot continue, and nothing is released. The first envelopes, in which parties describe themselves,
-    are always waited for.
+    The server first takes in all answers that lie in its inbox: at once if it runs, else when it is
+    resumed. Later answers to these envelopes are refused permanently. With too few parties left the
+    campaign cannot continue, and nothing is released. The first envelopes, in which parties describe
+    themselves, are always waited for.
     """
-    closed = _store(home, campaign, read_only=False).close()
+    closing = _store(home, campaign, read_only=False).end_wait()
     if as_json:
-        print_json({"closed": closed})
-    elif closed:
+        print_json({"closing": closing})
+    elif closing:
         Screen("pate-server").say(
-            f"closed: {listed(closed)}. A running server continues without; else `pate-server resume`"
+            f"no answer so far: {listed(closing)}. A running server takes in what lies in its inbox, and "
+            "continues without those that are still missing; else `pate-server resume` does"
         )
     else:
         Screen("pate-server").say("no votes are being waited for")

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Final
 
 from aggregator_server.envelopes.store import FILE, Store
 from aggregator_server.envelopes.wire import EnvelopeWire
-from pate.errors import UsageError
-from pate.runtime.home import kept_secret
+from pate.errors import PateError, UsageError
+from pate.formats.enrolment import check_name
+from pate.runtime.home import kept_secret, sync_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from aggregator_server.envelopes.out import Out
     from pate.campaign.spec import CampaignSpec
 
 #: File with the secret of a campaign's envelopes, in its folder.
@@ -48,16 +50,22 @@ class ByEnvelope:
                 "proofs of votes need a connection: leave out --vote-proofs, or --envelopes"
             )
         named = spec.parties if isinstance(spec.parties, tuple) else None
+        found = named if self.parties is None else self.parties
+        if found is None:
+            raise UsageError(
+                "by envelope each party must be named: give --parties a,b,c, or --by-envelope a,b "
+                "for those that are not online"
+            )
+        try:
+            for name in found:  # it is in the names of files
+                check_name(name)
+        except PateError as error:
+            raise UsageError(f"by envelope: {error}") from error
         if self.parties is None:
-            if named is None:
-                raise UsageError(
-                    "by envelope each party must be named: give --parties a,b,c, or --by-envelope a,b "
-                    "for those that are not online"
-                )
-            return named
+            return found
         if named is not None and (strange := sorted(set(self.parties) - set(named))):
             raise UsageError(f"--by-envelope names {', '.join(strange)}, not in --parties")
-        return self.parties
+        return found
 
     def all_of(self, spec: CampaignSpec) -> bool:
         """Return whether no party is online."""
@@ -72,6 +80,7 @@ class ByEnvelope:
         signing_key: Ed25519PrivateKey,
         enrolled: Callable[[], Mapping[str, bytes]] | None,
         say: Callable[[str], None],
+        show: Callable[[Sequence[Out]], None] = lambda _: None,
     ) -> EnvelopeWire:
         """Return the wire to these parties.
 
@@ -81,6 +90,7 @@ class ByEnvelope:
             signing_key: the campaign's.
             enrolled: identity keys by name; None: any party.
             say: one line for the server's screen.
+            show: called with the last envelope for each party whenever one has changed.
         """
         return EnvelopeWire(
             Store(folder / FILE, days=self.days),
@@ -91,6 +101,7 @@ class ByEnvelope:
             secret=kept_secret(folder / _KEY_FILE),
             enrolled=enrolled,
             say=say,
+            show=show,
         )
 
 
@@ -105,3 +116,22 @@ def check_goes_by_envelope(folder: Path, given: ByEnvelope | None) -> None:
             "parties of this campaign take part by envelope: name the folder of its files with "
             "--envelopes DIR (and --by-envelope, if others are online)"
         )
+
+
+def last_envelopes(folder: Path) -> list[Out]:
+    """Return the last envelope for each party of a campaign, to be shown; none if they cannot be read."""
+    if not (folder / FILE).exists():
+        return []
+    try:
+        return Store(folder / FILE, read_only=True).newest()
+    except PateError:
+        return []
+
+
+def forget_key(folder: Path) -> None:
+    """Delete the key that opens answers: nobody can read the ones that couriers have kept.
+
+    Call it once the end is outside: no answer is read after it.
+    """
+    (folder / _KEY_FILE).unlink(missing_ok=True)
+    sync_directory(folder)

@@ -3,74 +3,39 @@
 One SQLite file in the campaign's folder. A request is known by the digest of its bytes, which are the
 same whenever it is made again; so a server that is started again finds what it had asked, and the
 replies that have come. A request that was closed is not waited for any more, ever: its reply is late.
+
+Replies with votes are stored for as long as their sum is not in the campaign's ledger. Then they are
+deleted; the digests and dates of the files stay, so that an answer that comes again is known.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from aggregator_server.envelopes.out import Out
+from aggregator_server.envelopes.schema import (
+    APPLICATION,
+    BY_NAME,
+    LAST,
+    OUT,
+    SCHEMA,
+    WAITED_FOR,
+)
 from pate.envelopes.manifest import Manifest, Part, text_of
 from pate.errors import ProtocolError, StateError
 from pate.storage.durable_file import DurableFile
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 #: Name of the file in a campaign's folder.
 FILE: Final = "envelopes.db"
-_APPLICATION: Final = 0x50415445 ^ 0x656E76
-_SCHEMA: Final = (
-    "CREATE TABLE bodies (digest BLOB PRIMARY KEY, body BLOB NOT NULL) STRICT",
-    # kind: the field of the request; closed: not waited for any more.
-    """CREATE TABLE requests (id INTEGER PRIMARY KEY, party TEXT NOT NULL, digest BLOB NOT NULL,
-    kind TEXT NOT NULL, reply BLOB, closed INTEGER NOT NULL DEFAULT 0, UNIQUE (party, digest))
-    STRICT""",
-    # file: SHA-256 of it, noted before it appears; answer: SHA-256 of the answer's file.
-    """CREATE TABLE envelopes (party TEXT NOT NULL, number INTEGER NOT NULL, until TEXT NOT NULL,
-    made TEXT NOT NULL, file BLOB, answer BLOB, answered TEXT, over INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (party, number)) STRICT""",
-    """CREATE TABLE contents (party TEXT NOT NULL, number INTEGER NOT NULL,
-    position INTEGER NOT NULL, request INTEGER NOT NULL REFERENCES requests (id),
-    PRIMARY KEY (party, number, position)) STRICT""",
-    "CREATE TABLE identities (party TEXT PRIMARY KEY, key BLOB NOT NULL) STRICT",
-    # place: of the batch's first query; state: of the round, once it was begun.
-    """CREATE TABLE rounds (number INTEGER PRIMARY KEY, place INTEGER NOT NULL, state BLOB,
-    over INTEGER NOT NULL DEFAULT 0) STRICT""",
-)
 #: Requests that are asked once, whatever else is asked; any other one ends those before it.
 STANDING: Final = ("describe", "public_piece")
-
-
-@dataclass(frozen=True)
-class Out:
-    """An envelope for a party.
-
-    Attributes:
-        party: name of the recipient.
-        number: of the envelope, for this party.
-        until: when the party stops answering it, as in a manifest; empty: never.
-        made: when, UTC.
-        file: SHA-256 of it, 32 bytes, noted before it appears; None if it was not yet.
-        answered: when its answer was taken in, UTC; None if it was not.
-        over: whether nothing of it is waited for.
-    """
-
-    party: str
-    number: int
-    until: str
-    made: str
-    file: bytes | None
-    answered: str | None
-    over: bool
-
-    def facts(self) -> dict[str, object]:
-        """Return it as a JSON object, the digest in hex."""
-        return asdict(self) | {"file": self.file.hex() if self.file else None}
 
 
 class Store:
@@ -91,7 +56,8 @@ class Store:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         read_only: bool = False,
     ) -> None:
-        self._file = DurableFile(path, _SCHEMA, _APPLICATION, read_only=read_only)
+        self.path = path
+        self._file = DurableFile(path, SCHEMA, APPLICATION, read_only=read_only, overwrite=True)
         self._days = days
         self._clock = clock
 
@@ -126,27 +92,70 @@ class Store:
         """Return the requests without reply that are not waited for, by party and digest."""
         with self._file.reading() as db:
             return set(
-                db.execute("SELECT party, digest FROM requests WHERE closed AND reply IS NULL")
+                db.execute("SELECT party, digest FROM requests WHERE closed = 1 AND reply IS NULL")
             )
 
-    def close(self, *, only_expired: bool = False) -> list[str]:
-        """Stop waiting for the steps of sums that are out, durably; return the parties' names.
+    def end_wait(self) -> list[str]:
+        """Have the wait for the steps of sums that are out end at the server's next look.
 
-        Args:
-            only_expired: only those whose envelope has a last date, which is over.
+        Then it takes in what lies in its inbox, and calls :meth:`close_due`.
+
+        Returns:
+            The names of the parties that have not answered them.
         """
         with self._file.writing() as db:
+            rows = db.execute(WAITED_FOR).fetchall()
+            db.executemany("UPDATE requests SET closed = 2 WHERE id = ?", [row[:1] for row in rows])
+        return sorted({party for _, party, _, _ in rows})
+
+    def close_due(self) -> list[tuple[str, bool]]:
+        """Stop waiting, durably, for what a date or :meth:`end_wait` ended.
+
+        Call it after all that lies in the inbox was taken in: an answer there is in time.
+
+        Returns:
+            Name of each party, and whether a date ended the wait.
+        """
+        now = text_of(self._clock())
+        with self._file.writing() as db:
             rows = db.execute(
-                "SELECT DISTINCT r.id, r.party FROM requests r JOIN contents c ON c.request = r.id "
-                "JOIN envelopes e ON e.party = c.party AND e.number = c.number "
-                "WHERE r.reply IS NULL AND NOT r.closed AND r.kind LIKE 'ask%' AND NOT e.over "
-                "AND (? OR (e.until != '' AND e.until < ?))",
-                (not only_expired, text_of(self._clock())),
+                WAITED_FOR + " AND (r.closed = 2 OR (e.until != '' AND e.until < ?))", (now,)
             ).fetchall()
-            db.executemany(
-                "UPDATE requests SET closed = 1 WHERE id = ?", [(id_,) for id_, _ in rows]
+            db.executemany("UPDATE requests SET closed = 1 WHERE id = ?", [row[:1] for row in rows])
+        return sorted({(party, closed != 2) for _, party, closed, _ in rows})
+
+    # --- sums ---------------------------------------------------------------------------------
+
+    def begin_sum(self, place: int | None) -> None:
+        """Delete the replies to all other sums, which are in the ledger.
+
+        Of what is deleted the file keeps no bytes: it is overwritten.
+
+        Args:
+            place: of the first query of the batch that is to be summed, or was being summed when the
+                process ended; None: all sums are in the ledger.
+
+        Raises:
+            StateError: if the replies to this one are deleted: the ledger is older than this file.
+        """
+        with self._file.writing() as db:
+            found = db.execute("SELECT over FROM sums WHERE place = ?", (place,)).fetchone()
+            if found is not None and found[0]:
+                raise StateError(
+                    f"the sum of the queries from place {place} on was in the ledger before, and the "
+                    f"replies to it are deleted from {self.path}: the ledger was put back to an "
+                    "earlier state, and this campaign cannot be continued"
+                )
+            if found is not None:
+                return
+            _delete_replies(db, bundles=place is None)
+            db.execute("UPDATE sums SET over = 1")
+            # Never without a state and not over: then its number would be used again.
+            db.execute(
+                "UPDATE rounds SET over = 1, state = NULL WHERE place IN (SELECT place FROM sums)"
             )
-        return sorted({party for _, party in rows})
+            if place is not None:
+                db.execute("INSERT INTO sums (place) VALUES (?)", (place,))
 
     # --- rounds of masked sums ---------------------------------------------------------------
 
@@ -174,9 +183,10 @@ class Store:
             db.execute("UPDATE rounds SET state = ? WHERE number = ?", (state, number))
 
     def end_round(self, place: int) -> None:
-        """Record that a batch's round is given up."""
+        """Record that a batch's round is given up, and delete the replies to it."""
         with self._file.writing() as db:
-            db.execute("UPDATE rounds SET over = 1 WHERE place = ?", (place,))
+            db.execute("UPDATE rounds SET over = 1, state = NULL WHERE place = ?", (place,))
+            _delete_replies(db)
 
     # --- envelopes ---------------------------------------------------------------------------
 
@@ -190,7 +200,7 @@ class Store:
             for party in parties:
                 wanted = _ids(
                     db.execute(
-                        "SELECT id FROM requests WHERE party = ? AND reply IS NULL AND NOT closed "
+                        "SELECT id FROM requests WHERE party = ? AND reply IS NULL AND closed != 1 "
                         "ORDER BY id",
                         (party,),
                     )
@@ -220,7 +230,7 @@ class Store:
         )
         made = _newest(db, party)
         if made is None:
-            raise StateError(f"{self._file.path} does not hold what was written")
+            raise StateError(f"{self.path} does not hold what was written")
         return made
 
     def note(self, out: Out, file: bytes) -> None:
@@ -254,11 +264,12 @@ class Store:
     def envelopes(self) -> list[Out]:
         """Return all envelopes, in the order of parties and numbers."""
         with self._file.reading() as db:
-            return [_out(row) for row in db.execute(_OUT + _ORDER)]
+            return [_out(row) for row in db.execute(OUT + BY_NAME)]
 
     def newest(self) -> list[Out]:
         """Return the last envelope for each party, in the order of their names."""
-        return [*{each.party: each for each in self.envelopes()}.values()]
+        with self._file.reading() as db:
+            return [_out(row) for row in db.execute(OUT + LAST)]
 
     # --- answers -----------------------------------------------------------------------------
 
@@ -270,7 +281,7 @@ class Store:
         """
         with self._file.reading() as db:
             row = db.execute(
-                _OUT + " WHERE party = ? AND file = ?", (manifest.party, manifest.answers)
+                OUT + " WHERE party = ? AND file = ?", (manifest.party, manifest.answers)
             ).fetchone()
             if row is None:
                 raise ProtocolError(f"it answers no envelope of this campaign for {manifest.party}")
@@ -279,6 +290,18 @@ class Store:
         if len(held) != len(manifest.parts):
             raise ProtocolError(f"{len(manifest.parts)} replies to {len(held)} requests")
         return out
+
+    def kinds(self, out: Out) -> list[str]:
+        """Return the field of each request of an envelope, in their order."""
+        with self._file.reading() as db:
+            return [
+                kind
+                for (kind,) in db.execute(
+                    "SELECT r.kind FROM contents c JOIN requests r ON r.id = c.request "
+                    "WHERE c.party = ? AND c.number = ? ORDER BY c.position",
+                    (out.party, out.number),
+                )
+            ]
 
     def take(
         self, out: Out, digest: bytes, key: bytes, replies: Sequence[bytes]
@@ -315,44 +338,58 @@ class Store:
             if known is not None and known[0] != key:
                 raise ProtocolError(f"signed by another key than {out.party} had before")
             db.execute("INSERT OR IGNORE INTO identities VALUES (?, ?)", (out.party, key))
-            db.execute(
-                "UPDATE envelopes SET answer = ?, answered = ? WHERE party = ? AND number = ?",
-                (digest, text_of(self._clock()), out.party, out.number),
-            )
+            late = False
             for id_, reply in zip(_contents(db, out.party, out.number), replies, strict=True):
-                row = db.execute(
-                    "SELECT digest FROM requests WHERE id = ? AND reply IS NULL AND NOT closed",
-                    (id_,),
-                ).fetchone()
-                if row is not None:
-                    db.execute("UPDATE requests SET reply = ? WHERE id = ?", (reply, id_))
-                    taken.append((row[0], reply))
+                request, closed = db.execute(
+                    "SELECT digest, closed FROM requests WHERE id = ? AND reply IS NULL", (id_,)
+                ).fetchone() or (None, 0)
+                late |= closed == 1
+                if request is not None and closed != 1:
+                    db.execute(
+                        "UPDATE requests SET reply = ?, closed = 0 WHERE id = ?", (reply, id_)
+                    )
+                    taken.append((request, reply))
+            db.execute(
+                "UPDATE envelopes SET answer = ?, answered = ?, late = ? "
+                "WHERE party = ? AND number = ?",
+                (digest, text_of(self._clock()), late, out.party, out.number),
+            )
         return taken
 
 
-def in_words(facts: Mapping[str, object]) -> str:
-    """Return one line for the :meth:`~Out.facts` of an envelope: is it out or in, since when."""
-    state = f"answered {facts['answered']}" if facts["answered"] else "not answered"
-    if facts["over"] and not facts["answered"]:
-        state += "; nothing of it is waited for"
-    elif facts["until"] and not facts["answered"]:
-        state += f"; may be answered until {facts['until']}"
-    return f"{facts['party']}: envelope {facts['number']}, made {facts['made']}, {state}"
+def _delete_replies(db: sqlite3.Connection, *, bundles: bool = False) -> None:
+    """Delete the replies to the steps of sums, and ask none of these steps again.
 
-
-_OUT: Final = "SELECT party, number, until, made, file, answered, over FROM envelopes"
-_ORDER: Final = " ORDER BY party, number"
+    Args:
+        db: in a transaction.
+        bundles: those with keys ahead, too, which have no votes and may be for a later sum.
+    """
+    db.execute(
+        "UPDATE requests SET reply = NULL, closed = 1 "
+        "WHERE kind LIKE 'ask%' AND reply IS NOT NULL AND (? OR kind != 'ask_bundles')",
+        (bundles,),
+    )
 
 
 def _newest(db: sqlite3.Connection, party: str) -> Out | None:
-    row = db.execute(_OUT + " WHERE party = ? ORDER BY number DESC LIMIT 1", (party,)).fetchone()
+    row = db.execute(OUT + " WHERE party = ? ORDER BY number DESC LIMIT 1", (party,)).fetchone()
     return None if row is None else _out(row)
 
 
 def _out(row: tuple[Any, ...]) -> Out:
-    *fields, over = row
-    party, number, until, made, file, answered = fields
-    return Out(party, number, until, made, file, answered, bool(over))
+    party, number, until, made, file, answered, late, over, asks, closing = row
+    return Out(
+        party,
+        number,
+        until,
+        made,
+        file,
+        answered,
+        bool(late),
+        bool(over),
+        asks or "",
+        bool(closing),
+    )
 
 
 def _contents(db: sqlite3.Connection, party: str, number: int) -> list[int]:

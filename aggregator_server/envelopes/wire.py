@@ -27,13 +27,16 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from aggregator_server.envelopes.store import Out, Store
+    from aggregator_server.envelopes.out import Out
+    from aggregator_server.envelopes.store import Store
     from aggregator_server.exchange.wire import Wire
     from pate.envelopes.file import Envelope
 
 #: Names of the folders for and from couriers.
 OUT: Final = "out"
 IN: Final = "in"
+#: Largest receipt of a piece of the public set, sealed, bytes.
+_MOST_RECEIPT: Final = 2**16
 
 
 class EnvelopeWire:
@@ -52,6 +55,7 @@ class EnvelopeWire:
         secret: of this campaign, 32 bytes: answers are sealed to a key of it.
         enrolled: identity keys by name; None: a party keeps the key of its first answer.
         say: one line for the server's screen.
+        show: called with the last envelope for each party whenever one has changed.
     """
 
     def __init__(
@@ -65,7 +69,9 @@ class EnvelopeWire:
         secret: bytes,
         enrolled: Callable[[], Mapping[str, bytes]] | None,
         say: Callable[[str], None],
+        show: Callable[[Sequence[Out]], None] = lambda _: None,
     ) -> None:
+        self._show = show
         self._store = store
         self._campaign = campaign
         self._name_of = {-1 - at: name for at, name in enumerate(sorted(parties))}
@@ -89,7 +95,9 @@ class EnvelopeWire:
         self._written = False
         self._was_closed: set[tuple[str, bytes]] = set()
         #: State of each file of the inbox when it was last looked at.
-        self._seen: dict[str, tuple[int, int]] = {}
+        self._seen: dict[str, tuple[int, ...]] = {}
+        #: Why a file of the inbox is not taken: said once it does not change any more.
+        self._unsaid: dict[str, str] = {}
 
     @property
     def sums(self) -> SumsAhead:
@@ -110,6 +118,11 @@ class EnvelopeWire:
         """Return the handles of requests that are not waited for any more."""
         gone = self._store.closed()
         return frozenset(handle for key, handle in self._open.items() if key in gone)
+
+    def begin_sum(self, place: int | None) -> None:
+        """Delete the replies to all sums but one; see :meth:`Store.begin_sum`."""
+        self._store.begin_sum(place)
+        reach("replies-deleted")
 
     # --- a wire --------------------------------------------------------------------------------
 
@@ -133,10 +146,12 @@ class EnvelopeWire:
 
     def receive(self) -> list[Arrival]:
         """Return what has arrived since the last call; write what is to leave, without waiting."""
-        for name in self._store.close(only_expired=True):
-            self._say(f"{name}: no answer until the date of its envelope")
-            self._changed = True
-        self._take_in()
+        # What lies in the inbox is in time, also when the server was away at the date.
+        if self._take_in():
+            for name, by_date in self._store.close_due():
+                why = "until the date of its envelope" if by_date else "when the wait was ended"
+                self._say(f"{name}: no answer {why}; a later one is refused")
+                self._changed = True
         self._put_out()
         found = [*self._ready]
         self._ready.clear()
@@ -171,6 +186,7 @@ class EnvelopeWire:
             if out.over and out.file is not None:
                 (self._out / self._file_name(out)).unlink(missing_ok=True)
         self._written, self._changed = True, False
+        self._show(self._store.newest())
 
     def _manifest(self, out: Out) -> Manifest:
         return Manifest(
@@ -190,29 +206,44 @@ class EnvelopeWire:
 
     # --- in ------------------------------------------------------------------------------------
 
-    def _take_in(self) -> None:
-        """Take all answers that are new in the inbox; files are left where they are."""
+    def _take_in(self) -> bool:
+        """Take all answers that are new in the inbox; files are left where they are.
+
+        Returns:
+            Whether none is left that this server could not judge now.
+        """
+        judged = True
         for path in sorted(self._in.glob(f"*{SUFFIX}")):
             try:
                 facts = path.lstat()
             except FileNotFoundError:
                 continue
-            state = (facts.st_size, facts.st_mtime_ns)
+            state = (facts.st_size, facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns)
             if self._seen.get(path.name) == state:
+                if (why := self._unsaid.pop(path.name, None)) is not None:
+                    self._say(why)
                 continue
             self._seen[path.name] = state
+            self._unsaid.pop(path.name, None)
             try:
-                with opened(path) as envelope:
+                with opened(path, self._admit) as envelope:
                     self._take(envelope, path)
             except DiskError:
                 raise
             except StateError:  # of this server, such as its list of parties: it is looked at again
                 del self._seen[path.name]
+                judged = False
             except PateError as error:
-                self._say(f"{path.name} is not taken: {error}")
+                # It may be on its way still: a courier copies it bit by bit.
+                self._unsaid[path.name] = _printable(f"{path.name} is not taken: {error}")
+        return judged
 
-    def _take(self, envelope: Envelope, path: Path) -> None:
-        manifest = envelope.manifest
+    def _admit(self, manifest: Manifest) -> None:
+        """Refuse an answer by its head, before its messages are read.
+
+        Raises:
+            ProtocolError: if it is not for this campaign, not of an asked party, or too large.
+        """
         if manifest.direction != "from":
             raise ProtocolError("it is an envelope for a party, not an answer")
         if manifest.campaign != self._campaign:
@@ -222,7 +253,14 @@ class EnvelopeWire:
             raise ProtocolError(f"{party} does not take part by envelope")
         if self._enrolled is not None and self._enrolled().get(party) != manifest.key:
             raise ProtocolError(f"it is not signed by the enrolled key of {party}")
-        out = self._store.answered(manifest)
+        kinds = self._store.kinds(self._store.answered(manifest))
+        for kind, part in zip(kinds, manifest.parts, strict=True):
+            if kind == "public_piece" and part.size > _MOST_RECEIPT:
+                raise ProtocolError(f"a receipt of {part.size:,} bytes")
+
+    def _take(self, envelope: Envelope, path: Path) -> None:
+        manifest = envelope.manifest
+        party, out = manifest.party, self._store.answered(manifest)
         replies = [
             unseal(self._pair, manifest, at, each) for at, each in enumerate(envelope.messages())
         ]
@@ -232,7 +270,7 @@ class EnvelopeWire:
         reach("answer-taken")
         self._changed = True
         late = "" if taken else "; nothing of it is waited for any more: it came too late"
-        self._say(f"answer of {party} to envelope {manifest.number}: {path.name}{late}")
+        self._say(_printable(f"answer of {party} to envelope {out.number}: {path.name}{late}"))
         for digest, reply in taken:
             handle = self._open.pop((party, digest), None)
             if handle is not None:  # else it is delivered when the request is made again
@@ -271,6 +309,11 @@ class MixedWire:
 
 def _until(out: Out) -> str:
     return f", to be answered until {out.until}" if out.until else ""
+
+
+def _printable(text: str) -> str:
+    """Return a line for the screen; the name of a file may have been chosen by anybody."""
+    return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def _derive(secret: bytes, what: bytes) -> bytes:

@@ -77,3 +77,10 @@ class Courier(Protocol):
 
     def closed(self) -> frozenset[str]:
         """Return the handles of requests that are not waited for any more."""
+
+    def begin_sum(self, place: int | None) -> None:
+        """Delete the stored replies to all sums but one: the others are in the ledger.
+
+        Args:
+            place: of the first query of the batch that is to be summed; None: of none.
+        """

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from aggregator_server.envelopes.store import FILE, Store, in_words
+from aggregator_server.envelopes.out import in_words
+from aggregator_server.envelopes.store import FILE, Store
 from aggregator_server.ledger import verify as audit
 from aggregator_server.ledger.store import place
 from aggregator_server.ledger.store.place import place_of

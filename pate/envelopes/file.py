@@ -20,7 +20,7 @@ from pate.errors import DataError, ProtocolError
 from pate.runtime.home import write_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -71,10 +71,15 @@ class Envelope:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Envelope]:
+def opened(path: Path, admit: Callable[[Manifest], object] = lambda _: None) -> Iterator[Envelope]:
     """Open an envelope for as long as the block runs.
 
     Whose signature it bears is checked; whether that is the right signer, the caller must check.
+
+    Args:
+        path: of the file.
+        admit: called with the manifest before any message is read; it raises ProtocolError to refuse
+            what need not be read.
 
     Raises:
         DataError: if it cannot be read, or is not an ordinary file.
@@ -90,7 +95,7 @@ def opened(path: Path) -> Iterator[Envelope]:
         raise DataError(f"{path} is not an ordinary file")
     with os.fdopen(handle, "rb") as file:
         try:
-            envelope = _checked(file, os.fstat(handle).st_size)
+            envelope = _checked(file, os.fstat(handle).st_size, admit)
         except ProtocolError as error:
             raise ProtocolError(f"{path}: {error}") from error
         except OSError as error:
@@ -138,7 +143,7 @@ def _content(
         yield message
 
 
-def _checked(file: BinaryIO, size: int) -> Envelope:
+def _checked(file: BinaryIO, size: int, admit: Callable[[Manifest], object]) -> Envelope:
     """Return the envelope in a file, with every byte read once and compared.
 
     Raises:
@@ -162,6 +167,7 @@ def _checked(file: BinaryIO, size: int) -> Envelope:
     start = file.tell()
     if size != start + sum(part.size for part in manifest.parts):
         raise ProtocolError(f"it is not as long as its manifest says: {_DAMAGED}")
+    admit(manifest)
     for at, part in enumerate(manifest.parts):
         found, left = hashlib.sha256(), part.size
         while left and (content := file.read(min(left, _AT_ONCE))):

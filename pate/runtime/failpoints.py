@@ -39,6 +39,7 @@ NAMES: Final = frozenset({
     # server: envelopes
     "envelope-noted",       # the digest of an envelope is on disk, it is not outside
     "answer-taken",         # an answer is on disk, the campaign has not gone on
+    "replies-deleted",      # those of earlier sums are deleted, nothing was asked for the next one
     # server: the student
     "label-sent",           # a label has left, the next one has not
     "predictions-arrived",  # the student's predictions are only in memory

@@ -32,6 +32,7 @@ class DurableFile:
         application_id: identifies this kind of file.
         damaged: the error for a damaged or foreign file.
         read_only: open for reading, also while another process writes.
+        overwrite: whether deleted content is overwritten in the file, and not only unlinked.
 
     Raises:
         DiskError: if it cannot be made or read.
@@ -46,7 +47,9 @@ class DurableFile:
         *,
         damaged: type[PateError] = StateError,
         read_only: bool = False,
+        overwrite: bool = False,
     ) -> None:
+        self._overwrite = overwrite
         self.path = path
         self._damaged = damaged
         self._read_only = read_only
@@ -92,6 +95,8 @@ class DurableFile:
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
         with closing(connect(self.path)) as db:
             make_durable(db, self.path, read_only=self._read_only)
+            if self._overwrite:
+                db.execute("PRAGMA secure_delete = ON")
             db.execute(begin)
             if db.execute("PRAGMA application_id").fetchone()[0] != self._id:
                 raise self._damaged(f"{self.path} is not a file of this kind; move it away")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aggregator_server.envelopes import wire as files_wire
+from aggregator_server.envelopes.out import in_words
 from aggregator_server.exchange import exchange as exchange_module
 from aggregator_server.exchange.wire import Arrival
 from pate.envelopes.file import write as write_envelope
@@ -83,7 +84,7 @@ def test_a_lost_masked_answer_is_a_dropout_and_a_late_one_is_refused_for_good(
             late[done.path.name] = done.path.read_bytes()
         if play.carry(without=["d"] if masked else []):
             return True
-        if not masked or not play.close_step():
+        if not masked or not play.close_step(looked=True):
             return False
         for name, content in late.items():
             (play.folder / "in" / name).write_bytes(content)
@@ -92,6 +93,7 @@ def test_a_lost_masked_answer_is_a_dropout_and_a_late_one_is_refused_for_good(
     play.courier = courier
     play.serve()
     assert play.responders() == ("a", "b", "c", "e")
+    assert any("came too late" in line for line in play.lines.said)
     for name in play.responders():
         (record,) = play.ledger(name).campaigns()
         assert [each.survivors for each in record.opened] == [("a", "b", "c", "e")]
@@ -143,7 +145,7 @@ def test_an_answer_after_the_step_was_closed_changes_nothing(play: Play) -> None
             late[done.path.name] = done.path.read_bytes()
         if play.carry(without=["d"] if voting(play) else []):
             return True
-        if not play.close_step():
+        if not play.close_step(looked=True):
             return False
         for name, content in late.items():
             (play.folder / "in" / name).write_bytes(content)
@@ -153,6 +155,9 @@ def test_an_answer_after_the_step_was_closed_changes_nothing(play: Play) -> None
     play.serve()
     assert play.responders() == ("a", "b", "c", "e")
     assert any("came too late" in line for line in play.lines.said)
+    (found,) = [each for each in play.wire()._store.envelopes() if each.state == "late"]
+    assert (found.party, found.number) == ("d", 2)
+    assert in_words(found.facts()).endswith("too late: the answer is refused permanently")
 
 
 def test_a_step_ends_at_the_date_of_its_envelopes(play: Play) -> None:

@@ -25,13 +25,14 @@ pytestmark = pytest.mark.e2e
 #: Where a process dies.
 PLAIN = (
     "envelope-noted", "answer-taken", "roster-recorded", "votes-arrived", "votes-recorded",
-    "round-ended", "campaign-closed", "entry-written",
+    "replies-deleted", "round-ended", "campaign-closed", "entry-written",
     "envelope-answered", "envelope-recorded", "offer-recorded", "answer-recorded", "ending-recorded",
     "party-entry-written", "file-drafted",
 )  # fmt: skip
 #: The same of masked sums.
 MASKED = (
-    "answer-taken", "opening-listed", "votes-arrived", "envelope-recorded", "bundles-kept",
+    "answer-taken", "opening-listed", "votes-arrived", "votes-recorded", "replies-deleted",
+    "envelope-recorded", "bundles-kept",
     "round-begun", "masked-kept", "list-signed", "opening-recorded", "list-kept",
     "party-entry-written",
 )  # fmt: skip
@@ -121,6 +122,7 @@ class Killed:
         # Of a release that was written and not committed only the charge is left.
         assert charged - released in ((0, 1) if self.point == "entry-written" else (0,))
         assert released == kinds.count("votes") == 1
+        assert play.votes_on_disk() == []
         for name in play.names:
             ledger = play.ledger(name)
             ledger.verify()

@@ -38,6 +38,8 @@ def test_all_parties_or_some_of_them() -> None:
     ("chosen", "terms", "said"),
     [
         (None, {"parties": 3}, "each party must be named"),
+        (None, {"parties": ("a", "b", "<i>c</i>")}, "by envelope: "),
+        (("../d",), {"parties": 3}, "by envelope: "),
         (("b", "zoe"), {"parties": NAMED}, "--by-envelope names zoe, not in --parties"),
         (
             None,
@@ -106,11 +108,17 @@ def test_closing_names_those_that_are_not_waited_for(tmp_path: Path) -> None:
     where = ("--home", str(tmp_path), "--campaign", "trial")
     assert store.take(store.envelopes()[0], bytes(32), bytes(32), [b"votes"]) is not None
     screen, told = shown("envelopes", "close", *where)
-    assert "closed: b. A running server continues without" in screen
-    assert told == {"closed": []}  # the second time there is nobody left
+    assert "no answer so far: b. A running server takes in what lies in its inbox" in screen
+    assert told == {"closing": ["b"]}
+    screen = shown("envelopes", "list", *where)[0]
+    assert "b: envelope 1" in screen
+    assert "the wait ends when the server next looks into its inbox" in screen
+    assert store.close_due() == [("b", False)]
     store.due(("a", "b"))
-    assert "b: envelope 1" in shown("envelopes", "list", *where)[0]
     assert "nothing of it is waited for" in shown("envelopes", "list", *where)[0]
+    screen, told = shown("envelopes", "close", *where)
+    assert "no votes are being waited for" in screen
+    assert told == {"closing": []}
 
 
 def test_names_and_days_need_a_folder(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -132,8 +134,17 @@ class Play:
         link.close()
         self.note()
 
-    def close_step(self) -> list[str]:
-        return Store(self.path.parent / FILE, clock=lambda: self.now).close()
+    def close_step(self, *, looked: bool = False) -> list[str]:
+        """Stop waiting for the step that is out.
+
+        Args:
+            looked: whether the server has looked into its inbox since: what comes now is late.
+        """
+        store = Store(self.path.parent / FILE, clock=lambda: self.now)
+        found = store.end_wait()
+        if looked:
+            store.close_due()
+        return found
 
     def responders(self) -> tuple[str, ...]:
         """The parties in the sum, which is that of their votes."""
@@ -145,6 +156,26 @@ class Play:
             )
             assert state.phase == "finished"
             return batch.responders
+
+    def votes_on_disk(self) -> list[str]:
+        """Where the server still has replies to the steps of sums: requests, rounds, raw bytes."""
+        with closing(sqlite3.connect(self.path.parent / FILE)) as db:
+            found = [
+                f"{kind} of {party}"
+                for kind, party in db.execute(
+                    "SELECT kind, party FROM requests WHERE kind LIKE 'ask%' AND reply IS NOT NULL"
+                )
+            ]
+            found += [
+                f"round {number}"
+                for (number,) in db.execute("SELECT number FROM rounds WHERE state IS NOT NULL")
+            ]
+        votes = bytes([TEACHERS, 0] * len(PUBLIC))
+        return found + [
+            path.name
+            for path in sorted(self.path.parent.glob(f"{FILE}*"))
+            if votes in path.read_bytes()
+        ]
 
     # --- the parties -------------------------------------------------------------------------
 
