@@ -14,11 +14,12 @@ from pate.runtime.child import LOCAL_SERVER
 from pate.runtime.screen import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from aggregator_server.envelopes.out import Out
     from aggregator_server.envelopes.session import ByEnvelope
     from aggregator_server.envelopes.wire import EnvelopeWire
     from aggregator_server.exchange.wire import Wire
@@ -62,7 +63,8 @@ class Reached:
     Attributes:
         wire: to all of them.
         courier: of those by envelope, if there are some.
-        address: for parties; ``listens`` is that of this machine.
+        address: for parties, empty if all take part by envelope.
+        listens: that of this machine, or the folder of the envelopes.
         alive: whether it works.
         for_parties: what to tell the parties.
         returning: names of the parties that are reconnecting.
@@ -86,8 +88,18 @@ def reaching(
     listening: Listening,
     signing_key: Ed25519PrivateKey,
     screen: Screen,
+    show: Callable[[Sequence[Out]], None] = lambda _: None,
 ) -> Iterator[Reached]:
-    """Open the way to the parties: a port, two folders, or both."""
+    """Open the way to the parties: a port, two folders, or both.
+
+    Args:
+        folder: of the campaign.
+        spec: of the campaign.
+        listening: where, and who takes part by envelope.
+        signing_key: the campaign's.
+        screen: for lines.
+        show: called with the last envelope for each party by envelope whenever one has changed.
+    """
     identities, chosen = listening.identities, listening.by_envelope
     files: EnvelopeWire | None = None
     how: tuple[str, ...] = ()
@@ -99,6 +111,7 @@ def reaching(
             signing_key=signing_key,
             enrolled=enrolled_of(identities),
             say=screen.say,
+            show=show,
         )
         how = (
             f"by envelope: {listed(names)}; files for them appear in {chosen.folder / OUT}",
@@ -107,7 +120,7 @@ def reaching(
         )
     if files is not None and chosen is not None and chosen.all_of(spec):
         place = str(chosen.folder)
-        yield Reached(files, files, place, place, lambda: True, how, frozenset, time.sleep)
+        yield Reached(files, files, "", place, lambda: True, how, frozenset, time.sleep)
         files.close()
         return
     with Deployment(

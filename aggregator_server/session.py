@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aggregator_server.campaign.runner import Campaign
-from aggregator_server.envelopes.session import check_goes_by_envelope
+from aggregator_server.envelopes.session import (
+    check_goes_by_envelope,
+    forget_key,
+    last_envelopes,
+)
 from aggregator_server.identities import require_lasting_key
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.store import stores
@@ -227,8 +231,11 @@ def _run(
         ) as status,
     ):
         never = threading.Event()
+        status.envelopes(last_envelopes(folder))
         if ledger.state().phase != "finished" or not (folder / _TOLD_FILE).exists():
-            with reaching(folder, spec, listening, signing_key, screen) as reached:
+            with reaching(
+                folder, spec, listening, signing_key, screen, status.envelopes
+            ) as reached:
                 status.open_doors(reached.address, reached.alive, listens=reached.listens)
                 elsewhere = token != default_home("server") / STUDENT_TOKEN
                 for line in _terms_in_words(spec):
@@ -264,6 +271,8 @@ def _run(
                 reach("farewell-said")
                 write_file(folder / _TOLD_FILE, b"")
                 reach("parties-told")
+        if listening.by_envelope is not None:
+            forget_key(folder)
         status.close_doors()
         found = describe_state(ledger.state())
         statement = privacy_statement(ledger.state())

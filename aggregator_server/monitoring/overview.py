@@ -23,6 +23,7 @@ class PartyRow:
         trouble: whether it needs attention: it refused, failed, or is awaited and disconnected.
         done: number of queries whose sum includes its votes.
         total: number of queries that parties vote on; 0 while unknown.
+        by_envelope: whether it has no connection: it is ``connected`` once it has described itself.
     """
 
     name: str
@@ -31,6 +32,30 @@ class PartyRow:
     trouble: bool
     done: int
     total: int
+    by_envelope: bool = False
+
+
+@dataclass(frozen=True)
+class EnvelopeRow:
+    """The last envelope for a party. Times are UTC, ISO 8601.
+
+    Attributes:
+        party: name of the recipient. Untrusted text.
+        number: of the envelope, for this party.
+        asks: what its last request asks for, in words.
+        made: when.
+        until: when the party stops answering it; empty: never.
+        answered: when its answer was looked at; empty: there was none.
+        state: see :attr:`aggregator_server.envelopes.out.Out.state`.
+    """
+
+    party: str
+    number: int
+    asks: str
+    made: str
+    until: str
+    answered: str
+    state: str
 
 
 @dataclass(frozen=True)
@@ -190,6 +215,8 @@ class Overview:
         parties: the first of them; see ``parties_unlisted``.
         parties_unlisted: further parties that are not in ``parties``.
         connected: number of connected parties, listed or not.
+        by_envelope: number of those parties, listed or not, that have no connection.
+        envelopes: the last one for each of the first of them; those without answer come first.
         step: the current request to parties, in words; empty if none.
         queries: their progress.
         labels: by class, in the order of the classes; empty before the roster.
@@ -223,6 +250,8 @@ class Overview:
     parties: tuple[PartyRow, ...]
     parties_unlisted: int
     connected: int
+    by_envelope: int
+    envelopes: tuple[EnvelopeRow, ...]
     step: str
     queries: Queries
     labels: tuple[ClassLabels, ...]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from aggregator_server.exchange.aggregation import STEPS
 from aggregator_server.exchange.presence import Presence
 from aggregator_server.monitoring.ledger_counts import LedgerCounts, short_time
 from aggregator_server.monitoring.overview import (
@@ -20,6 +21,7 @@ from aggregator_server.monitoring.overview import (
     Check,
     ClassLabels,
     CurvePoint,
+    EnvelopeRow,
     LogLine,
     Overview,
     PartyRow,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from fractions import Fraction
 
+    from aggregator_server.envelopes.out import Out
     from aggregator_server.ledger.ledger import Ledger
     from aggregator_server.ledger.state import CampaignState
     from pate.runtime.log import Line
@@ -45,6 +48,14 @@ LINE_LENGTH: Final = 400
 #: Most parties listed by name; those that need attention come first.
 LISTED: Final = 200
 _NAME_LENGTH: Final = 200
+#: What a party did whose last envelope has such a state.
+_MISSED: Final = {"lost": "did not answer in time", "late": "answered too late"}
+#: What envelopes ask for besides the steps of sums.
+_ASKS: Final = {
+    "describe": "a description",
+    "public_piece": "a description",
+    "finish": "nothing: the end",
+}
 
 
 class Status:
@@ -74,6 +85,7 @@ class Status:
         self._inbox, self._making = threading.Lock(), threading.Lock()
         self._news = 0
         self._presence = Presence()
+        self._envelopes: tuple[Out, ...] = ()
         self._log: deque[LogLine] = deque(maxlen=LINES)
         self._checks: list[Callable[[], Check]] = []
         self._doors: tuple[str, str, Callable[[], bool]] | None = None
@@ -89,6 +101,13 @@ class Status:
         with self._inbox:
             if presence != self._presence:
                 self._presence = presence
+                self._news += 1
+
+    def envelopes(self, newest: Sequence[Out]) -> None:
+        """Record the last envelope for each party by envelope, in the order of their names."""
+        with self._inbox:
+            if self._envelopes != (found := tuple(newest)):
+                self._envelopes = found
                 self._news += 1
 
     def line(self, line: Line) -> None:
@@ -110,9 +129,10 @@ class Status:
         """Record that the server accepts parties.
 
         Args:
-            address: that parties are given.
+            address: that parties are given; empty if all take part by envelope.
             link: returns the state of the transport.
-            listens: the address that this machine listens on, if it differs.
+            listens: the address that this machine listens on, if it differs, or the folder of the
+                envelopes.
         """
         with self._inbox:
             self._doors = address, listens or address, link
@@ -147,13 +167,13 @@ class Status:
         with self._making:
             with self._inbox:
                 news, presence, log = self._news, self._presence, tuple(self._log)
-                looks = tuple(self._checks)
+                looks, envelopes = tuple(self._checks), self._envelopes
             state = self._ledger.state()
             checks = (*self._checks_of_doors(state), *(look() for look in looks))
             said = dict(self._accuracies())
             key = (news, state.head.seq, checks, tuple(sorted(said.items())))
             if self._made is None or self._made[0] != key:
-                made = self._make(state, presence, log, checks, said)
+                made = self._make(state, presence, envelopes, log, checks, said)
                 self._made = key, made
             return self._made[1]
 
@@ -161,6 +181,7 @@ class Status:
         self,
         state: CampaignState,
         presence: Presence,
+        envelopes: tuple[Out, ...],
         log: tuple[LogLine, ...],
         checks: tuple[Check, ...],
         said: Mapping[int, float],
@@ -170,7 +191,7 @@ class Status:
             entries = self._ledger.entries(tally.entries + 1)
             # An entry newer than `state` may exist; it is left for the next overview.
             tally.take(entry for entry in entries if entry.seq <= state.head.seq)
-        rows = self._rows(state, presence)
+        rows = self._rows(state, presence, {each.party: each.state for each in envelopes})
         return Overview(
             campaign=_readable(spec.name),
             id=spec.id,
@@ -192,6 +213,8 @@ class Status:
             parties=rows[:LISTED],
             parties_unlisted=max(0, len(rows) - LISTED),
             connected=sum(row.connected for row in rows),
+            by_envelope=sum(row.by_envelope for row in rows),
+            envelopes=self._envelope_rows(envelopes),
             step="" if state.phase == "finished" else presence.step,
             queries=Queries(
                 public_set=spec.queries,
@@ -226,13 +249,41 @@ class Status:
             return (Check("doors", over, text),)
         address, listens, link = doors
         runs = link()
+        if not address:
+            files = f"files for parties in {listens}/out, their answers in {listens}/in"
+            return (
+                Check("doors", ok=True, text="all by envelope; no port is open to them"),
+                Check("link", runs, files),
+            )
         here = "" if listens == address else f"; this machine listens on {listens}"
         return (
             Check("doors", ok=True, text=f"they connect to {address}{here}"),
             Check("link", runs, "running" if runs else "being started again"),
         )
 
-    def _rows(self, state: CampaignState, presence: Presence) -> tuple[PartyRow, ...]:
+    def _envelope_rows(self, envelopes: Sequence[Out]) -> tuple[EnvelopeRow, ...]:
+        def when(stamp: str | None) -> str:
+            return short_time(stamp, to_the_minute=self._roughly) if stamp else ""
+
+        made = [
+            EnvelopeRow(
+                party=_readable(each.party),
+                number=each.number,
+                asks=_ASKS.get(each.asks, STEPS.get(each.asks, "")),
+                made=when(each.made),
+                until=when(each.until),
+                answered=when(each.answered),
+                state=each.state,
+            )
+            for each in envelopes
+        ]
+        if len(made) > LISTED:
+            made.sort(key=lambda row: row.state in ("answered", "end"))
+        return tuple(made[:LISTED])
+
+    def _rows(
+        self, state: CampaignState, presence: Presence, by_envelope: Mapping[str, str]
+    ) -> tuple[PartyRow, ...]:
         over, spec = state.phase == "finished", state.spec
         if state.roster:
             names = [party.name for party in state.roster]
@@ -243,10 +294,11 @@ class Status:
             PartyRow(
                 name=_readable(name),
                 connected=name in presence.here,
-                doing="done" if over else presence.doing(name),
-                trouble=not over and presence.troubled(name),
+                doing="done" if over else _doing(presence, name, by_envelope.get(name)),
+                trouble=not over and (by_envelope.get(name) in _MISSED or presence.troubled(name)),
                 done=self._tally.votes[name],
                 total=len(state.voted),
+                by_envelope=name in by_envelope,
             )
             for name in names
         ]
@@ -297,6 +349,13 @@ class Status:
                 agreed = float(np.mean(predictions[queries].argmax(axis=1) == labels))
             self._agreements[round_] = agreed
         return self._agreements[round_]
+
+
+def _doing(presence: Presence, name: str, envelope: str | None) -> str:
+    """Return what a party does, in words; ``envelope``: the state of its last one, if it has any."""
+    if envelope is not None and name not in presence.here:
+        return "has not answered yet"
+    return _MISSED.get(envelope or "") or presence.doing(name)
 
 
 def _fit(checks: Sequence[Check]) -> bool:

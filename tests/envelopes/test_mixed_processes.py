@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sqlite3
 import subprocess
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -132,7 +134,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
             "close", "aggregator_server", "envelopes", "close", "--home", campaign.home, "--json"
         )
         close.ends(0)
-        played.closed = close.result()["closed"]  # type: ignore[assignment]
+        played.closed = close.result()["closing"]  # type: ignore[assignment]
         consent = played.envelope("west", 4)  # who is in the sum is fixed, and not yet signed
         (answer,) = late.iterdir()
         answer.rename(played.post / "in" / answer.name)
@@ -191,7 +193,8 @@ def test_the_late_answer_is_refused_for_good_and_said_so(played: Played) -> None
         "list", "aggregator_server", "envelopes", "list", "--home", played.campaign.home
     )
     listed.ends(0)
-    assert "south: envelope 3" in listed.text
+    (line,) = (each for each in listed.text.splitlines() if "south: envelope 3" in each)
+    assert line.endswith("too late: the answer is refused permanently")
 
 
 def test_each_file_that_left_is_in_its_partys_ledger_by_its_digest(played: Played) -> None:
@@ -201,6 +204,15 @@ def test_each_file_that_left_is_in_its_partys_ledger_by_its_digest(played: Playe
         assert [each.digest for each in record.files] == played.left[name]
     (late,) = (played.post / "in").glob("*.round-3.from-south.pate")
     assert hashlib.sha256(late.read_bytes()).hexdigest() == played.left["south"][2]
+
+
+def test_the_server_can_read_no_answer_any_more(played: Played) -> None:
+    """Replies are deleted with their sum, and with the end the key of what couriers have kept."""
+    (store,) = played.campaign.home.rglob("envelopes.db")
+    with closing(sqlite3.connect(store)) as db:
+        kinds = {kind for (kind,) in db.execute("SELECT kind FROM requests WHERE reply NOT NULL")}
+    assert kinds == {"describe", "public_piece"}
+    assert [*played.campaign.home.rglob("envelopes.key")] == []
 
 
 def test_west_answered_without_an_interface(played: Played) -> None:

@@ -66,6 +66,12 @@ function time(stamp) {
   return make("time", new Date(stamp).toLocaleTimeString("en-GB", to), { datetime: stamp, title: stamp });
 }
 
+// Envelopes are out for days.
+function date(stamp) {
+  const to = { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" };
+  return make("time", new Date(stamp).toLocaleString("en-GB", to), { datetime: stamp, title: stamp });
+}
+
 // --- the campaign ----------------------------------------------------------------------------------
 
 function sentence(o) {
@@ -117,6 +123,7 @@ function show(o) {
   figures(o);
   budget(o.budget, o.gate, o.publish);
   parties(o);
+  envelopes(o);
   labels(o);
   curve(o);
   student(o);
@@ -132,7 +139,7 @@ function roster(o) { return o.parties.length + o.parties_unlisted; }
 function figures(o) {
   const q = o.queries, over = o.phase === "finished";
   const who = over ? ["Parties", count(roster(o)), "in the roster"]
-    : ["Parties connected", count(o.connected), `of ${count(o.wanted)}; ${count(o.min_parties)} are needed`];
+    : [o.by_envelope ? "Parties joined" : "Parties connected", count(o.connected), `of ${count(o.wanted)}; ${count(o.min_parties)} are needed`];
   const some = o.phase === "gathering" ? [who, ["Public set", count(q.public_set), "queries"]] : [
     who,
     ["Queries with votes", count(q.votes_in), `of ${count(q.voted_on)} voted on`],
@@ -167,13 +174,38 @@ function parties(o) {
   const more = o.parties_unlisted ? `; ${count(o.parties_unlisted)} more are not listed` : "";
   const over = o.phase === "finished";
   put("parties-caption", over ? `${many(roster(o), "party", "parties")} in the roster; the campaign needs none of them any more${more}.`
-    : `${many(o.connected, "party", "parties")} connected of ${count(o.wanted)}${more}.`);
+    : `${many(o.connected, "party", "parties")} ${o.by_envelope ? "joined" : "connected"} of ${count(o.wanted)}${o.by_envelope ? `, ${count(o.by_envelope)} by envelope` : ""}${more}.`);
   $("parties").tHead.hidden = o.parties.length === 0;
   fill(body("parties"), [o.parties, over], ([rows]) => rows.map((row) => make("tr", null, { role: "row" },
     make("th", row.name, { scope: "row", role: "rowheader" }),
-    make("td", null, { role: "cell" }, over ? "ended" : make("span", row.connected ? "connected" : "away", { class: row.connected ? "on" : row.trouble ? "trouble away" : "off" })),
+    make("td", null, { role: "cell" }, over ? "ended" : row.by_envelope ? make("span", "by envelope", { class: "carried" }) : make("span", row.connected ? "connected" : "away", { class: row.connected ? "on" : row.trouble ? "trouble away" : "off" })),
     make("td", row.doing, row.trouble ? { role: "cell", class: "trouble" } : { role: "cell" }),
     make("td", row.total ? `${count(row.done)} of ${count(row.total)}` : "–", { role: "cell" }))));
+}
+
+// What became of an envelope: whether it needs a look, and how to say it.
+const OUTCOMES = {
+  waiting: [false, (row) => row.until ? ["awaited until ", date(row.until)] : ["awaited"]],
+  closing: [false, () => ["awaited until the server has looked into its inbox"]],
+  answered: [false, (row) => [date(row.answered)]],
+  late: [true, (row) => [date(row.answered), ", too late: it is refused"]],
+  lost: [true, () => ["none, and none is awaited any more"]],
+  end: [false, () => ["needs none"]],
+};
+
+function envelopes(o) {
+  const rows = o.envelopes, awaited = rows.filter((row) => ["waiting", "closing"].includes(row.state)).length;
+  card("envelopes", rows.length > 0);
+  const more = o.by_envelope > rows.length ? ` ${count(o.by_envelope - rows.length)} more are not listed.` : "";
+  put("envelopes-caption", `The last one for each party; ${awaited ? many(awaited, "answer is", "answers are") : "no answer is"} awaited.${more}`);
+  fill(body("envelopes"), rows, (all) => all.map((row) => {
+    const [bad, words] = OUTCOMES[row.state];
+    return make("tr", null, { role: "row" },
+      make("th", row.party, { scope: "row", role: "rowheader" }),
+      make("td", `${row.number}${row.asks ? `: ${row.asks}` : ""}`, { role: "cell" }),
+      make("td", null, { role: "cell" }, date(row.made)),
+      make("td", null, bad ? { role: "cell", class: "trouble" } : { role: "cell" }, ...words(row)));
+  }));
 }
 
 function labels(o) {

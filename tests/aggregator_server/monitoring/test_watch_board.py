@@ -298,6 +298,6 @@ def test_an_overview_is_plain_json(tmp_path: Path) -> None:
     back = json.loads(json.dumps(seen.to_json(), allow_nan=False))
     assert back["parties"][0] == {
         "name": "avon", "connected": True, "doing": "has sent masked votes", "trouble": False,
-        "done": 120, "total": 120,
+        "done": 120, "total": 120, "by_envelope": False,
     }  # fmt: skip
     assert set(back) == set(seen.__dataclass_fields__)
