@@ -170,7 +170,6 @@ _ROWS: Final = (
         picked="number of representatives (of two), code (of three) and that the student averages two models "
         "on labels of the public part, with trial votes of the private file; the space of tables and the "
         "student's penalty on labelled splits of the private file; no epsilon covers either",
-        reference="boosting",
         paper=Paper(
             accuracy=83.7,
             epsilon=1.90,
@@ -199,7 +198,6 @@ _ROWS: Final = (
         picked="student, number of representatives, columns and the space of tables on labelled splits of "
         "the private file, which no epsilon covers, with figures of the test part beside them; the "
         "student's own parameters by the evidence of the noisy counts",
-        reference="boosting",
         paper=Paper(
             accuracy=93.94,
             epsilon=1.44,
@@ -226,7 +224,6 @@ _ROWS: Final = (
             "columns (six greedily, by linear models of these labels, and eight by judgement), code, number "
             "of directions, features of tables, which stay a patient votes with, and the student"
         ),
-        reference="boosting",
         wanted=(Wanted(figure="student.auc", least=0.655, epsilon={"cap": 1.0}),),
     ),
     Row(
@@ -237,7 +234,6 @@ _ROWS: Final = (
         options=replace(_DENSE, answer="labels-2"),
         picked="columns by judgement; "
         + _SPENT.format("code, features of tables and how many labels count (of three numbers)"),
-        reference="boosting",
         wanted=(Wanted(figure="student.macro_auc", within=0.02, epsilon={"cap": 1.0}),),
     ),
     Row(
@@ -255,7 +251,6 @@ _ROWS: Final = (
         picked=_SPENT.format(
             "columns (by boosted trees of these labels), code, points of the range and how far trees go"
         ),
-        reference="boosting",
         wanted=(Wanted(figure="student.mae", within=0.05, epsilon={"cap": 1.0}),),
     ),
     Row(
@@ -272,7 +267,6 @@ _ROWS: Final = (
         ),
         parties=4,
         sites=True,
-        reference="boosting",
         picked="twelve records a teacher; sigma a quarter of the teachers",
     ),
     Row(
