@@ -23,6 +23,15 @@ _MNIST: Final = tuple(
     for part in ("train", "t10k")
     for what in ("images-idx3", "labels-idx1")
 )
+_MNIST_RECORDS: Final = Options(
+    aggregator="neighbour",
+    epsilon=0.1,
+    delta=0.0,
+    noise_law="geometric",
+    expected_records=60_000,
+    min_parties=4,
+    colluders=0,
+)
 _HEART: Final = tuple(
     f"heart_disease/processed.{site}.data"
     for site in ("cleveland", "hungarian", "switzerland", "va")
@@ -116,40 +125,38 @@ _ROWS: Final = (
         title="MNIST, neighbour votes, delta 0",
         data="mnist",
         files=_MNIST,
-        options=Options(
-            aggregator="neighbour",
-            epsilon=0.1,
-            delta=0.0,
-            noise_law="geometric",
-            expected_records=60_000,
-            min_parties=4,
-            colluders=0,
-        ),
+        options=_MNIST_RECORDS,
+        wanted=(Wanted(least=0.992, epsilon={"cap": 0.1}, delta=0.0),),
+        picked="number of representatives by the rule of the project, epsilon as asked for",
+    ),
+    Row(
+        name="mnist-neighbour-5000",
+        title="MNIST, neighbour votes, delta 0, 5,000 public images",
+        data="mnist_halves",
+        files=_MNIST,
+        options=_MNIST_RECORDS,
         paper=Paper(
             accuracy=99.1,
             epsilon=0.1,
-            delta=1e-5,
+            delta=0.0,
             nonprivate=None,
             basis="cap",
-            where="reverse k-NN, one trusted curator",
+            where=(
+                "2022, reverse k-NN, one trusted curator; accuracy and epsilon by its abstract; division of "
+                "the images and noise by its code, Laplace of scale 2k/epsilon on every count, k the "
+                "clusters that a record votes at, as for an altered record"
+            ),
         ),
-        wanted=(Wanted(least=0.992, epsilon={"cap": 0.1}, delta=0.0),),
-        picked="number of representatives by the rule of the project, epsilon as asked for",
+        wanted=(Wanted(least=0.991, epsilon={"cap": 0.1}, delta=0.0),),
+        picked="number of representatives by the rule of the project, epsilon as asked for; some defaults of "
+        "the project were found on MNIST's training images, the private records here",
     ),
     Row(
         name="mnist-neighbour-0.05",
         title="MNIST, neighbour votes, delta 0, half of epsilon",
         data="mnist",
         files=_MNIST,
-        options=Options(
-            aggregator="neighbour",
-            epsilon=0.05,
-            delta=0.0,
-            noise_law="geometric",
-            expected_records=60_000,
-            min_parties=4,
-            colluders=0,
-        ),
+        options=replace(_MNIST_RECORDS, epsilon=0.05),
         wanted=(Wanted(least=0.99, epsilon={"cap": 0.05}, delta=0.0),),
         picked="number of representatives by the rule of the project, epsilon as asked for",
     ),
