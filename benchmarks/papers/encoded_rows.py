@@ -123,7 +123,7 @@ ENCODED: Final = (
         ),
         encoder="lite0",
         reference="linear",
-        picked="noise as in Prom-PATE (Li et al., ICCV 2023); its threshold of 600, taken to be of 1,000 "
+        picked="noise as in the code of Prom-PATE (Li et al., ICCV 2023); its threshold of 600, of 1,000 "
         "teachers, at a quarter",
     ),
     Row(
