@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from benchmarks.papers.row import Basis, Row
+    from benchmarks.papers.row import Basis, Paper, Row
 
 DOCUMENT: Final = FOLDER.parents[2] / "docs" / "results.md"
 
@@ -142,12 +142,17 @@ def _summary(row: Row, result: Result) -> tuple[str, ...]:
     paper = row.paper
     return (
         f"[{row.title}](#{row.name})",
-        "none" if paper is None else f"{paper.accuracy:g} % at {paper.epsilon:g} ({paper.basis})",
+        "none" if paper is None else _reported(paper),
         _here(row, result),
         _reference(result),
         "<br>".join(goals) or "a figure",
         "<br>".join(verdicts) or "-",
     )
+
+
+def _reported(paper: Paper) -> str:
+    exact = ", delta 0" if paper.delta == 0.0 else ""
+    return f"{paper.accuracy:g} % at {paper.epsilon:g} ({paper.basis}){exact}"
 
 
 def _here(row: Row, result: Result) -> str:

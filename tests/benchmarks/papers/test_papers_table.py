@@ -153,6 +153,13 @@ def test_data_dependent_figures_are_not_for_publishing() -> None:
         assert "| no |" in told[name]
 
 
+def test_a_paper_without_delta_is_shown_so() -> None:
+    pure = render({"mnist-neighbour-5000": result(row="mnist-neighbour-5000")})
+    assert "| 99.1 % at 0.1 (cap), delta 0 |" in pure
+    other = render({"mnist-confident": result(row="mnist-confident")})
+    assert "| 98.5 % at 1.97 (paper-2018) |" in other
+
+
 def test_a_result_of_no_row_is_refused() -> None:
     with pytest.raises(DataError, match="no row cats"):
         render({"cats": result(row="cats")})
