@@ -6,13 +6,14 @@ labels and measured on held-out records. The result is a dated JSON file; `table
 from the newest result of each row.
 
     PATE_TEST_DATA=DATA python -m benchmarks.papers mnist-confident
-    PATE_TEST_DATA=DATA python -m benchmarks.papers all --seeds 3 --work WORK
+    PATE_TEST_DATA=DATA python -m benchmarks.papers all --work WORK
     python -m benchmarks.papers table
 
 DATA is the folder of the data sets; docs/results.md lists the files that each row needs. Rows of a public
 encoder need PATE_TEST_ENCODERS, too: the folder with its folder (`python -m benchmarks.encoders`). Settings
-are in benchmarks/papers/rows.py. A seed varies the student and the order of the queries; noise is always
-fresh. Teachers and votes are stored in --work and reused by later seeds and rows over the same records.
+are in benchmarks/papers/rows.py. A seed varies the student, the order of the queries, and which party has
+which records; noise is always fresh. Teachers and votes are stored in --work and reused by later rows over
+the same records. Results for docs/results.md come from a clean commit: with changed files give another --out.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pathlib import Path
 from benchmarks import dated
 from benchmarks.papers import record, table
 from benchmarks.papers.rows import ROWS
-from pate.errors import DataError, PateError
+from pate.errors import DataError, PateError, UsageError
 from pate.runtime.environment import QUIET_FLOWER
 from pate.runtime.screen import Screen
 
@@ -41,6 +42,11 @@ def main(words: list[str] | None = None) -> int:
             screen.say(f"{table.write(asked.out, asked.doc)} written")
             return 0
         names = list(ROWS) if asked.what == "all" else [asked.what]
+        if asked.out.resolve() == record.FOLDER and not record.is_clean():
+            raise UsageError(
+                "files differ from the commit, and so would the row from what its result names: commit "
+                "first, or try the row with another --out"
+            )
         if asked.work is not None:
             asked.work.mkdir(parents=True, exist_ok=True)
             return _run(names, asked, asked.work, screen)
@@ -61,9 +67,7 @@ def _run(names: list[str], asked: argparse.Namespace, work: Path, screen: Screen
     for name in names:
         try:
             row = ROWS[name] if asked.steps is None else replace(ROWS[name], steps=asked.steps)
-            result = run_row(
-                row, seeds=asked.seeds, work=work, screen=screen, deal_anew=asked.deal_anew
-            )
+            result = run_row(row, seeds=asked.seeds, work=work, screen=screen)
         except PateError as error:
             if len(names) == 1:
                 raise
@@ -92,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "what", choices=[*ROWS, "all", "table"], metavar="ROW", help="a row, `all`, or `table`"
     )
-    parser.add_argument("--seeds", type=_count, default=3, help="runs per row (default: 3)")
+    parser.add_argument("--seeds", type=_count, default=5, help="runs per row (default: 5)")
     parser.add_argument(
         "--out", type=Path, default=record.FOLDER, metavar="DIR",
         help="folder of the results (default: benchmarks/papers/results)",
@@ -104,10 +108,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--steps", type=_count,
         help="steps of each of the student's trainings, to try a row; it is in the result",
-    )  # fmt: skip
-    parser.add_argument(
-        "--deal-anew", action="store_true",
-        help="deal the records to the parties anew for each seed: other teachers, and longer",
     )  # fmt: skip
     parser.add_argument(
         "--doc", type=Path, default=table.DOCUMENT, metavar="FILE",

@@ -44,7 +44,6 @@ ENCODED: Final = (
         files=("text/ag_news/test.csv",),
         options=replace(_RECORDS, epsilon=0.3, representatives=50),
         encoder="minilm",
-        reference="linear",
         picked=_ENCODED.format("four") + "; the head's graph likewise",
         wanted=(Wanted(least=0.86, epsilon={"cap": 0.3}, delta=0.0),),
     ),
@@ -55,7 +54,6 @@ ENCODED: Final = (
         files=("text/ag_news/test.csv",),
         options=replace(_RECORDS, epsilon=0.1, representatives=24),
         encoder="minilm",
-        reference="linear",
         picked=_ENCODED.format("two") + "; the head's graph likewise",
         wanted=(Wanted(least=0.83, epsilon={"cap": 0.1}, delta=0.0),),
     ),
@@ -66,7 +64,6 @@ ENCODED: Final = (
         files=("text/banking77/train.csv", "text/banking77/test.csv"),
         options=replace(_RECORDS, representatives=300),
         encoder="minilm",
-        reference="linear",
         picked="code and number of representatives (of three) and the head's graph on labels of the public "
         "part, with trial votes of the private part, which no epsilon covers; the row ran three times, the "
         "head being changed between by trials on the public part: test labels chose nothing, but the first "
@@ -80,7 +77,6 @@ ENCODED: Final = (
         files=tuple(f"text/sst2/{part}.tsv" for part in ("train", "dev", "test")),
         options=replace(_DENSE_TEXTS, code="dense-48", representatives=48),
         encoder="minilm",
-        reference="linear",
         picked=_ENCODED.format("nine") + _AGAIN.format("78.1 and 79.2 %"),
         wanted=(Wanted(least=0.795, epsilon={"cap": 1.0}),),
     ),
@@ -91,7 +87,6 @@ ENCODED: Final = (
         files=tuple(f"text/sst2/{part}.tsv" for part in ("train", "dev", "test")),
         options=replace(_DENSE_TEXTS, epsilon=0.3, code="dense-48", representatives=48),
         encoder="minilm",
-        reference="linear",
         picked=_ENCODED.format("seven") + _AGAIN.format("75.8 and 76.2 %"),
         wanted=(Wanted(least=0.77, epsilon={"cap": 0.3}),),
     ),
@@ -102,7 +97,6 @@ ENCODED: Final = (
         files=_CIFAR,
         options=replace(_RECORDS, epsilon=0.5, representatives=200),
         encoder="lite0",
-        reference="linear",
         picked=_ENCODED.format("three"),
         wanted=(Wanted(within=0.015, epsilon={"cap": 0.5}, delta=0.0),),
     ),
@@ -122,7 +116,6 @@ ENCODED: Final = (
             teachers=50,
         ),
         encoder="lite0",
-        reference="linear",
         picked="noise as in Prom-PATE (Li et al., ICCV 2023); its threshold of 600, taken to be of 1,000 "
         "teachers, at a quarter",
     ),
@@ -134,7 +127,6 @@ ENCODED: Final = (
         options=replace(_RECORDS, representatives=160),
         parties=4,
         encoder="lite0",
-        reference="linear",
         picked=_ENCODED.format("three")
         + "; chosen before training slices that the test part has, too, were left out; with them it ran at "
         "45.4 % beside 70.3 % without privacy",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from benchmarks.measure import ERRORS, PLAIN
 from benchmarks.papers.record import rounded
 
 if TYPE_CHECKING:
@@ -14,35 +15,53 @@ if TYPE_CHECKING:
 
 #: Means of binary numbers are off by less: that of three times 0.1 is above 0.1.
 _HAIR: Final = 1e-9
-#: Figures that are no percentages, and what figures are called.
-_PLAIN: Final = ("auc", "mae", "r2")
+#: What figures are called.
 _NAMES: Final = {"auc": "AUC", "macro auc": "macro AUC", "mae": "mean absolute error", "r2": "R2"}
-#: Those of which less is better.
-_ERRORS: Final = ("student.mae",)
 
 
 def share(result: Result, figure: str) -> str:
-    """Return the mean over seeds, the largest minus the least in brackets; "-" if it was not measured."""
+    """Return the mean over seeds, and in brackets how sure it is; "-" if it was not measured.
+
+    In brackets is the 95 % interval of a student's figure, and the largest minus the least of others and of
+    earlier results.
+    """
     mean, spread = result.mean(figure), result.spread(figure)
     if mean is None or spread is None:
         return "-"
-    if figure.endswith(_PLAIN):
+    if ends := result.intervals.get(figure.removeprefix("student.")):
+        return f"{single(figure, mean)} {between(figure, *ends)}"
+    if figure.endswith(PLAIN):
         return f"{mean:.3f} ({spread:.3f})"
     return f"{100 * mean:.2f} % ({100 * spread:.2f})"
 
 
 def single(figure: str, value: float) -> str:
     """Return a value, or a difference of two, of a figure."""
-    return f"{value:.3f}" if figure.endswith(_PLAIN) else f"{100 * value:.2f} %"
+    return f"{value:.3f}" if figure.endswith(PLAIN) else f"{100 * value:.2f} %"
+
+
+def between(figure: str, low: float, high: float) -> str:
+    """Return an interval in square brackets.
+
+    >>> between("accuracy", 0.8912, 0.9)
+    '[89.1 to 90.0]'
+    """
+    if figure.endswith(PLAIN):
+        return f"[{low:.3f} to {high:.3f}]"
+    return f"[{100 * low:.1f} to {100 * high:.1f}]"
 
 
 def ranged(result: Result, name: str, value: float) -> str:
-    """Return a measure of the non-private model, with its range over seeds if there are several."""
-    spread = result.reference.get(f"spread.{name}")
+    """Return a figure of the model without privacy with its 95 % interval; of earlier results its range."""
+    low, high, spread = (
+        result.reference.get(f"{each}.{name}") for each in ("low", "high", "spread")
+    )
     told = single(name, value)
+    if isinstance(low, float | int) and isinstance(high, float | int):
+        return f"{told} {between(name, low, high)}"
     if not isinstance(spread, float | int):
         return told
-    return f"{told} ({spread:.3f})" if name.endswith(_PLAIN) else f"{told} ({100 * spread:.2f})"
+    return f"{told} ({spread:.3f})" if name.endswith(PLAIN) else f"{told} ({100 * spread:.2f})"
 
 
 def name_of(figure: str) -> str:
@@ -78,8 +97,8 @@ def shortfalls(result: Result, wanted: Wanted, *, form: str = "") -> list[str] |
     Args:
         result: of the row.
         wanted: the goal.
-        form: prefix of the non-private measures that it is relative to: ``other.`` for those of the
-            form that validation records did not choose.
+        form: prefix of the non-private figures that it is relative to: ``other.`` for the best on test
+            of the models that validation records did not choose.
     """
     reached = result.mean(wanted.figure)
     if reached is None:
@@ -88,10 +107,10 @@ def shortfalls(result: Result, wanted: Wanted, *, form: str = "") -> list[str] |
     least = _least(result, wanted, form)
     if least is None:
         return None
-    if wanted.figure in _ERRORS and reached > least + _HAIR:
+    if wanted.figure.endswith(ERRORS) and reached > least + _HAIR:
         over = single(wanted.figure, reached - least)
         missing.append(f"{name_of(wanted.figure)} {over} too high")
-    elif wanted.figure not in _ERRORS and reached < least - _HAIR:
+    elif not wanted.figure.endswith(ERRORS) and reached < least - _HAIR:
         missing.append(f"{name_of(wanted.figure)} {single(wanted.figure, least - reached)} too low")
     for basis, most in wanted.epsilon.items():
         epsilon = epsilon_of(result, basis)
@@ -112,7 +131,7 @@ def goal_in_words(wanted: Wanted) -> str:
         f"{single(wanted.figure, wanted.least)}{name}"
         if wanted.least is not None
         else f"{name.strip()} within {wanted.within:.0%} of no privacy"
-        if wanted.figure in _ERRORS and wanted.within is not None
+        if wanted.figure.endswith(ERRORS) and wanted.within is not None
         else f"within {single(wanted.figure, wanted.within or 0.0)}{name} of no privacy"
     )
     most = ", ".join(f"{limit:g} ({basis})" for basis, limit in wanted.epsilon.items())
@@ -121,11 +140,16 @@ def goal_in_words(wanted: Wanted) -> str:
 
 
 def verdict(result: Result, wanted: Wanted) -> str:
-    """Return whether it was reached, or the gaps; beside the other form of the non-private model, if any."""
+    """Return whether it was reached, or the gaps; also beside a model not chosen that is better on test."""
     said = _reached(shortfalls(result, wanted))
-    if wanted.within is None or "other.accuracy" not in result.reference:
+    name = wanted.figure.removeprefix("student.")
+    chosen, other = (result.reference.get(f"{form}{name}") for form in ("", "other."))
+    if wanted.within is None or not isinstance(other, float) or not isinstance(chosen, float):
         return said
-    return f"{said}; of the form not chosen: {_reached(shortfalls(result, wanted, form='other.'))}"
+    if other <= chosen if name not in ERRORS else other >= chosen:
+        return said
+    beside = _reached(shortfalls(result, wanted, form="other."))
+    return f"{said}; beside a model that validation did not choose: {beside}"
 
 
 def _least(result: Result, wanted: Wanted, form: str) -> float | None:
@@ -135,7 +159,7 @@ def _least(result: Result, wanted: Wanted, form: str) -> float | None:
     known = result.reference.get(form + wanted.figure.partition(".")[2])
     if not isinstance(known, float | int):
         return None
-    if wanted.figure in _ERRORS:
+    if wanted.figure.endswith(ERRORS):
         return float(known) * (1 + wanted.within)
     return float(known) - wanted.within
 

@@ -20,7 +20,7 @@ from benchmarks.commit import commit
 from pate.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 FORMAT: Final = "pate-paper-row/1"
 #: The folder of this repository's results.
@@ -92,10 +92,12 @@ class Result:
         settings: of the row at the time.
         split: sizes and one line on the data.
         majority: accuracy of always answering the most frequent class of the test set; 0 without classes.
-        reference: measures of the non-private model, with its name under ``model``; where validation
-            records chose it among two forms, ranges over seeds under ``spread.``, measures of the other
-            form under ``other.``, and one line about the choice under ``chosen``.
+        reference: figures of the model without privacy that validation records chose, as
+            :func:`benchmarks.papers.reference.choice` returns them.
         runs: one per seed.
+        dealings: how often the records were dealt to the parties; 0 where earlier results don't say it.
+        intervals: of 95 %, low and high, by figure of the student; they have both the sampling of the test
+            records (or patients) and the spread over runs. Empty in earlier results.
         note: parts that could not be run, empty if none.
     """
 
@@ -109,6 +111,8 @@ class Result:
     majority: float
     reference: Mapping[str, float | str]
     runs: tuple[Run, ...]
+    dealings: int = 0
+    intervals: Mapping[str, Sequence[float]] = field(default_factory=dict)
     note: str = ""
     format: str = field(default=FORMAT)
 
@@ -166,6 +170,8 @@ class Result:
         try:
             body = cast("dict[str, Any]", json.loads(text))
             body.pop("summary")
+            # Earlier results have a campaign's numbers in a group of their own.
+            body["settings"] |= body["settings"].pop("numbers", None) or {}
             _same_fields(cls, body)
             for run in body["runs"]:
                 _same_fields(Run, run)
@@ -209,6 +215,12 @@ def surroundings() -> tuple[str | None, dict[str, str], dict[str, float | str | 
     return commit(*_WRITTEN), versions, machine
 
 
+def is_clean() -> bool:
+    """Return whether the files are those of a commit, but for what this benchmark writes."""
+    found = commit(*_WRITTEN)
+    return found is not None and not found.endswith("+")
+
+
 def _gpu() -> str | None:
     import torch
 
@@ -217,7 +229,8 @@ def _gpu() -> str | None:
 
 def _same_fields(kind: type[Run | Result], body: Mapping[str, object]) -> None:
     wanted = {each.name for each in fields(kind)}
-    if odd := sorted(wanted ^ set(body)):
+    later = {"dealings", "intervals"}
+    if odd := sorted((wanted ^ set(body)) - (later & wanted)):
         raise DataError(f"fields unknown or missing: {', '.join(odd)}")
 
 

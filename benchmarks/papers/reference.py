@@ -1,280 +1,219 @@
-"""Non-private reference models, trained on the pooled records of all parties."""
+"""Models without privacy, trained on the pooled records of all parties: the best of three by validation."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from benchmarks import measure, standard_models
 from benchmarks.papers import network_reference
+from benchmarks.standard_models import Fitted, Floats, Lesson
 from pate.data.embeddings import Embeddings
-from pate.data.values import Table
-from pate.errors import UsageError
+from pate.data.values import Images, Table
 from pate.features.space import space_over
-from student.evaluation.answers import LabelsEvaluation, NumberEvaluation, evaluate_answers
-from student.evaluation.evaluate import Evaluation, LabelledData
 from student.trainers.encoding import learn_encoding
-from student.trainers.head import fit_head
 from student.trainers.selftraining import TableStudent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from benchmarks.papers.row import Row
     from benchmarks.papers.split import Split
     from pate.data.values import Dataset, Inputs
-    from pate.features.contract import FeatureSpace
     from student.trainers.base import Progress, Student
 
-#: One record in this many is held out to choose the regularisation of the ridge.
+#: One unit in this many chooses a model's own parameters, or stops its training.
 _HELD: Final = 10
-#: Networks of this many seeds are trained where validation records choose among them.
+#: Networks of this many seeds are trained where there are few images.
 _SEEDS: Final = 3
-_PENALTIES: Final = (1e-5, 3e-5, 1e-4, 3e-4)  # of softmax regression
+_FEW: Final = 10_000
 _STRENGTHS: Final = tuple(10.0**power for power in range(-7, 0))
-#: Measures of a model on validation and on test records.
-Judged: TypeAlias = tuple[dict[str, float], dict[str, float]]
-_NETWORK: Final = "the student's network, with every label"
-#: Of boosted trees.
-_TREES: Final = {
-    "learning_rate": 0.05, "max_iter": 1_000, "early_stopping": True, "n_iter_no_change": 20,
-}  # fmt: skip
-#: Records whose features are computed at a time, which bounds memory.
-_AT_ONCE: Final = 2048
+#: Scores of a model by seed, for the validation records and for the test records.
+Scores: TypeAlias = Sequence[tuple[Floats, Floats]]
 
 
-def measures(probabilities: NDArray[np.floating], test: Dataset) -> dict[str, float]:
-    """Return accuracy, balanced accuracy, and with two classes the area under the ROC curve.
+def output(student: Student, test: Dataset) -> Floats:
+    """Return what a student says of records.
 
-    Args:
-        probabilities: (n, classes), or scores in the same order.
-        test: n labelled records, classes in the order of the columns.
+    Returns:
+        Of classes (n, classes) probabilities in the order of the records' classes; of several labels
+        (n, labels); of a number (n, 2): predictions and means.
     """
-    from sklearn.metrics import roc_auc_score
-
-    size = len(test.classes)
-    cells = test.labels * size + probabilities.argmax(axis=1)
-    confusion = np.bincount(cells, minlength=size * size).reshape(size, size).astype(np.int64)
-    evaluation = Evaluation(test.classes, confusion)
-    found = {
-        "accuracy": evaluation.accuracy,
-        "balanced_accuracy": evaluation.balanced_accuracy,
-    }
-    if size == 2 and len(np.unique(test.labels)) == 2:
-        found["auc"] = float(roc_auc_score(test.labels, probabilities[:, 1] - probabilities[:, 0]))
-    return found
-
-
-def of_answers(found: LabelsEvaluation | NumberEvaluation) -> dict[str, float]:
-    """Return the measures of several labels, or of a number."""
-    if isinstance(found, NumberEvaluation):
-        told = {"mae": found.error, "r2": found.explained}
-    else:
-        told = {"macro_auc": found.area}
-    return {name: figure.value for name, figure in told.items() if figure is not None}
+    if test.kind == "number":
+        assert isinstance(student, TableStudent)  # no other student has such answers
+        return np.stack(student.predict_numbers(test.inputs), axis=1)
+    found = student.predict_probabilities(test.inputs)
+    return found[:, [student.classes.index(name) for name in test.classes]]
 
 
 def judge(student: Student, test: Dataset) -> dict[str, float]:
-    """Return the measures of a student on the test set.
-
-    Of several labels macro_auc, of a number mae and r2.
-    """
-    if test.kind != "class":
-        assert isinstance(student, TableStudent)  # no other student has such answers
-        return of_answers(evaluate_answers(student, LabelledData(test)))
-    known = test.with_classes(student.classes)
-    return measures(student.predict_probabilities(known.inputs), known)
+    """Return the figures of a student on test records, by name (:func:`benchmarks.measure.figures_of`)."""
+    said, truth = output(student, test), measure.truth_of(test)
+    return {name: figure(said, truth) for name, figure in measure.figures_of(test).items()}
 
 
-def pooled(row: Row, split: Split, *, seed: int, progress: Progress) -> dict[str, float | str]:
-    """Train the row's non-private model and return its measures, with its name under ``model``."""
-    if row.reference == "ridge":
-        return {"model": "ridge regression on scattering features", **_ridge(split)}
-    if row.reference == "linear":
-        return {"model": "softmax regression on the embeddings", **_linear(split)}
-    if row.reference == "boosting":
-        made = _boosting if split.private.kind == "class" else _boosting_answers
-        return {"model": "boosted trees", **made(split, seed)}
-    if split.validation is not None:
-        return chosen_network(split, split.validation, seed=seed, progress=progress)
-    trained = network_reference.train(split.private, seed=seed, progress=progress)
-    return {"model": _NETWORK, **judge(trained, split.test)}
-
-
-def chosen_network(
-    split: Split, validation: Dataset, *, seed: int, progress: Progress, steps: int | None = None
+def pooled(
+    split: Split, *, figure: str, seed: int, progress: Progress, steps: int | None = None
 ) -> dict[str, float | str]:
-    """Return the measures of the network, calibrated or not, as validation records choose.
+    """Return the figures of the best of three standard models, trained without privacy.
 
-    Test labels choose nothing; the figures of the form that was not chosen are returned too.
+    The data's validation records choose; where there are none, the labels of the public part, which no
+    model learns from. Test labels choose nothing.
 
     Args:
         split: of the row.
-        validation: labelled records that no network learns from; the form with the higher mean accuracy
-            on them is chosen, on a tie the one that is not calibrated.
-        seed: of the first network of three.
-        progress: called after every step.
-        steps: of each training; None: according to the number of images.
+        figure: that chooses, a name of :func:`benchmarks.measure.figures_of`.
+        seed: of all randomness.
+        progress: called after every step of a network.
+        steps: of a network's training; None: according to the number of images.
 
     Returns:
-        Means over the seeds by name, their ranges under ``spread.``, means of the other form under
-        ``other.``, and one line about the choice under ``chosen``.
+        As :func:`choice`.
     """
-    forms: dict[str, list[Judged]] = {"as trained": [], "calibrated": []}
-    for number in range(_SEEDS):
+    validation = split.public if split.validation is None else split.validation
+    models: dict[str, Scores] = {}
+    if isinstance(split.private.inputs, Images):
+        models |= _networks(split, validation, seed, progress, steps)
+        space = space_over(split.queries, "scattering")
+        encode = space.embed
+        fits = {
+            "ridge regression on scattering features": _ridge,
+            "a perceptron on scattering features": standard_models.perceptron,
+        }
+    elif isinstance(split.private.inputs, Table):
+        encode = learn_encoding(split.private.inputs).encode
+        fits = dict(standard_models.FOR_TABLES)
+    else:
+        encode = _points
+        fits = dict(standard_models.FOR_EMBEDDINGS)
+    private = split.private
+    lesson = Lesson(
+        encode(private.inputs),
+        measure.truth_of(private),
+        private.kind,
+        len(private.classes),
+        _held(private, seed),
+        seed,
+    )
+    parts = encode(validation.inputs), encode(split.test.inputs)
+    for name, fit in fits.items():
+        model = fit(lesson)
+        models[name] = [(model(parts[0]), model(parts[1]))]
+    return choice(models, validation, split.test, figure=figure)
+
+
+def choice(
+    models: Mapping[str, Scores], validation: Dataset, test: Dataset, *, figure: str
+) -> dict[str, float | str]:
+    """Return the figures on test records of the model that is best on validation records.
+
+    Args:
+        models: scores by name; on a tie the first.
+        validation: records that no model learned from.
+        test: records.
+        figure: that chooses; of an error less is better.
+
+    Returns:
+        Its figures by name, means over its seeds, with their 95 % intervals under ``low.`` and ``high.``;
+        its name under ``model``; the best test figure of the others under ``other.`` with the figure's
+        name, and all that the choice rests on in one line under ``chosen``.
+    """
+    figures, sign = measure.figures_of(test), -1.0 if figure in measure.ERRORS else 1.0
+    scale, mark = (1, "") if figure in measure.PLAIN else (100, " %")
+    digits = 2 if mark else 3
+    found = {
+        name: tuple(
+            float(np.mean([figures[figure](pair[at], measure.truth_of(part)) for pair in scores]))
+            for at, part in ((0, validation), (1, test))
+        )
+        for name, scores in models.items()
+    }
+    best = max(found, key=lambda name: sign * found[name][0])
+    told: dict[str, float | str] = {"model": best}
+    for name, of in figures.items():
+        known = measure.estimate(of, [on_test for _, on_test in models[best]], test)
+        told |= {name: known.mean, f"low.{name}": known.low, f"high.{name}": known.high}
+    others = [on_test for name, (_, on_test) in found.items() if name != best]
+    if others:
+        told[f"other.{figure}"] = max(others, key=lambda value: sign * value)
+    words = "; ".join(
+        f"{name} {scale * there:.{digits}f}{mark} there and {scale * on_test:.{digits}f}{mark} on test"
+        for name, (there, on_test) in found.items()
+    )
+    name = figure.replace("_", " ")
+    told["chosen"] = f"by {name} on {len(validation):,} validation records: {words}"
+    return told
+
+
+def _networks(
+    split: Split, validation: Dataset, seed: int, progress: Progress, steps: int | None
+) -> dict[str, Scores]:
+    """Train the student's network with every label; return its scores as trained and calibrated."""
+    seeds = _SEEDS if len(split.private) < _FEW else 1
+    plain, calibrated = [], []
+    for number in range(seeds):
 
         def move(step: int, total: int, loss: float, before: int = number) -> None:
-            progress(before * total + step, _SEEDS * total, loss)
+            progress(before * total + step, seeds * total, loss)
 
         network = network_reference.train(
             split.private, seed=seed + number, progress=move, steps=steps
         )
-        forms["as trained"].append((judge(network, validation), judge(network, split.test)))
+        plain.append((output(network, validation), output(network, split.test)))
         network_reference.calibrate(network, split.private)
-        forms["calibrated"].append((judge(network, validation), judge(network, split.test)))
-    return choice(forms, len(validation))
+        calibrated.append((output(network, validation), output(network, split.test)))
+    name = "the student's network, with every label"
+    return {name: plain, f"{name}, calibrated": calibrated}
 
 
-def choice(forms: dict[str, list[Judged]], count: int) -> dict[str, float | str]:
-    """Return what :func:`chosen_network` returns, from the measures of two forms.
-
-    Args:
-        forms: by name, measures of each seed on validation and on test records; the first on a tie.
-        count: number of validation records.
-    """
-    best = max(forms, key=lambda form: sum(there["accuracy"] for there, _ in forms[form]))
-    (other,) = set(forms) - {best}
-    told: dict[str, float | str] = {"model": f"{_NETWORK}, {best}"}
-    for name in forms[best][0][1]:
-        values = [on_test[name] for _, on_test in forms[best]]
-        told |= {name: float(np.mean(values)), f"spread.{name}": float(np.ptp(values))}
-        told[f"other.{name}"] = float(np.mean([on_test[name] for _, on_test in forms[other]]))
-    seeds = len(forms[best])
-    told["chosen"] = (
-        f"{best}, by accuracy on {count} validation records, means of {seeds} seeds: "
-        + "; ".join(
-            f"{form} {_accuracy(found, 0)} there and {_accuracy(found, 1)} on test"
-            for form, found in forms.items()
-        )
-    )
-    return told
-
-
-def _accuracy(found: list[Judged], which: int) -> str:
-    """Return mean and range over the seeds, on validation (0) or test (1) records."""
-    values = [100 * pair[which]["accuracy"] for pair in found]
-    return f"{np.mean(values):.2f} % ({np.ptp(values):.2f})"
-
-
-def _ridge(split: Split) -> dict[str, float]:
-    """Return the scores of one linear model on the fixed features.
-
-    Least squares on targets of +1 and -1 by the normal equations; a tenth of the records chooses the
-    regularisation. Memory is a few times the squared width, for any number of records.
-    """
+def _ridge(lesson: Lesson) -> Fitted:
+    """Fit least squares on targets of +1 and -1; the held rows choose the regularisation."""
     from scipy.linalg import cho_factor, cho_solve
 
-    space = space_over(split.queries, "scattering")
-    held = np.arange(len(split.private)) % _HELD == 0
-    told = split.private.take(np.flatnonzero(held))
-    gram, target = _moments(space, split.private.take(np.flatnonzero(~held)))
-    held_gram, held_target = _moments(space, told)
-    known = _with_one(space, told.inputs)
-    best = (-1.0, 1.0)
+    signs = 2.0 * (lesson.truth[:, None] == np.arange(lesson.classes)) - 1.0
+    gram, target = _moments(lesson.rows[~lesson.held], signs[~lesson.held])
+    held_gram, held_target = _moments(lesson.rows[lesson.held], signs[lesson.held])
     # In units of the mean squared feature: independent of the space and number of records.
     unit = float(np.trace(gram)) / len(gram)
-    for strength in _STRENGTHS:
-        factor = cho_factor(gram + strength * unit * np.eye(len(gram)))
-        right = (known @ cho_solve(factor, target)).argmax(axis=1) == told.labels
-        best = max(best, (float(right.mean()), strength))
-    whole = gram + held_gram + best[1] * unit * np.eye(len(gram))
-    weights = cho_solve(cho_factor(whole), target + held_target)
-    return measures(_with_one(space, split.test.inputs) @ weights, split.test)
+
+    def solve(strength: float, left: Floats, right: Floats) -> Floats:
+        factor = cho_factor(left + strength * unit * np.eye(len(left)))
+        return np.asarray(cho_solve(factor, right))
+
+    known, labels = _with_one(lesson.rows[lesson.held]), lesson.truth[lesson.held]
+
+    def right(strength: float) -> float:
+        return float(((known @ solve(strength, gram, target)).argmax(axis=1) == labels).mean())
+
+    best = max(_STRENGTHS, key=right)
+    weights = solve(best, gram + held_gram, target + held_target)
+    return lambda rows: _with_one(rows) @ weights
 
 
-def _linear(split: Split) -> dict[str, float]:
-    """Return the scores of softmax regression; a tenth of the records chooses the penalty."""
-    private, test = split.private, split.test
-    if not isinstance(private.inputs, Embeddings) or not isinstance(test.inputs, Embeddings):
-        raise UsageError("the linear model is for embeddings")
-    rows, targets = private.inputs.points(), np.eye(len(private.classes))[private.labels]
-    held = np.arange(len(rows)) % _HELD == 0
-
-    def right(penalty: float) -> float:
-        model = fit_head(rows[~held], targets[~held], penalty=penalty)
-        found = model.predict_proba(rows[held]).argmax(axis=1)
-        return float((found == private.labels[held]).mean())
-
-    best = max(_PENALTIES, key=right)
-    model = fit_head(rows, targets, penalty=best)
-    return measures(model.predict_proba(test.inputs.points()), test)
-
-
-def _moments(space: FeatureSpace, data: Dataset) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return X'X and X'Y of the features X, with a constant column, and targets Y of +1 and -1."""
-    width = space.width + 1
-    gram = np.zeros((width, width))
-    target = np.zeros((width, len(data.classes)))
-    for start in range(0, len(data), _AT_ONCE):
-        some = data.take(range(start, min(start + _AT_ONCE, len(data))))
-        rows = _with_one(space, some.inputs)
-        signs = 2.0 * (some.labels[:, None] == np.arange(len(data.classes))) - 1.0
-        gram += rows.T @ rows
-        target += rows.T @ signs
+def _moments(rows: Floats, targets: Floats) -> tuple[Floats, Floats]:
+    """Return X'X and X'Y of rows X with a constant column; a few thousand at a time bound memory."""
+    width = rows.shape[1] + 1
+    gram, target = np.zeros((width, width)), np.zeros((width, targets.shape[1]))
+    for start in range(0, len(rows), 4_096):
+        some = _with_one(rows[start : start + 4_096]).astype(np.float64)
+        gram += some.T @ some
+        target += some.T @ targets[start : start + 4_096]
     return gram, target
 
 
-def _with_one(space: FeatureSpace, inputs: Inputs) -> NDArray[np.float32]:
-    """Return the features with a constant column of ones."""
-    features = space.embed(inputs)
-    return np.hstack([features, np.ones((len(features), 1), dtype=np.float32)])
+def _with_one(rows: Floats) -> Floats:
+    return np.hstack([rows, np.ones((len(rows), 1), dtype=rows.dtype)])
 
 
-def _boosting(split: Split, seed: int) -> dict[str, float]:
-    """Return the scores of boosted trees; early stopping uses a tenth of the people."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    rows, of_test, fitted, stop = _encoded(split, seed)
-    labels = split.private.labels
-    model = HistGradientBoostingClassifier(**_TREES, random_state=seed)
-    model.fit(rows[fitted], labels[fitted], X_val=rows[stop], y_val=labels[stop])
-    return measures(model.predict_proba(of_test), split.test)
+def _points(inputs: Inputs) -> Floats:
+    assert isinstance(inputs, Embeddings)  # the caller asked
+    return inputs.points()
 
 
-def _boosting_answers(split: Split, seed: int) -> dict[str, float]:
-    """Return the same for several labels, with trees for each, or for a number, by absolute error."""
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-    from sklearn.metrics import r2_score, roc_auc_score
-
-    rows, of_test, fitted, stop = _encoded(split, seed)
-    known, truth = split.private.answers, split.test.answers
-    assert known is not None  # the caller asked
-    assert truth is not None
-    if split.private.kind == "number":
-        model = HistGradientBoostingRegressor(loss="absolute_error", **_TREES, random_state=seed)
-        model.fit(rows[fitted], known[fitted], X_val=rows[stop], y_val=known[stop])
-        said = model.predict(of_test)
-        return {"mae": float(np.abs(said - truth).mean()), "r2": float(r2_score(truth, said))}
-    areas = []
-    for label, wanted in zip(known.T, truth.T, strict=True):
-        trees = HistGradientBoostingClassifier(**_TREES, random_state=seed)
-        trees.fit(rows[fitted], label[fitted], X_val=rows[stop], y_val=label[stop])
-        areas.append(roc_auc_score(wanted, trees.predict_proba(of_test)[:, 1]))
-    return {"macro_auc": float(np.mean(areas))}
-
-
-def _encoded(
-    split: Split, seed: int
-) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the private and the test rows, and which private ones are fitted and stop the fit."""
-    from sklearn.model_selection import GroupShuffleSplit
-
-    private = split.private
-    if not isinstance(private.inputs, Table):
-        raise UsageError("boosted trees are for tables; choose ridge or student")
-    encoding = learn_encoding(private.inputs)
-    rows = encoding.encode(private.inputs)
-    units = np.arange(len(rows)) if private.groups is None else private.groups
-    held = GroupShuffleSplit(1, test_size=0.1, random_state=seed)
-    fitted, stop = next(held.split(rows, private.labels, units))
-    return rows, encoding.encode(split.test.inputs), fitted, stop
+def _held(data: Dataset, seed: int) -> NDArray[np.bool_]:
+    """Return a tenth of the units, by row."""
+    units = np.arange(len(data)) if data.groups is None else data.groups
+    number = np.unique(units, return_inverse=True)[1]
+    chosen = np.random.default_rng(seed).permutation(int(number.max()) + 1) % _HELD == 0
+    return np.asarray(chosen[number])

@@ -14,10 +14,6 @@ if TYPE_CHECKING:
 
 #: Bases of an epsilon: the campaign's cap, or a data-dependent bound.
 Basis = Literal["cap", "paper-2017", "paper-2018", "sharp"]
-#: The model that is trained on all private records pooled: the student's network with every label,
-#: ridge regression on scattering features (quicker, and weaker), boosted trees, or softmax regression on
-#: embeddings.
-Reference = Literal["network", "ridge", "boosting", "linear"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +75,6 @@ class Row:
         sites: whether the parties are those of the data's ``sites()``.
         student: trainer, as ``pate-student train --model`` names it.
         steps: of the student's training, None for its default.
-        reference: the non-private model; a network is calibrated if the data's validation records say so.
         paper: or None if no paper has this row.
         wanted: goals.
         hurdle: why it was not run, in a sentence; empty otherwise.
@@ -97,10 +92,24 @@ class Row:
     sites: bool = False
     student: str = "auto"
     steps: int | None = None
-    reference: Reference = "network"
     paper: Paper | None = None
     wanted: tuple[Wanted, ...] = ()
     hurdle: str = ""
     picked: str = "the paper's"
     encoder: str = ""
     votes: str | None = None
+
+    @property
+    def chooser(self) -> str:
+        """Return the figure that chooses the model without privacy: the goals' first AUC or error, if any."""
+        names = [wanted.figure.removeprefix("student.") for wanted in self.wanted]
+        return next((name for name in names if name != "accuracy"), "accuracy")
+
+    def settings(self) -> dict[str, object]:
+        """Return its settings as a result stores them, but for the encoder's."""
+        return self.options.told() | {
+            "parties": self.parties,
+            "student": self.student,
+            "steps": self.steps,
+            "picked": self.picked,
+        }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from benchmarks import measure
 from benchmarks.papers import cost, reference
 from benchmarks.papers.campaign import Outcome, hold, lesson, run_campaign
 from benchmarks.papers.data import data_folder
@@ -29,20 +30,20 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from benchmarks.papers.row import Row
+    from benchmarks.standard_models import Floats
     from pate.data.values import Dataset
     from pate.runtime.screen import Screen
     from student.trainers.base import Lesson, Student
 
 
-def run_row(row: Row, *, seeds: int, work: Path, screen: Screen, deal_anew: bool = False) -> Result:
-    """Run a row, once per seed from 0.
+def run_row(row: Row, *, seeds: int, work: Path, screen: Screen) -> Result:
+    """Run a row, once per seed from 0; each deals the records to the parties anew, but for sites.
 
     Args:
         row: to run.
         seeds: number of seeds.
         work: folder shared by seeds and rows: the parties' homes with their teachers and votes.
         screen: for lines and progress.
-        deal_anew: whether every seed splits the records anew, and so has other teachers.
 
     Raises:
         PateError: if the data are missing, or do not allow the campaign.
@@ -62,14 +63,19 @@ def run_row(row: Row, *, seeds: int, work: Path, screen: Screen, deal_anew: bool
         f"{row.name}: {len(split.private)} private records, {len(split.public)} public, "
         f"{len(split.test)} to test; {split.note}"
     )
-    runs = tuple(
-        _run(row, split, module, seed, seed if deal_anew else 0, work, screen)
-        for seed in range(seeds)
-    )
+    done = [_run(row, split, module, seed, work, screen) for seed in range(seeds)]
+    runs = tuple(run for run, _ in done)
+    said = [scores for _, scores in done]
+    intervals = {
+        name: (found.low, found.high)
+        for name, figure in measure.figures_of(split.test).items()
+        for found in [measure.estimate(figure, said, split.test)]
+    }
     # Where parties agree on few columns, the non-private model still uses all of them.
     beside: Split = module.every_column() if hasattr(module, "every_column") else split
     named = "" if embedder is None else embedder.in_words
-    return _result(row, runs, work, screen, beside, "", encoder=named)
+    result = _result(row, runs, work, screen, beside, "", encoder=named)
+    return replace(result, dealings=1 if row.sites else seeds, intervals=intervals)
 
 
 def module_of(row: Row) -> ModuleType:
@@ -78,10 +84,11 @@ def module_of(row: Row) -> ModuleType:
 
 
 def _run(
-    row: Row, split: Split, module: ModuleType, seed: int, dealing: int, work: Path, screen: Screen
-) -> Run:
-    """Run one seed."""
+    row: Row, split: Split, module: ModuleType, seed: int, work: Path, screen: Screen
+) -> tuple[Run, Floats]:
+    """Run one seed; return what its student says of the test records, too."""
     began = time.monotonic()
+    dealing = 0 if row.sites else seed
     parties: Sequence[Dataset] = (
         tuple(module.sites().values()) if row.sites else deal(split.private, row.parties, dealing)
     )
@@ -109,14 +116,17 @@ def _run(
     ended = time.monotonic()
     seconds = {"student": ended - taught, "total": ended - began}
     run = _told(outcome, split.public, seed, reused=reused)
-    measured = reference.judge(student, split.test)
+    said, truth = reference.output(student, split.test), measure.truth_of(split.test)
+    measured = {
+        name: figure(said, truth) for name, figure in measure.figures_of(split.test).items()
+    }
     told = ", ".join(f"{name} {value:.4f}" for name, value in measured.items())
     right = "" if run.right is None else f"{run.right} of {run.kept} labels right, "
     screen.say(
         f"seed {seed}: {right}{run.asked} asked; student: {told}; "
         f"epsilon {run.guarantee['epsilon']:.4g}"
     )
-    return replace(run, student=measured, seconds={**run.seconds, **seconds})
+    return replace(run, student=measured, seconds={**run.seconds, **seconds}), said
 
 
 def _of_votes(row: Row, seed: int, work: Path, screen: Screen) -> Run:
@@ -171,12 +181,7 @@ def _result(
 ) -> Result:
     commit, versions, machine = surroundings()
     told = {} if split is None else _without_privacy(row, split, work, screen)
-    settings = row.options.told() | {
-        "parties": row.parties,
-        "student": row.student,
-        "steps": row.steps,
-        "picked": row.picked,
-    }
+    settings = row.settings()
     if encoder:
         settings["encoder"] = encoder
     return Result(
@@ -200,14 +205,17 @@ def _result(
 
 def _without_privacy(row: Row, split: Split, work: Path, screen: Screen) -> dict[str, float | str]:
     """Return the measures of the non-private model; rows over the same records share it."""
-    kept = work / f"{row.data}-without-privacy-{row.reference}.json"
+    kept = work / f"{row.data}-without-privacy-{row.chooser}.json"
     if kept.is_file():
         return cast("dict[str, float | str]", json.loads(kept.read_text()))
     screen.say("the same without privacy, on all parties' records pooled")
     began = time.monotonic()
     with screen.bar("without privacy") as move:
         told = reference.pooled(
-            row, split, seed=0, progress=lambda step, total, _loss: move(step, total)
+            split,
+            figure=row.chooser,
+            seed=0,
+            progress=lambda step, total, _loss: move(step, total),
         )
     told["seconds"] = time.monotonic() - began
     kept.write_text(json.dumps(told))

@@ -5,6 +5,7 @@ Do not edit it: run a row again, and then ``python -m benchmarks.papers table``.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.papers import monthly
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from benchmarks.papers.row import Basis, Row
+    from benchmarks.papers.row import Basis, Paper, Row
 
 DOCUMENT: Final = FOLDER.parents[2] / "docs" / "results.md"
 
@@ -44,9 +45,18 @@ After this page you can compare this project with the papers on their own data, 
 Every row is a whole campaign on real data. Several parties, each with its own part of the private
 records, vote by the real protocol in one process: signed messages, masked sums, a ledger that is
 verified at the end, noise from the operating system. A student learns from the released labels and is
-measured on records that were used for nothing else. Figures are means over seeds, with the largest
-minus the least in brackets. `python -m benchmarks.papers --help` says how to run a row; its settings
-are in `benchmarks/papers/rows.py`, its figures in `benchmarks/papers/results/`.
+measured on records that were used for nothing else. Figures are means over seeds. Square brackets have
+the 95 % interval: it contains the sampling of the test records (or patients), which all seeds share, and
+the spread over seeds. Round brackets have the largest minus the least. Every seed deals the records to the
+parties anew, unless the parties are sites; a result that does not tell its dealings is an older one.
+
+**Without privacy** is the best of three or four standard models on the pooled records, with the same features
+or pixels. Its figure on labelled records that are neither private nor test chooses it, and each row shows
+those figures for all of them.
+
+`python -m benchmarks.papers --help` says how to run a row; its settings are in
+`benchmarks/papers/rows.py`, its figures in `benchmarks/papers/results/`. This page is made from both, and
+cannot be made where they differ.
 
 ## Reading the epsilons
 
@@ -65,8 +75,7 @@ comparison with the papers' figures, which are of the same kind: the records of 
   the classical conversion is used, as they did.
 - The adjacency of the papers and of the bounds is one vote changed. All figures are about the public as
   the observer, who sees the labels and the student. What the server may learn has a line of its own.
-- Rows of neighbour votes at delta 0 have geometric noise, and their records were dealt to the parties anew
-  for each seed (`--deal-anew`); the others have Gaussian noise.
+- Rows of neighbour votes at delta 0 have geometric noise, the others Gaussian noise.
 - A row says how its settings were chosen. Settings chosen by looking at the votes or labels of this
   very benchmark cost privacy that no figure here counts: with private data choose them beforehand, with
   `pate plan` or on similar public data.
@@ -94,10 +103,16 @@ def render(results: Mapping[str, Result]) -> str:
         results: by row; missing rows are listed as not run.
 
     Raises:
-        DataError: for a result of an unknown row.
+        DataError: for a result of an unknown row, or of one whose settings or words have changed since.
     """
     if odd := sorted(set(results) - set(ROWS)):
         raise DataError(f"there is no row {odd[0]}: remove its result")
+    for name, result in results.items():
+        if changed := _changed(ROWS[name], result):
+            raise DataError(
+                f"row {name} is no longer what its result of {result.date} is of ({', '.join(changed)} "
+                "changed): run it again"
+            )
     run = [(row, results[row.name]) for row in ROWS.values() if row.name in results]
     lines = [_HEAD, "## All rows", ""]
     lines += _sheet(
@@ -114,18 +129,30 @@ def render(results: Mapping[str, Result]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _changed(row: Row, result: Result) -> list[str]:
+    """Return the names of settings, and of the words about them, in which a row and its result differ."""
+    now = json.loads(json.dumps(row.settings()))
+    then = {name: value for name, value in result.settings.items() if name != "encoder"}
+    return sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
+
+
 def _summary(row: Row, result: Result) -> tuple[str, ...]:
     goals = [goal_in_words(wanted) for wanted in row.wanted]
     verdicts = [verdict(result, wanted) for wanted in row.wanted]
     paper = row.paper
     return (
         f"[{row.title}](#{row.name})",
-        "none" if paper is None else f"{paper.accuracy:g} % at {paper.epsilon:g} ({paper.basis})",
+        "none" if paper is None else _reported(paper),
         _here(row, result),
         _reference(result),
         "<br>".join(goals) or "a figure",
         "<br>".join(verdicts) or "-",
     )
+
+
+def _reported(paper: Paper) -> str:
+    exact = ", delta 0" if paper.delta == 0.0 else ""
+    return f"{paper.accuracy:g} % at {paper.epsilon:g} ({paper.basis}){exact}"
 
 
 def _here(row: Row, result: Result) -> str:
@@ -157,7 +184,9 @@ def _reference(result: Result) -> str:
         return ", ".join(told) or "-"
     area = f", AUC {auc:.3f}" if isinstance(auc, float | int) else ""
     other = result.reference.get("other.accuracy")
-    passed = f"; not chosen {single('', other)}" if isinstance(other, float | int) else ""
+    passed = ""
+    if isinstance(other, float | int) and other > accuracy:
+        passed = f"; not chosen {single('', other)}"
     return ranged(result, "accuracy", accuracy) + area + passed
 
 
@@ -243,9 +272,7 @@ def _data(result: Result) -> str:
 def _settings(result: Result) -> str:
     told = []
     for name, value in sorted(result.settings.items()):
-        if name == "numbers" and isinstance(value, dict):
-            told += [f"{key} {text}" for key, text in value.items()]
-        elif name != "picked" and value is not None:
+        if name != "picked" and value is not None:
             told.append(f"{name} {value}")
     return ", ".join(told)
 
@@ -271,7 +298,10 @@ def _student(result: Result) -> str:
     names = [name for name in result.runs[0].figures() if name.startswith("student.")]
     told = [f"{name_of(name)} {share(result, name)}" for name in names]
     seeds = "1 seed" if len(result.runs) == 1 else f"{len(result.runs)} seeds"
-    return f"{', '.join(told)}; {seeds}" if told else "none was trained"
+    dealt = "" if not result.dealings else ", one dealing"
+    if result.dealings > 1:
+        dealt = f", {result.dealings} dealings"
+    return f"{', '.join(told)}; {seeds}{dealt}" if told else "none was trained"
 
 
 def _non_private(result: Result) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from benchmarks.versus import measure
+from benchmarks import measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import commit as commits
 from benchmarks import dated
-from benchmarks.versus.measure import Estimate
+from benchmarks.measure import Estimate
 from benchmarks.versus.method import Cost
 from pate.errors import DataError, UsageError
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from benchmarks import dated
-from benchmarks.versus import measure, record
+from benchmarks import dated, measure
+from benchmarks.versus import record
 from benchmarks.versus.choose import choose
 from benchmarks.versus.data import PROBLEMS
 from benchmarks.versus.method import EPSILONS, Cost

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import commit, dated
+from benchmarks import commit, dated, measure
+from benchmarks.measure import Estimate
 from benchmarks.papers.split import Split
-from benchmarks.versus import measure, page, pictures, record
+from benchmarks.versus import page, pictures, record
 from benchmarks.versus.calibrate import altered_epsilon, gaussian_multiplier, mu
 from benchmarks.versus.choose import choose
-from benchmarks.versus.measure import Estimate
 from benchmarks.versus.method import DELTA, Cost, Fitted, Method
 from benchmarks.versus.methods import linear, plain
 from benchmarks.versus.problem import LONGEST, Problem, problem_of

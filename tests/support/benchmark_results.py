@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from benchmarks.papers.record import Result, Run
+from benchmarks.papers.rows import ROWS
 
 
 def run(*, seed: int, accuracy: float = 0.8, epsilon: float = 1.5) -> Run:
@@ -31,15 +33,15 @@ def run(*, seed: int, accuracy: float = 0.8, epsilon: float = 1.5) -> Run:
     )
 
 
-def result(**changes: Any) -> Result:
-    """Return a result of the row ``heart``, with the fields that are given."""
+def result(*, row: str = "heart", **changes: Any) -> Result:
+    """Return a result of a row, with the fields that are given."""
     fields: dict[str, Any] = {
-        "row": "heart",
+        "row": row,
+        "settings": {"aggregator": "gnmax", "picked": "by hand"},
         "date": "2026-01-01",
         "commit": None,
         "versions": {"python": "3.11.0"},
         "machine": {"cores": 2.0, "ram_gib": 8.0, "gpu": None},
-        "settings": {"aggregator": "gnmax", "numbers": {"sigma2": "12"}, "picked": "by hand"},
         "split": {
             "private": 100, "public": 20, "test": 10, "private_units": 100, "public_units": 20,
             "test_units": 10, "note": "one line",
@@ -48,4 +50,7 @@ def result(**changes: Any) -> Result:
         "reference": {"model": "boosted trees", "accuracy": 0.85, "auc": 0.72},
         "runs": (run(seed=0), run(seed=1)),
     }  # fmt: skip
+    if row in ROWS:
+        # As they are after a visit to the file.
+        fields["settings"] = json.loads(json.dumps(ROWS[row].settings()))
     return Result(**(fields | changes))

@@ -1,6 +1,7 @@
-"""MNIST (LeCun et al. 1998) as split in both PATE papers: teachers on the training images.
+"""MNIST (LeCun et al. 1998): private are the training images, public and test parts of the test images.
 
-The public set is the first 9,000 test images, the student is measured on the last 1,000.
+As in Papernot et al. 2017 the public set has 9,000 test images, here the first ones, and the student is
+measured on the other 1,000. :mod:`benchmarks.papers.data.mnist_halves` has another division.
 """
 
 from __future__ import annotations

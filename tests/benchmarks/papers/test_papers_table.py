@@ -104,18 +104,45 @@ def test_the_document_says_what_was_run_and_what_was_not() -> None:
 def test_a_model_that_validation_chose_is_shown_with_the_one_that_it_did_not() -> None:
     chosen = "calibrated, by accuracy on 9 validation records"
     known = {
-        "model": "a network, calibrated", "accuracy": 0.88, "spread.accuracy": 0.02,
-        "other.accuracy": 0.93, "chosen": chosen,
+        "model": "a network, calibrated", "accuracy": 0.88, "low.accuracy": 0.87,
+        "high.accuracy": 0.9, "other.accuracy": 0.93, "chosen": chosen,
     }  # fmt: skip
     text = render({"pneumonia": result(row="pneumonia", reference=known)})
-    assert "| 88.00 % (2.00); not chosen 93.00 % |" in text
+    assert "| 88.00 % [87.0 to 90.0]; not chosen 93.00 % |" in text
     # The runs have 80 %, where 2 points less than no privacy are wanted.
     (row,) = [line for line in text.splitlines() if line.startswith("| [Pneumonia")]
-    by_chosen, by_other = row.split(" | ")[-1].split("; of the form not chosen: ")
+    by_chosen, by_other = row.split(" | ")[-1].split(
+        "; beside a model that validation did not choose: "
+    )
     assert by_chosen.startswith("no: accuracy 6.00 % too low")
     assert by_other.startswith("no: accuracy 11.00 % too low")
-    line = f"- without privacy: a network, calibrated: accuracy 88.00 % (2.00); chosen: {chosen}"
+    line = f"- without privacy: a network, calibrated: accuracy 88.00 % [87.0 to 90.0]; chosen: {chosen}"
     assert line in text.splitlines()
+
+
+def test_a_model_that_validation_did_not_choose_rightly_is_not_shown() -> None:
+    known = {"model": "trees", "accuracy": 0.88, "other.accuracy": 0.86, "chosen": "by accuracy"}
+    text = render({"pneumonia": result(row="pneumonia", reference=known)})
+    assert "not chosen" not in text
+    assert "did not choose" not in text
+
+
+def test_intervals_stand_where_they_are_known() -> None:
+    text = render({"heart": result(intervals={"accuracy": (0.74, 0.86)}, dealings=1)})
+    assert "**80.00 % [74.0 to 86.0]**" in text
+    assert "accuracy 80.00 % [74.0 to 86.0], AUC 0.700 (0.000); 2 seeds, one dealing" in text
+
+
+@pytest.mark.parametrize(
+    "changed", [{"picked": "otherwise"}, {"student": "head"}, {"epsilon": 7.0}]
+)
+def test_a_row_whose_words_or_settings_differ_from_its_result_is_refused(
+    changed: dict[str, object],
+) -> None:
+    (name,) = changed
+    other = result(settings={**result().settings, **changed})
+    with pytest.raises(DataError, match=rf"row heart is no longer .* \({name} changed\)"):
+        render({"heart": other})
 
 
 def test_data_dependent_figures_are_not_for_publishing() -> None:
@@ -124,6 +151,13 @@ def test_data_dependent_figures_are_not_for_publishing() -> None:
     assert "| yes | the guarantee" in told["cap"]
     for name in ("paper-2018", "sharp"):
         assert "| no |" in told[name]
+
+
+def test_a_paper_without_delta_is_shown_so() -> None:
+    pure = render({"mnist-neighbour-5000": result(row="mnist-neighbour-5000")})
+    assert "| 99.1 % at 0.1 (cap), delta 0 |" in pure
+    other = render({"mnist-confident": result(row="mnist-confident")})
+    assert "| 98.5 % at 1.97 (paper-2018) |" in other
 
 
 def test_a_result_of_no_row_is_refused() -> None:

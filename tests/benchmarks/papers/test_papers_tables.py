@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from benchmarks.papers.data import adult, diabetes, heart
+from benchmarks.papers.data import adult, diabetes, heart, mnist, mnist_halves
+from pate.data.values import Images
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from benchmarks.papers.split import Split
+    from pate.data.values import Dataset
 
 
 @pytest.fixture
@@ -22,6 +26,22 @@ def files(test_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sizes(split: Split) -> tuple[int, int, int]:
     return len(split.private), len(split.public), len(split.test)
+
+
+def pixels(part: Dataset) -> NDArray[np.uint8]:
+    assert isinstance(part.inputs, Images)
+    return part.inputs.pixels.reshape(len(part), -1)
+
+
+@pytest.mark.usefixtures("files")
+def test_halves_of_mnists_test_images_are_all_of_them_once() -> None:
+    whole, split = pixels(mnist.read("t10k")), mnist_halves.load()
+    assert sizes(split) == (60_000, 5_000, 5_000)
+    halves = np.concatenate([pixels(split.public), pixels(split.test)])
+    assert sorted(map(bytes, halves)) == sorted(map(bytes, whole))
+    # Neither the first half nor the last, which are by different writers.
+    in_order = (halves[:5_000] == whole[:5_000]).all(axis=1)
+    assert in_order.sum() < 50
 
 
 @pytest.mark.slow
