@@ -42,8 +42,10 @@ _SCHEMA: Final = (
     """CREATE TABLE rounds (number INTEGER PRIMARY KEY, place INTEGER NOT NULL, state BLOB,
     over INTEGER NOT NULL DEFAULT 0) STRICT""",
 )
+#: Kind of a request for bundles in the first envelope, which is always waited for.
+EARLY: Final = "early_bundles"
 #: Requests that are asked once, whatever else is asked; any other one ends those before it.
-STANDING: Final = ("describe", "public_piece")
+STANDING: Final = ("describe", "public_piece", EARLY)
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ class Store:
             if kind not in STANDING:
                 db.execute(
                     "UPDATE requests SET closed = 1 WHERE party = ? AND reply IS NULL "
-                    "AND kind NOT IN (?, ?)",
+                    "AND kind NOT IN (?, ?, ?)",
                     (party, *STANDING),
                 )
             db.execute("INSERT OR IGNORE INTO bodies VALUES (?, ?)", (digest, body))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from aggregator_server.envelopes.store import EARLY
 from aggregator_server.envelopes.sums import SumsAhead
 from aggregator_server.exchange.wire import Arrival
 from pate.envelopes.file import SUFFIX, digest_of, opened, write
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from aggregator_server.envelopes.known_keys import KnownKeys
     from aggregator_server.envelopes.store import Out, Store
     from aggregator_server.exchange.wire import Wire
     from pate.envelopes.file import Envelope
+    from protos.pate.v1 import vote_pb2
 
 #: Names of the folders for and from couriers.
 OUT: Final = "out"
@@ -52,6 +55,7 @@ class EnvelopeWire:
         secret: of this campaign, 32 bytes: answers are sealed to a key of it.
         enrolled: identity keys by name; None: a party keeps the key of its first answer.
         say: one line for the server's screen.
+        keys: sealing keys that are known before a party has described itself; None: none are.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class EnvelopeWire:
         secret: bytes,
         enrolled: Callable[[], Mapping[str, bytes]] | None,
         say: Callable[[str], None],
+        keys: KnownKeys | None = None,
     ) -> None:
         self._store = store
         self._campaign = campaign
@@ -88,13 +93,15 @@ class EnvelopeWire:
         #: Whether envelopes that are still out were written again, as after a restart.
         self._written = False
         self._was_closed: set[tuple[str, bytes]] = set()
+        self._sums = SumsAhead(store, campaign, keys)
+        self._early: vote_pb2.AskBundles | None = None
         #: State of each file of the inbox when it was last looked at.
         self._seen: dict[str, tuple[int, int]] = {}
 
     @property
     def sums(self) -> SumsAhead:
         """What begins masked sums here."""
-        return SumsAhead(self._store, self._campaign)
+        return self._sums
 
     # --- what only this wire does: aggregator_server.exchange.wire.Courier ---------------------
 
@@ -105,6 +112,11 @@ class EnvelopeWire:
     def nonce(self, request: bytes) -> bytes:
         """Return the nonce of a request, the same each time: a keyed hash of its bytes."""
         return hmac.digest(self._nonce_key, request, "sha256")[:ID_BYTES]
+
+    def early(self) -> vote_pb2.AskBundles | None:
+        """Return the request for bundles in the first envelope, None if it cannot be made yet."""
+        self._early = self._sums.early
+        return self._early
 
     def closed(self) -> frozenset[str]:
         """Return the handles of requests that are not waited for any more."""
@@ -120,7 +132,10 @@ class EnvelopeWire:
     def send(self, node: int, body: bytes) -> str:
         """Send ``body`` to a party and return a handle under which the answer will arrive."""
         party = self._name_of[node]
-        kind = wire.read_request(body)[1].WhichOneof("body") or ""
+        request = wire.read_request(body)[1]
+        kind = request.WhichOneof("body") or ""
+        if kind == "ask_bundles" and request.ask_bundles == self._early:
+            kind = EARLY
         digest = hashlib.sha256(body).digest()
         handle = f"{party} {digest.hex()}"
         reply = self._store.ask(party, body, kind)

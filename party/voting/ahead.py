@@ -83,8 +83,17 @@ class AheadVotes:
         return vote_pb2.SealingKey(key=key, signature=signature)
 
     def bundles(self, asked: vote_pb2.AskBundles) -> vote_pb2.Bundles:
-        """Return bundles; see :meth:`pate.masking.ahead.party.PartyAhead.bundles`."""
+        """Return bundles; see :meth:`pate.masking.ahead.party.PartyAhead.bundles`.
+
+        There are none for a roster with an earlier sealing key of ours: the server takes the present
+        one from our description, and asks again.
+        """
         roster = ahead.roster_from_wire(asked)
+        identity = self._identity.public_key().public_bytes_raw()
+        if roster.identities.get(self._name) == identity:
+            key, _ = self._party.sealing()
+            if roster.keys[self._name] != key:
+                return vote_pb2.Bundles()
         made = self._party.bundles(roster, asked.first, asked.count)
         reach("bundles-kept")
         self._ledger.list_bundles(roster.digest, asked.first, [each.digest for each, _ in made])
