@@ -1,13 +1,14 @@
 """``python -m benchmarks.envelopes [--out DIR] [--quick]``: what a campaign by envelope costs a party.
 
-Whole campaigns of 5, 25 and 100 enrolled parties, masked, once by files and once by the messages of a connection:
-the real server, voters, policies and ledgers in one process. Teachers vote on 9,000 queries with 10 classes,
-and the server adds noise; records vote at 1,000 queries with 10 classes, and the parties add it. Votes are
-made up, so that seconds are those of everything else: messages and files read and checked, ledger, keys,
-masks, noise shares, sealing. Seconds are CPU seconds of a party, bytes those of files, or of messages without
-TLS and Flower; both are medians over parties. A trip is an envelope to a party and its answer. The last
-envelope, of the end, need not be answered; it is counted as a file. Prints one JSON object, and a Markdown
-table on standard error. Set TMPDIR to a folder in memory: each step is durable, which takes long on a disk.
+Whole campaigns of 5, 25 and 100 enrolled parties, masked, once by files and once by the messages of a
+connection: the real server, voters, policies and ledgers in one process. Teachers vote on 9,000 queries with
+10 classes, and the server adds noise; records vote at 1,000 queries with 10 classes, and the parties add it.
+Votes are made up, so that seconds are those of everything else: messages and files read and checked, ledger,
+keys, masks, noise shares, sealing. Seconds are CPU seconds of a party, bytes those of files, or of messages
+without TLS and Flower; both are medians over parties. A trip is an envelope to a party and its answer. The
+last envelope, of the end, need not be answered; it is counted as a file. Prints one JSON object, and a
+Markdown table on standard error. Set TMPDIR to a folder in memory: each step is durable, which takes long on
+a disk.
 """
 
 from __future__ import annotations
