@@ -110,6 +110,7 @@ def reaching(
             spec,
             signing_key=signing_key,
             enrolled=enrolled_of(identities),
+            identities=identities,
             say=screen.say,
             show=show,
         )

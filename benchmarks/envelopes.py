@@ -1,13 +1,14 @@
 """``python -m benchmarks.envelopes [--out DIR] [--quick]``: what a campaign by envelope costs a party.
 
-Whole campaigns of 5, 25 and 100 parties, masked, once by files and once by the messages of a connection:
-the real server, voters, policies and ledgers in one process. Teachers vote on 9,000 queries with 10 classes,
-and the server adds noise; records vote at 1,000 queries with 10 classes, and the parties add it. Votes are
-made up, so that seconds are those of everything else: messages and files read and checked, ledger, keys,
-masks, noise shares, sealing. Seconds are CPU seconds of a party, bytes those of files, or of messages without
-TLS and Flower; both are medians over parties. A trip is an envelope to a party and its answer. The last
-envelope, of the end, need not be answered; it is counted as a file. Prints one JSON object, and a Markdown
-table on standard error. Set TMPDIR to a folder in memory: each step is durable, which takes long on a disk.
+Whole campaigns of 5, 25 and 100 enrolled parties, masked, once by files and once by the messages of a
+connection: the real server, voters, policies and ledgers in one process. Teachers vote on 9,000 queries with
+10 classes, and the server adds noise; records vote at 1,000 queries with 10 classes, and the parties add it.
+Votes are made up, so that seconds are those of everything else: messages and files read and checked, ledger,
+keys, masks, noise shares, sealing. Seconds are CPU seconds of a party, bytes those of files, or of messages
+without TLS and Flower; both are medians over parties. A trip is an envelope to a party and its answer. The
+last envelope, of the end, need not be answered; it is counted as a file. Prints one JSON object, and a
+Markdown table on standard error. Set TMPDIR to a folder in memory: each step is durable, which takes long on
+a disk.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import time
 from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from statistics import median
@@ -29,12 +31,16 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aggregator_server.campaign.runner import Campaign
+from aggregator_server.envelopes.known_keys import KnownKeys
 from aggregator_server.envelopes.store import FILE, Store
 from aggregator_server.envelopes.wire import IN, OUT, EnvelopeWire
 from aggregator_server.exchange.wire import Arrival
+from aggregator_server.identities import Identities
 from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.reaching import enrolled_of
 from benchmarks.figures import add_out, publish
 from party.envelopes.answering import Answers
+from party.identity.enrolment import enrol
 from party.identity.keys import identity_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.policy import Policy
@@ -47,6 +53,7 @@ from pate.campaign.spec import CampaignSpec, new_campaign_id
 from pate.campaign.sum_terms import SumTerms
 from pate.data.values import Dataset, Images, content_hash
 from pate.errors import ProtocolError
+from pate.formats.enrolment import Answer
 from pate.masking.context import threshold_for
 from pate.noise.exact import SystemNoise
 from protos import wire
@@ -267,16 +274,29 @@ def online(voters: str, parties: int) -> dict[str, float]:
         return {**stage.cost.figures(), "public_set": stage.cost.public_set}
 
 
+def enrolled(stage: Stage) -> Identities:
+    """Enrol all parties of a campaign by files, as `pate-server enroll`, `pate-party enroll` and `admit`."""
+    now = datetime.now(UTC)
+    identities = Identities.create(stage.root / "server", [], 9092, now)
+    for name in stage.names:
+        file = stage.root / f"{name}.answer.json"
+        enrol(identities.invite(name, now=now), stage.root / name, file=file, send=False)
+        identities.admit(Answer.from_json(file.read_bytes()), now)
+    return identities
+
+
 def by_envelope(voters: str, parties: int) -> dict[str, float]:
     """Run a campaign by files, each of which is carried and answered once."""
     with tempfile.TemporaryDirectory(prefix="pate-envelopes-") as scratch:
         stage = Stage(Path(scratch), voters, parties)
         Ledger.create(stage.ledger_path, stage.spec).close()
         post, seen = stage.root / "post", set[str]()
+        identities = enrolled(stage)
         files = EnvelopeWire(
             Store(stage.ledger_path.parent / FILE), post, campaign=stage.spec.id,
-            parties=stage.names, signing_key=stage.key, secret=os.urandom(32), enrolled=None,
-            say=lambda _: None,
+            parties=stage.names, signing_key=stage.key, secret=os.urandom(32),
+            enrolled=enrolled_of(identities), say=lambda _: None,
+            keys=KnownKeys(stage.ledger_path.parent, stage.spec, identities, lambda _: None),
         )  # fmt: skip
 
         idle = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from aggregator_server.envelopes.known_keys import KnownKeys
 from aggregator_server.envelopes.store import FILE, Store
 from aggregator_server.envelopes.wire import EnvelopeWire
 from pate.errors import PateError, UsageError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from aggregator_server.envelopes.out import Out
+    from aggregator_server.identities import Identities
     from pate.campaign.spec import CampaignSpec
 
 #: File with the secret of a campaign's envelopes, in its folder.
@@ -79,6 +81,7 @@ class ByEnvelope:
         *,
         signing_key: Ed25519PrivateKey,
         enrolled: Callable[[], Mapping[str, bytes]] | None,
+        identities: Identities | None,
         say: Callable[[str], None],
         show: Callable[[Sequence[Out]], None] = lambda _: None,
     ) -> EnvelopeWire:
@@ -89,6 +92,7 @@ class ByEnvelope:
             spec: of the campaign.
             signing_key: the campaign's.
             enrolled: identity keys by name; None: any party.
+            identities: of the server; None: a trial.
             say: one line for the server's screen.
             show: called with the last envelope for each party whenever one has changed.
         """
@@ -102,6 +106,7 @@ class ByEnvelope:
             enrolled=enrolled,
             say=say,
             show=show,
+            keys=None if identities is None else KnownKeys(folder, spec, identities, say),
         )
 
 

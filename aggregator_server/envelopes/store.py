@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
 #: Name of the file in a campaign's folder.
 FILE: Final = "envelopes.db"
+#: Kind of a request for bundles in the first envelope, which is always waited for.
+EARLY: Final = "ask_bundles_early"
 #: Requests that are asked once, whatever else is asked; any other one ends those before it.
-STANDING: Final = ("describe", "public_piece")
+STANDING: Final = ("describe", "public_piece", EARLY)
 
 
 class Store:
@@ -79,7 +81,7 @@ class Store:
             if kind not in STANDING:
                 db.execute(
                     "UPDATE requests SET closed = 1 WHERE party = ? AND reply IS NULL "
-                    "AND kind NOT IN (?, ?)",
+                    "AND kind NOT IN (?, ?, ?)",
                     (party, *STANDING),
                 )
             db.execute("INSERT OR IGNORE INTO bodies VALUES (?, ?)", (digest, body))
@@ -366,7 +368,7 @@ def _delete_replies(db: sqlite3.Connection, *, bundles: bool = False) -> None:
     """
     db.execute(
         "UPDATE requests SET reply = NULL, closed = 1 "
-        "WHERE kind LIKE 'ask%' AND reply IS NOT NULL AND (? OR kind != 'ask_bundles')",
+        "WHERE kind LIKE 'ask%' AND reply IS NOT NULL AND (? OR kind NOT LIKE 'ask_bundles%')",
         (bundles,),
     )
 

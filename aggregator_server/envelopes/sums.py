@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 from aggregator_server.exchange.ahead import AheadAggregation, bundle_roster
 from aggregator_server.exchange.bundles import BundleSteps
 from pate.errors import ProtocolError, QuorumError
+from protos import ahead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from aggregator_server.envelopes.known_keys import KnownKeys
     from aggregator_server.envelopes.store import Store
     from aggregator_server.exchange.aggregation import Batch
     from aggregator_server.exchange.exchange import Exchange
     from pate.campaign.roster import RosterParty
+    from protos.pate.v1 import vote_pb2
 
 
 class SumsAhead:
@@ -25,13 +28,25 @@ class SumsAhead:
     Args:
         store: of the campaign's envelopes.
         campaign: its id, hex.
+        keys: sealing keys that are known before a party has described itself; None: none are.
     """
 
-    def __init__(self, store: Store, campaign: str) -> None:
+    def __init__(self, store: Store, campaign: str, keys: KnownKeys | None = None) -> None:
         self._store = store
+        self._keys = keys
         # A bundle is used once in all campaigns of its roster: each campaign has numbers of its own. Two
         # campaigns that meet by chance are refused by the parties.
         self._first = int.from_bytes(hashlib.sha256(bytes.fromhex(campaign)).digest()[:3]) << 8
+
+    @property
+    def early(self) -> vote_pb2.AskBundles | None:
+        """The request for the first round's bundles, to be sent with that for a description.
+
+        It is the same request that the round begins with, so its reply is there then; if a party has
+        another sealing key by then that is another request, and all parties are asked again.
+        """
+        roster = None if self._keys is None else self._keys.roster
+        return None if roster is None else ahead.roster_to_wire(roster, self._first, 1)
 
     def aggregation(
         self,
@@ -68,6 +83,8 @@ class SumsAhead:
             )
         names = {each.name: bytes.fromhex(each.identity) for each in roster}
         sealed = bundle_roster(exchange.campaign, exchange.sealing_keys(names), names)
+        if self._keys is not None:
+            self._keys.learn(sealed)
         steps = BundleSteps(sealed, self._first + number, least, only)
         try:
             collect(steps)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from aggregator_server.envelopes.store import EARLY
 from aggregator_server.envelopes.sums import SumsAhead
 from aggregator_server.exchange.wire import Arrival
 from pate.envelopes.file import SUFFIX, digest_of, opened, write
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from aggregator_server.envelopes.known_keys import KnownKeys
     from aggregator_server.envelopes.out import Out
     from aggregator_server.envelopes.store import Store
     from aggregator_server.exchange.wire import Wire
     from pate.envelopes.file import Envelope
+    from protos.pate.v1 import vote_pb2
 
 #: Names of the folders for and from couriers.
 OUT: Final = "out"
@@ -56,6 +59,7 @@ class EnvelopeWire:
         enrolled: identity keys by name; None: a party keeps the key of its first answer.
         say: one line for the server's screen.
         show: called with the last envelope for each party whenever one has changed.
+        keys: sealing keys that are known before a party has described itself; None: none are.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class EnvelopeWire:
         enrolled: Callable[[], Mapping[str, bytes]] | None,
         say: Callable[[str], None],
         show: Callable[[Sequence[Out]], None] = lambda _: None,
+        keys: KnownKeys | None = None,
     ) -> None:
         self._show = show
         self._store = store
@@ -94,6 +99,8 @@ class EnvelopeWire:
         #: Whether envelopes that are still out were written again, as after a restart.
         self._written = False
         self._was_closed: set[tuple[str, bytes]] = set()
+        self._sums = SumsAhead(store, campaign, keys)
+        self._early: vote_pb2.AskBundles | None = None
         #: State of each file of the inbox when it was last looked at.
         self._seen: dict[str, tuple[int, ...]] = {}
         #: Why a file of the inbox is not taken: said once it does not change any more.
@@ -102,7 +109,7 @@ class EnvelopeWire:
     @property
     def sums(self) -> SumsAhead:
         """What begins masked sums here."""
-        return SumsAhead(self._store, self._campaign)
+        return self._sums
 
     # --- what only this wire does: aggregator_server.exchange.wire.Courier ---------------------
 
@@ -113,6 +120,11 @@ class EnvelopeWire:
     def nonce(self, request: bytes) -> bytes:
         """Return the nonce of a request, the same each time: a keyed hash of its bytes."""
         return hmac.digest(self._nonce_key, request, "sha256")[:ID_BYTES]
+
+    def early(self) -> vote_pb2.AskBundles | None:
+        """Return the request for bundles in the first envelope, None if it cannot be made yet."""
+        self._early = self._sums.early
+        return self._early
 
     def closed(self) -> frozenset[str]:
         """Return the handles of requests that are not waited for any more."""
@@ -133,7 +145,10 @@ class EnvelopeWire:
     def send(self, node: int, body: bytes) -> str:
         """Send ``body`` to a party and return a handle under which the answer will arrive."""
         party = self._name_of[node]
-        kind = wire.read_request(body)[1].WhichOneof("body") or ""
+        request = wire.read_request(body)[1]
+        kind = request.WhichOneof("body") or ""
+        if kind == "ask_bundles" and request.ask_bundles == self._early:
+            kind = EARLY
         digest = hashlib.sha256(body).digest()
         handle = f"{party} {digest.hex()}"
         reply = self._store.ask(party, body, kind)

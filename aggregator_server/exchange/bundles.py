@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from pate.errors import QuorumError
+from pate.errors import ProtocolError, QuorumError
 from protos import ahead
 from protos.pate.v1 import vote_pb2
 
@@ -61,6 +61,10 @@ class BundleSteps:
 
         Its signature and its boxes are checked when a round begins with it.
         """
+        if not reply.bundles.bundles:
+            raise ProtocolError(
+                f"{party.name} has another sealing key now than the one that it described"
+            )
         ahead.check_bundles(reply.bundles, self._asked)
         self.bundles[party.name] = reply.bundles.bundles[0]
 

@@ -157,6 +157,7 @@ class Conversation:
             if name is not None:  # in the same envelope, whether or not it has a copy
                 for piece in self._handout.all():
                     self.put(node, piece_request(*piece), "public_piece", name)
+                self._ask_early(node, name)
         # A disconnected node may return with its old id, and is then described again.
         for node in self._who.described - nodes:
             self._forget(node, left=node not in self._leaving())
@@ -176,6 +177,16 @@ class Conversation:
         # A party by envelope brings the encoder itself: whether it wants one would cost a trip.
         request.describe.sends_encoder = self._encoder is not None and name is None
         self.put(node, request, "describe", name)
+
+    def _ask_early(self, node: int, name: str) -> None:
+        """Ask a party by envelope for bundles, in its first envelope.
+
+        The sum that is to use them asks the same again, and has the reply then.
+        """
+        if self._courier is None or self._who.roster is not None:
+            return
+        if (asked := self._courier.early()) is not None:
+            self.put(node, vote_pb2.PartyRequest(ask_bundles=asked), "ask_bundles", name)
 
     def _send_encoder(self, node: int) -> None:
         for index, pieces, content in [] if self._encoder is None else self._encoder.due(node):
@@ -205,7 +216,8 @@ class Conversation:
             request.campaign.CopyFrom(self._campaign)
             request.nonce = wire.new_id()
         else:
-            ahead = about in ("describe", "public_piece")
+            # Bundles are for parties and two numbers, whatever the other terms.
+            ahead = about in ("describe", "public_piece", "ask_bundles")
             request.campaign.CopyFrom(self._bare if ahead else self._campaign)
             request.nonce = self._courier.nonce(request.SerializeToString(deterministic=True))
         handle = self._link.send(node, wire.sign_request(request, self._signing_key))

@@ -8,7 +8,10 @@ is none.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from protos.pate.v1 import vote_pb2
 
 #: The party is disconnected.
 GONE: Final = "gone"
@@ -74,6 +77,9 @@ class Courier(Protocol):
 
     def nonce(self, request: bytes) -> bytes:
         """Return the nonce of a request (16 bytes), the same each time that it is made."""
+
+    def early(self) -> vote_pb2.AskBundles | None:
+        """Return a request for bundles that goes with that for a description, None if there is none."""
 
     def closed(self) -> frozenset[str]:
         """Return the handles of requests that are not waited for any more."""

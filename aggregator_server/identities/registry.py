@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from pate.errors import DiskError, PateError, RefusedError, StateError, UsageError
-from pate.formats.enrolment import Answer, check_name, node_key
+from pate.formats.enrolment import Answer, SealingKey, check_name, node_key
 from pate.runtime.failpoints import reach
 from pate.runtime.home import open_private, sweep_drafts, write_file
 from pate.text_form import in_text, parse, read, write
@@ -67,6 +67,7 @@ class Entry:
         changed: time of its last change of state.
         retired: hashes of keys that it must not use again, ascending.
         invitation: its open code, or None.
+        sealing: its sealing key, as far as known: it may have made another one since.
 
     Raises:
         ProtocolError, StateError: for an invalid name or invalid keys.
@@ -79,6 +80,7 @@ class Entry:
     changed: int
     retired: tuple[bytes, ...] = ()
     invitation: Invitation | None = field(default=None, metadata=in_text(name="code"))
+    sealing: SealingKey | None = field(default=None, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -226,8 +228,26 @@ class Registry:
                 answer.node,
                 now,
                 retired=tuple(sorted({*entry.retired, *gone})),
+                sealing=answer.sealing,
             )
         return True
+
+    def seal(self, name: str, identity: bytes, sealing: SealingKey) -> None:
+        """Record the sealing key that an enrolled party has now.
+
+        Args:
+            name: of the party.
+            identity: its identity key, 32 bytes, which signed the sealing key; of a party with
+                another one now, or none, nothing is recorded.
+            sealing: the key.
+
+        Raises:
+            StateError, DiskError: if the registry cannot be read or written.
+        """
+        with self._changing() as table:
+            entry = table.get(name)
+            if entry is not None and (entry.state, entry.identity) == (ENROLLED, identity):
+                table[name] = replace(entry, sealing=sealing)
 
     def revoke(self, name: str, *, now: int) -> str:
         """Revoke a party permanently, with its keys and any open code. Returns its earlier state.

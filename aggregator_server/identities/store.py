@@ -27,6 +27,7 @@ from pate.formats.enrolment import (
     CODE_BYTES,
     Answer,
     Bundle,
+    SealingKey,
     fingerprint,
     split_address,
     verifier_of,
@@ -57,11 +58,13 @@ class Member:
         name: chosen by the coordinator.
         identity: its Ed25519 public key, 32 bytes.
         node: the P-384 public key of its SuperNode, DER.
+        sealing: its sealing key, as far as known.
     """
 
     name: str
     identity: bytes
     node: bytes
+    sealing: SealingKey | None = None
 
 
 class Identities:
@@ -188,7 +191,7 @@ class Identities:
             StateError: if the registry is damaged.
         """
         return {
-            entry.name: Member(entry.name, entry.identity, entry.node)
+            entry.name: Member(entry.name, entry.identity, entry.node, entry.sealing)
             for entry in self.registry.parties().values()
             if entry.state == ENROLLED
         }

@@ -1,4 +1,4 @@
-"""``pate-party enroll``: become known to a server."""
+"""``pate-party enroll`` and ``new-sealing-key``: become known to a server, and replace a key."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from pate.runtime.screen import Screen
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to ``pate-party``."""
+    """Add the commands to ``pate-party``."""
     app.command()(enroll)
+    app.command()(new_sealing_key)
 
 
 def enroll(
@@ -88,3 +89,30 @@ def enroll(
                 "answer": None if done.answer is None else str(done.answer),
             }
         )
+
+
+def new_sealing_key(home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """Make a new sealing key, if the old one may have leaked.
+
+    Other parties seal shares for it in masked campaigns by envelope. The server learns the new one from the next description.
+
+    A campaign whose keys ahead have left, and that has not asked for votes, continues without this party.
+    """  # noqa: E501 - a help text is folded where it is shown
+    from party.cli.ledger import the_home
+    from party.identity.keys import new_sealing_key as make
+    from pate.errors import UsageError
+    from pate.masking.keys import KeyPair
+
+    place = the_home(home, with_ledger=False)
+    if not place.is_dir():
+        raise UsageError(f"{place} is not the home of a party")
+    with locked(place / "lock", "another pate-party"):
+        public = KeyPair(make(place)).public
+    if as_json:
+        print_json({"home": str(place), "sealing": public.hex()})
+        return
+    screen = Screen("pate-party")
+    screen.say(f"the new sealing key of {place} is {public.hex()}; the old one is deleted")
+    screen.say(
+        "campaigns that have your keys ahead, and have not asked for your votes, continue without you"
+    )

@@ -61,6 +61,7 @@ def ledger(
                 "series": [_series_json(each, delta) for each in _by_series(ledger.campaigns())],
                 "own_figure": _figure_json(figure),
                 "bounds": [each.to_dict() for each in ledger.bounds()],
+                "bundles": [asdict(each) for each in ledger.bundles()],
             }
         )
         return
@@ -180,6 +181,13 @@ def _in_words(ledger: PartyLedger, delta: Delta, figure: Figure) -> Iterator[str
     for release in rows:
         yield ""
         yield from rows_in_words(release, delta)
+    if bundles := ledger.bundles():
+        used = sum(bool(each.round) for each in bundles)
+        yield ""
+        yield (
+            f"keys ahead: {_number(len(bundles), 'bundle')} left, each for one masked sum; {used} "
+            f"{'was' if used == 1 else 'were'} used (--json has numbers and digests)"
+        )
     for several in _by_series(campaigns):
         yield ""
         yield from _series_in_words(several, delta)

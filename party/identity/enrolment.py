@@ -24,9 +24,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from party.flower.supernode import Server, UntrustedServerError
-from party.identity.keys import identity_key
+from party.identity.keys import SEALING_FILE, identity_key, sealing_key
 from pate.errors import PateError, RefusedError, StateError, UnreachableError, UsageError
-from pate.formats.enrolment import ROUTE, Answer, Bundle, check_name
+from pate.formats.enrolment import ROUTE, Answer, Bundle, SealingKey, check_name
+from pate.masking.ahead.terms import sign_sealing
+from pate.masking.keys import KeyPair
 from pate.runtime.child import LOOPBACK
 from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory, sync_directory, write_file
@@ -40,6 +42,8 @@ _FORMAT: Final = "pate-party-enrolment/1"
 _FOLDER: Final = "enrolments"
 #: In an enrolment's folder: its new identity key, until that is moved to its place.
 _NEW_IDENTITY: Final = "identity.new"
+#: The same of the sealing key that a new identity has.
+_NEW_SEALING: Final = "sealing.new"
 _TIMEOUT_S: Final = 30.0
 WARN_BEFORE: Final = dt.timedelta(days=30)
 
@@ -249,8 +253,10 @@ def _make(bundle: Bundle, home: Path, mark: str, new_identity: bool) -> _Draft:
         write_file(folder / "ca.pem", bundle.ca)
         Server(bundle.server, folder / "ca.pem")  # before anything is stored
         identity = Ed25519PrivateKey.generate() if new_identity else identity_key(home)
+        sealing = secrets.token_bytes(32) if new_identity else sealing_key(home)
         if new_identity:
             write_file(folder / _NEW_IDENTITY, identity.private_bytes_raw())
+            write_file(folder / _NEW_SEALING, sealing)
         node = ec.generate_private_key(ec.SECP384R1())
         node_file = node.private_bytes(
             serialization.Encoding.PEM,
@@ -258,7 +264,7 @@ def _make(bundle: Bundle, home: Path, mark: str, new_identity: bool) -> _Draft:
             serialization.NoEncryption(),
         )
         write_file(folder / "node.key", node_file)
-        answer = Answer.make(bundle, identity, node)
+        answer = Answer.make(bundle, identity, node, _sealed(bundle.name, identity, sealing))
         write_file(folder / "answer.json", answer.to_json())
         fields = {
             "format": _FORMAT,
@@ -295,12 +301,15 @@ def _accept(home: Path, draft: _Draft) -> None:
 
 
 def _settle(home: Path, folder: Path) -> None:
-    """Move the new identity key of an accepted enrolment to its place, if not yet done."""
-    made = folder / _NEW_IDENTITY
-    with contextlib.suppress(FileNotFoundError):
-        write_file(home / "identity.key", made.read_bytes())
-        reach("identity-settled")
-        made.unlink()
+    """Move the new keys of an accepted enrolment to their places, if not yet done."""
+    for made, place in (
+        (folder / _NEW_SEALING, home / SEALING_FILE),
+        (folder / _NEW_IDENTITY, home / "identity.key"),
+    ):
+        with contextlib.suppress(FileNotFoundError):
+            write_file(place, made.read_bytes())
+            reach("identity-settled")
+            made.unlink()
 
 
 def _discard(home: Path, draft: _Draft) -> None:
@@ -373,6 +382,11 @@ def _send(server: Server, answer: Answer) -> str:
             f"{answer.name}`"
         )
     return str(UnreachableError(f"{server.address} is not ready (HTTP {status})"))
+
+
+def _sealed(name: str, identity: Ed25519PrivateKey, sealing: bytes) -> SealingKey:
+    public = KeyPair(sealing).public
+    return SealingKey(public, sign_sealing(name, identity, public))
 
 
 def _public(key: Ed25519PrivateKey) -> str:

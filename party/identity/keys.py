@@ -6,14 +6,18 @@ Both are created on first use in the party's home directory and never leave it.
 from __future__ import annotations
 
 import hmac
-from typing import TYPE_CHECKING
+import secrets
+from typing import TYPE_CHECKING, Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from pate.runtime.home import kept_secret
+from pate.runtime.home import kept_secret, write_file
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+#: File of the sealing key, in a home.
+SEALING_FILE: Final = "sealing.key"
 
 
 def identity_key(home: Path) -> Ed25519PrivateKey:
@@ -44,7 +48,21 @@ def sealing_key(home: Path) -> bytes:
         StateError: if the stored key is damaged.
         DiskError: if it cannot be stored.
     """
-    return kept_secret(home / "sealing.key")
+    return kept_secret(home / SEALING_FILE)
+
+
+def new_sealing_key(home: Path) -> bytes:
+    """Replace the sealing key by a new one, and return that.
+
+    The server learns it from the next description of this party. Rounds that were begun go on: their
+    shares were opened. Bundles that others sealed for the old key are not used.
+
+    Raises:
+        DiskError: if it cannot be stored; then the old one stays.
+    """
+    made = secrets.token_bytes(32)
+    write_file(home / SEALING_FILE, made)
+    return made
 
 
 def shard_key(home: Path) -> bytes:

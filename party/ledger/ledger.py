@@ -19,6 +19,7 @@ from party.ledger.sent_votes import Answer, Given, matrix_of, queries_digest, ta
 from party.ledger.series import UnitVotes
 from party.ledger.synthesis import RESERVED, SPENT, Synthesis, SynthesisRecord
 from pate.errors import ProtocolError
+from pate.masking.ahead.listing import MADE, USED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from party.ledger.bounds import Bound
     from party.offer import Offer
     from pate.accounting.filters import Delta
+    from pate.masking.ahead.listing import ListedBundle
     from pate.storage.hash_chain import Head
 
 #: Name of the file in a party's home.
@@ -325,6 +327,38 @@ class PartyLedger:
                 },
             )
 
+    def list_bundles(self, roster: bytes, first: int, bundles: Sequence[bytes]) -> None:
+        """Record that bundles are about to leave; a repetition is not recorded.
+
+        Args:
+            roster: (32,) bytes, digest of the parties that they are made for.
+            first: number of the first.
+            bundles: digests, 32 bytes each, by number.
+
+        Raises:
+            RefusedError: if another bundle of one of these numbers left before.
+            DiskError: if it cannot be recorded; then none may leave.
+        """
+        digests = [each.hex() for each in bundles]
+        with self._turn:
+            if not self._log.state().bundles.has_made(roster.hex(), first, digests):
+                self._log.append(MADE, {"roster": roster.hex(), "first": first, "made": [*digests]})
+
+    def use_bundle(self, bundle: bytes, round_: bytes) -> None:
+        """Record that votes are about to be masked with a bundle; a repetition is not recorded.
+
+        Args:
+            bundle: (32,) bytes, its digest.
+            round_: (32,) bytes, digest of the round.
+
+        Raises:
+            RefusedError: if it is not listed, or masked in another round.
+            DiskError: if it cannot be recorded; then nothing may be masked.
+        """
+        with self._turn:
+            if not self._log.state().bundles.has_used(bundle.hex(), round_.hex()):
+                self._log.append(USED, {"bundle": bundle.hex(), "round": round_.hex()})
+
     def reserve(self, synthesis: Synthesis) -> None:
         """Record that a release of synthetic rows is about to read the data; it counts from now on.
 
@@ -416,6 +450,11 @@ class PartyLedger:
         """Return the release that paid for a model, by the digest of its file, hex; else None."""
         with self._turn:
             return self._log.state().syntheses.of_model(model)
+
+    def bundles(self) -> tuple[ListedBundle, ...]:
+        """Return all bundles that left, in the order in which they were listed."""
+        with self._turn:
+            return self._log.state().bundles.bundles()
 
     def bounds(self) -> tuple[Bound, ...]:
         """Return all bounds of this home's own accountant, the first one first."""

@@ -33,6 +33,7 @@ from party.ledger.unmaskings import Earlier, How, check_exact, check_unmasking, 
 from party.offer import Offer
 from pate.campaign.choices import EARLY_ENDS
 from pate.errors import LedgerError, ProtocolError, RefusedError, UsageError
+from pate.masking.ahead.listing import MADE, USED, Listing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -56,6 +57,8 @@ class LedgerState:
         self.syntheses = Syntheses()
         #: Bounds of the home's own accountant.
         self.bounds = Bounds()
+        #: Bundles of keys ahead that left.
+        self.bundles = Listing()
 
     @property
     def in_series(self) -> bool:
@@ -172,6 +175,8 @@ class LedgerState:
                     self._ending(fields, entry)
                 case "file":
                     self._file(fields, entry)
+                case _ if kind in (MADE, USED):
+                    self.bundles.follow(kind, fields, entry.at)
                 case _ if kind == LOST:
                     self._lost(fields)
                 case _ if kind == BOUND:

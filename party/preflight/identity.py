@@ -31,7 +31,7 @@ _LARGEST_REFUSAL: Final = 4096
 #: Files that only this party may read; each may be absent before it is needed.
 _SECRET: Final = (
     "identity.key", "shard.key", "noise.db", "ledger.db", "enrolments/*/node.key",
-    "enrolments/*/identity.new", "sealing.key", "bundles.db",
+    "enrolments/*/identity.new", "enrolments/*/sealing.new", "sealing.key", "bundles.db",
 )  # fmt: skip
 
 

@@ -43,7 +43,8 @@ class AheadVotes:
         name: of the party.
         identity: its signing key.
         home: of its sealing key and of its bundles; neither is made before it is needed.
-        ledger: its own; it has an unmasking before the shares leave.
+        ledger: its own; it has bundles before they leave, the round of each before it masks, and an
+            unmasking before the shares leave.
         shares: its stored noise shares, one per batch.
         noise: their source.
     """
@@ -82,10 +83,20 @@ class AheadVotes:
         return vote_pb2.SealingKey(key=key, signature=signature)
 
     def bundles(self, asked: vote_pb2.AskBundles) -> vote_pb2.Bundles:
-        """Return bundles; see :meth:`pate.masking.ahead.party.PartyAhead.bundles`."""
+        """Return bundles; see :meth:`pate.masking.ahead.party.PartyAhead.bundles`.
+
+        There are none for a roster with an earlier sealing key of ours: the server takes the present
+        one from our description, and asks again.
+        """
         roster = ahead.roster_from_wire(asked)
+        identity = self._identity.public_key().public_bytes_raw()
+        if roster.identities.get(self._name) == identity:
+            key, _ = self._party.sealing()
+            if roster.keys[self._name] != key:
+                return vote_pb2.Bundles()
         made = self._party.bundles(roster, asked.first, asked.count)
         reach("bundles-kept")
+        self._ledger.list_bundles(roster.digest, asked.first, [each.digest for each, _ in made])
         return vote_pb2.Bundles(bundles=[ahead.bundle_to_wire(*each) for each in made])
 
     def masked(
@@ -131,6 +142,8 @@ class AheadVotes:
         note = encode("note", kept.SerializeToString(deterministic=True), b"".join(hashes))
         self._party.begin(round_, boxes, note)
         reach("round-begun")
+        # Bound in both files: neither, put back to an earlier state, lets a bundle mask twice.
+        self._ledger.use_bundle(round_.bundles[self._name].digest, round_.digest)
 
         def values() -> Counts:
             found = votes()

@@ -225,6 +225,7 @@ class Voter:
             case "ask_bundles":
                 # They say nothing of our data; who they are for is the campaign's.
                 self._site.consider(offer_of(key, campaign, 0))
+                reply.bundles.SetInParent()  # there may be none
                 reply.bundles.CopyFrom(ahead.bundles(request.ask_bundles))
             case "ask_masked_ahead":
                 asked = self._asked(key, campaign, request.ask_masked_ahead.batch)

@@ -15,7 +15,7 @@ import hashlib
 import ipaddress
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from cryptography import x509
@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from pate.errors import ProtocolError
-from pate.text_form import parse, read, write
+from pate.text_form import in_text, parse, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -180,6 +180,23 @@ class Bundle:
 
 
 @dataclass(frozen=True)
+class SealingKey:
+    """The key that other parties seal shares for, in masked sums whose keys come ahead.
+
+    Attributes:
+        key: X25519 public key, 32 bytes.
+        signature: of the identity key; :class:`pate.masking.ahead.terms.Sealed` checks it. 64 bytes.
+    """
+
+    key: bytes
+    signature: bytes
+
+    def __post_init__(self) -> None:
+        _length(self.key, _KEY_BYTES, "a sealing key")
+        _length(self.signature, _ED25519_SIGNATURE, "the signature of a sealing key")
+
+
+@dataclass(frozen=True)
 class Answer:
     """The public keys of a party, and proof that it has their private halves and the code.
 
@@ -190,6 +207,7 @@ class Answer:
         by_identity: signature of the identity key, 64 bytes.
         by_node: signature of the node key, ECDSA with SHA-256, DER.
         by_code: signature of the one-time code's key, 64 bytes.
+        sealing: its sealing key, so that a masked campaign by envelope takes a trip less.
 
     All three sign name and keys and the hash of the authority, so that an answer is valid only for one
     server and these keys.
@@ -201,6 +219,7 @@ class Answer:
     by_identity: bytes
     by_node: bytes
     by_code: bytes
+    sealing: SealingKey | None = field(default=None, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -214,14 +233,18 @@ class Answer:
 
     @classmethod
     def make(
-        cls, bundle: Bundle, identity: Ed25519PrivateKey, node: ec.EllipticCurvePrivateKey
+        cls,
+        bundle: Bundle,
+        identity: Ed25519PrivateKey,
+        node: ec.EllipticCurvePrivateKey,
+        sealing: SealingKey | None = None,
     ) -> Self:
         """Answer ``bundle`` with the public halves of these keys."""
         public = identity.public_key().public_bytes_raw()
         spki = node.public_key().public_bytes(
             serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
         )
-        signed = _transcript(fingerprint(bundle.ca), bundle.name, public, spki)
+        signed = _transcript(fingerprint(bundle.ca), bundle.name, public, spki, sealing)
         return cls(
             name=bundle.name,
             identity=public,
@@ -229,6 +252,7 @@ class Answer:
             by_identity=identity.sign(_DOMAIN + b"identity\0" + signed),
             by_node=node.sign(_DOMAIN + b"node\0" + signed, _NODE_SIGNATURE),
             by_code=_code_key(bundle.code).sign(_DOMAIN + b"code\0" + signed),
+            sealing=sealing,
         )
 
     def check_keys(self, authority: bytes) -> None:
@@ -240,7 +264,7 @@ class Answer:
         Raises:
             ProtocolError: otherwise.
         """
-        signed = _transcript(authority, self.name, self.identity, self.node)
+        signed = self._transcript(authority)
         identity = Ed25519PublicKey.from_public_bytes(self.identity)
         try:
             identity.verify(self.by_identity, _DOMAIN + b"identity\0" + signed)
@@ -256,13 +280,16 @@ class Answer:
 
         Nothing secret is compared: the verifier is a public key.
         """
-        signed = _transcript(authority, self.name, self.identity, self.node)
+        signed = self._transcript(authority)
         key = Ed25519PublicKey.from_public_bytes(verifier)
         try:
             key.verify(self.by_code, _DOMAIN + b"code\0" + signed)
         except InvalidSignature:
             return False
         return True
+
+    def _transcript(self, authority: bytes) -> bytes:
+        return _transcript(authority, self.name, self.identity, self.node, self.sealing)
 
     def to_json(self) -> bytes:
         """Return the file, which is also the body of the request."""
@@ -305,10 +332,13 @@ def _code_key(code: bytes) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(seed)
 
 
-def _transcript(authority: bytes, name: str, identity: bytes, node: bytes) -> bytes:
+def _transcript(
+    authority: bytes, name: str, identity: bytes, node: bytes, sealing: SealingKey | None
+) -> bytes:
     """Hash all that is signed; each part with its length, so that no two answers share one."""
     digest = hashlib.sha256()
-    for part in (authority, name.encode(), identity, node):
+    sealed = () if sealing is None else (sealing.key, sealing.signature)
+    for part in (authority, name.encode(), identity, node, *sealed):
         digest.update(len(part).to_bytes(4, "big") + part)
     return digest.digest()
 

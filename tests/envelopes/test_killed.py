@@ -152,6 +152,19 @@ def test_a_masked_sum_is_unmasked_once_with_one_list(tmp_path: Path, point: str)
     assert {openings(play, name) for name in play.names} == {(play.names,)}
 
 
+@pytest.mark.parametrize("point", ["envelope-noted", "roster-recorded", "bundles-kept"])
+def test_keys_that_come_with_the_description_are_asked_for_once(tmp_path: Path, point: str) -> None:
+    play = Play(tmp_path, names=NAMES[:4], aggregation="masked", min_parties=3, colluders=1)
+    killed = Killed(play.enrol(), point)
+    killed.play_on()
+    killed.check()
+    assert play.responders() == play.names
+    assert {name.split(".")[1] for name in play.files} == {f"round-{at}" for at in range(1, 6)}
+    for name in play.names:
+        (bundle,) = play.ledger(name).bundles()
+        assert bundle.round
+
+
 @pytest.mark.parametrize("point", ["opening-listed", "list-signed", "opening-recorded"])
 def test_a_late_answer_that_a_restart_finds_does_not_change_the_list(
     tmp_path: Path, point: str

@@ -122,31 +122,30 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
         )  # fmt: skip
         played = Played(campaign, server, alone)
         online = [campaign.party(name) for name in ONLINE]
-        played.answer(south=1, up=1, west=1)  # who are you?
-        played.answer(south=2, up=2, west=2)  # keys ahead
+        played.answer(south=1, up=1, west=1)  # who are you, and keys ahead: all are enrolled
         # Votes: one envelope is lost, one answer is made and under way for too long.
-        played.envelope("up", 3).unlink()
-        played.answer(late, south=3, west=3)
+        played.envelope("up", 2).unlink()
+        played.answer(late, south=2, west=2)
         (answer,) = late.glob("*.from-west.pate")
         answer.rename(played.post / "in" / answer.name)
-        server.says("answer of west to envelope 3")
+        server.says("answer of west to envelope 2")
         close = campaign.run(
             "close", "aggregator_server", "envelopes", "close", "--home", campaign.home, "--json"
         )
         close.ends(0)
         played.closed = close.result()["closing"]  # type: ignore[assignment]
-        consent = played.envelope("west", 4)  # who is in the sum is fixed, and not yet signed
+        consent = played.envelope("west", 3)  # who is in the sum is fixed, and not yet signed
         (answer,) = late.iterdir()
         answer.rename(played.post / "in" / answer.name)
         server.says("it came too late")
         assert consent.exists()
+        played.answer(west=3)
         played.answer(west=4)
-        played.answer(west=5)
         server.ends(0)
         for party in online:
             party.ends(0)
         # The end, for those who are in the sum and for those who are not.
-        played.answer(south=4, up=4, west=6)
+        played.answer(south=3, up=3, west=5)
         return played
 
 
@@ -181,7 +180,7 @@ def test_all_ledgers_verify_and_the_published_statement_agrees(played: Played) -
 def test_the_late_answer_is_refused_for_good_and_said_so(played: Played) -> None:
     assert played.closed == ["south", "up"]
     (line,) = (each for each in played.server.lines if "it came too late" in each)
-    assert "answer of south to envelope 3" in line
+    assert "answer of south to envelope 2" in line
     # It is still in the inbox when the server starts again, and has no effect.
     before = [each["kind"] for each in entries(played.campaign.place)]
     again = played.campaign.resume(
@@ -193,7 +192,7 @@ def test_the_late_answer_is_refused_for_good_and_said_so(played: Played) -> None
         "list", "aggregator_server", "envelopes", "list", "--home", played.campaign.home
     )
     listed.ends(0)
-    (line,) = (each for each in listed.text.splitlines() if "south: envelope 3" in each)
+    (line,) = (each for each in listed.text.splitlines() if "south: envelope 2" in each)
     assert line.endswith("too late: the answer is refused permanently")
 
 
@@ -202,8 +201,8 @@ def test_each_file_that_left_is_in_its_partys_ledger_by_its_digest(played: Playe
         ledger = PartyLedger(played.campaign.sites.home(name) / "ledger.db", read_only=True)
         (record,) = ledger.campaigns()
         assert [each.digest for each in record.files] == played.left[name]
-    (late,) = (played.post / "in").glob("*.round-3.from-south.pate")
-    assert hashlib.sha256(late.read_bytes()).hexdigest() == played.left["south"][2]
+    (late,) = (played.post / "in").glob("*.round-2.from-south.pate")
+    assert hashlib.sha256(late.read_bytes()).hexdigest() == played.left["south"][1]
 
 
 def test_the_server_can_read_no_answer_any_more(played: Played) -> None:
@@ -230,4 +229,4 @@ def test_west_answered_without_an_interface(played: Played) -> None:
     )  # fmt: skip
     assert tried.returncode != 0
     assert "unreachable" in tried.stderr
-    assert len(played.left["west"]) == 6
+    assert len(played.left["west"]) == 5

@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from aggregator_server.campaign.runner import Campaign
+from aggregator_server.envelopes.known_keys import KnownKeys
 from aggregator_server.envelopes.store import FILE, Store
 from aggregator_server.envelopes.wire import EnvelopeWire, MixedWire
+from aggregator_server.identities import Identities
 from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.reaching import enrolled_of
 from party.envelopes.answering import Answers
+from party.identity.enrolment import enrol
 from party.identity.keys import identity_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.policy import Policy
@@ -22,6 +26,7 @@ from party.voting.site import Site
 from party.voting.voter import Voter
 from pate.data.values import Images, Inputs, content_hash
 from pate.errors import PateError
+from pate.formats.enrolment import Answer as EnrolmentAnswer
 from pate.noise.exact import SystemNoise
 from tests.support.campaign_messages import SERVER_KEY
 from tests.support.server.campaigns import make_spec
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator_server.exchange.wire import Wire
+    from aggregator_server.ledger.encoding import Probabilities
     from party.envelopes.answering import Answered
     from pate.runtime.screen import Screen
     from pate.votes import Counts
@@ -74,6 +80,7 @@ class Play:
             whether anything happened; when it did not, six times, the server is stuck.
         files: bytes of every file that ever appeared, by name.
         now: the clock of all.
+        student: makes the predictions for a round, (queries, classes) float32.
     """
 
     def __init__(self, root: Path, names: Sequence[str] = NAMES, **terms: Any) -> None:
@@ -87,6 +94,8 @@ class Play:
         self.files: dict[str, bytes] = {}
         self.courier: Callable[[], bool] = self.carry
         self.enrolled: Callable[[], dict[str, bytes]] | None = None
+        self.identities: Identities | None = None
+        self.student: Callable[[int], Probabilities] | None = None
         #: Who takes part by envelope, and the wire to the others.
         self.by_envelope = self.names
         self.online: Wire | None = None
@@ -98,15 +107,29 @@ class Play:
         }  # fmt: skip
         Ledger.create(self.path, make_spec(**(fields | terms))).close()
 
+    def enrol(self, identities: Identities | None = None) -> Play:
+        """Enrol all parties by files, or take part with the parties of another campaign."""
+        if identities is None:
+            identities = Identities.create(self.root / "server", [], 9092, self.now)
+            for name in self.names:
+                file = self.root / f"{name}.answer.json"
+                enrol(identities.invite(name, now=self.now), self.home(name), file=file, send=False)
+                identities.admit(EnrolmentAnswer.from_json(file.read_bytes()), self.now)
+        self.identities, self.enrolled = identities, enrolled_of(identities)
+        return self
+
     # --- the server --------------------------------------------------------------------------
 
     def wire(self) -> EnvelopeWire:
         store = Store(self.path.parent / FILE, days=self.days, clock=lambda: self.now)
         with Ledger.open(self.path) as ledger:
-            campaign = ledger.state().spec.id
+            spec = ledger.state().spec
+        keys = None
+        if self.identities is not None:
+            keys = KnownKeys(self.path.parent, spec, self.identities, self.lines.say)
         return EnvelopeWire(
-            store, self.folder, campaign=campaign, parties=self.by_envelope, signing_key=SERVER_KEY,
-            secret=b"s" * 32, enrolled=self.enrolled, say=self.lines.say,
+            store, self.folder, campaign=spec.id, parties=self.by_envelope, signing_key=SERVER_KEY,
+            secret=b"s" * 32, enrolled=self.enrolled, say=self.lines.say, keys=keys,
         )  # fmt: skip
 
     def serve(self) -> None:
@@ -121,12 +144,16 @@ class Play:
             if idle > 5:  # a server that starts again takes some looks to be where it was
                 raise StuckError(self.lines.said[-1])
 
+        def predict(round_: int) -> None:
+            assert self.student is not None
+            ledger.record_predictions(round_, self.student(round_))
+
         files = self.wire()
         link = files if self.online is None else MixedWire(files, self.online)
         with Ledger.open(self.path) as ledger:
             campaign = Campaign(
                 ledger, PUBLIC, link, noise=SystemNoise(), screen=cast("Screen", self.lines),
-                signing_key=SERVER_KEY, patience=0.0, await_predictions=lambda _: None,
+                signing_key=SERVER_KEY, patience=0.0, await_predictions=predict,
                 pause=pause, courier=files, sums=files.sums, enrolled=self.enrolled,
             )  # fmt: skip
             campaign.run()

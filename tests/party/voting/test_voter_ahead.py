@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -508,3 +509,59 @@ def test_a_restored_home_uses_no_bundle_again(post: Post, tmp_path: Path) -> Non
     post.refuses("a", post.begin(1).request("a"), "whose bundles are lost")
     server = post.step(server, NAMES[1:])
     assert server.result().responders == NAMES
+
+
+def test_bundles_put_back_without_the_ledger_mask_in_no_second_round(
+    post: Post, tmp_path: Path
+) -> None:
+    """The copy of their file has all secrets of a bundle that masked since; the ledger has its round."""
+    home, copy = post.root / "a", tmp_path / "copy"
+    copy.mkdir()
+    for each in home.glob("bundles.db*"):
+        shutil.copy(each, copy)
+    post.step(post.begin(), NAMES)
+    for each in home.glob("bundles.db*"):
+        each.unlink()
+    for each in copy.iterdir():
+        shutil.copy(each, home)
+    other = post.terms(id=b"another campaign")
+    post.refuses(
+        "a",
+        post.begin(campaign=other).request("a"),
+        "masked in another round, by our ledger",
+        other,
+    )
+    unused = post.tell("a", post.begin(1, campaign=other).request("a"), other)
+    assert unused.WhichOneof("body") == "masked_ahead"
+    listed = post.voter("a")._site.ledger.bundles()
+    assert [(each.number, bool(each.round)) for each in listed] == [
+        (0, True), (1, True), (2, False), (3, False)
+    ]  # fmt: skip
+
+
+def test_a_bundle_of_a_number_that_left_is_not_made_anew(post: Post) -> None:
+    """Bundles are lost, the ledger is not: whoever has the first one is given no second one."""
+    for each in (post.root / "a").glob("bundles.db*"):
+        each.unlink()
+    asked = ahead.roster_to_wire(post.sealed, 3, 1)
+    post.refuses("a", vote_pb2.PartyRequest(ask_bundles=asked), "no other one takes its number")
+    asked.first = 4
+    reply = post.tell("a", vote_pb2.PartyRequest(ask_bundles=asked))
+    ahead.check_bundles(reply.bundles, asked)
+
+
+def test_a_ledger_put_back_without_the_bundles_masks_with_none_of_them(
+    post: Post, tmp_path: Path
+) -> None:
+    home = post.root / "a"
+    early = tmp_path / "early"
+    shutil.copytree(home, early)
+    asked = ahead.roster_to_wire(post.sealed, 4, 1)
+    found = post.tell("a", vote_pb2.PartyRequest(ask_bundles=asked)).bundles
+    for each in (LEDGER_FILE, "ledger.head"):
+        for file in home.glob(f"{each}*"):
+            file.unlink()
+        for file in early.glob(f"{each}*"):
+            shutil.copy(file, home)
+    post.bundles["a"].bundles.extend(found.bundles)
+    post.refuses("a", post.begin(0, a=4).request("a"), "older than the bundles")
