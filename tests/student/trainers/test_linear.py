@@ -124,7 +124,7 @@ def test_sums_in_contrast_say_what_sums_of_classes_do(classes: int) -> None:
         assert found is not None
         return found
 
-    plain = guessed(noisy.counts, 0.0, noisy.code)
+    plain = guessed(noisy.counts.astype(np.float64), 0.0, noisy.code)
     assert np.abs(guessed(noisy.counts @ said, 0.0, code) - plain).max() < 0.01
     left = []
     for given, text in ((noisy.counts.astype(float), noisy.code), (noisy.counts @ said, code)):
