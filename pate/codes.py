@@ -25,10 +25,13 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from typing import Final, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal, cast
 
-from pate.answers import Answer, answer_of
+from pate.answers import CONTRAST, MOST_CONTRASTED, Answer, answer_of
 from pate.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 #: Names of the codes of records.
 CODES: Final = ("nearest", "spread", "dense")
@@ -140,7 +143,8 @@ class Code:
         opposite: |A - B|^2 <= (|A| + |B|)^2 <= 4 c^2 g^2, and |A|_1 <= sqrt(d) |A|.
 
         Both norms of a product of arrays are the products of the norms: an answer of several labels
-        multiplies the sums of changes and of squares by T votes, one of any other kind by one vote.
+        multiplies the sums of changes and of squares by T votes, one of any other kind by one vote, but a
+        contrast, which has signs, the sum of changes by two: the bound of dense votes allows for signs.
 
         >>> code_of("nearest").change(3), code_of("spread-10").change(1)
         (Change(total=6, squared=18, counts=6), Change(total=20, squared=20, counts=20))
@@ -166,7 +170,8 @@ class Code:
         counts = places * self.answer.columns
         if self.name == DENSE:
             length = math.isqrt(self.places * GRID**2)
-            return Change(2 * votes * most * length, most * (2 * votes * GRID) ** 2, counts)
+            total = 2 * votes * self.answer.total * length
+            return Change(total, most * (2 * votes * GRID) ** 2, counts)
         grid = self.grid
         return Change(most * grid * places, most * grid**2 * votes * places, counts)
 
@@ -188,9 +193,27 @@ def code_of(text: str) -> Code:
         made = replace(_own(own), answer=answer)
     else:
         made = _own(text)
+    if made.answer.name == CONTRAST and made.name != DENSE:
+        raise UsageError(
+            f"the answer contrast has signs and is for dense or kernel codes, got {text[:60]!r}"
+        )
     if made.of_teachers != (made.answer.of > 0):
         raise UsageError(f"each-Q is the code of the answer labels-T-of-L, got {text[:60]!r}")
     return made
+
+
+def usual_answer(code: Code, classes: Sequence[str] | None) -> Answer:
+    """Return what records say unless it is stated: their class; by a dense code in contrast, if it can be.
+
+    Args:
+        code: where they vote.
+        classes: the class list, None while unknown.
+
+    >>> str(usual_answer(code_of("dense-64"), "ab")), str(usual_answer(code_of("nearest"), "ab"))
+    ('contrast', 'class')
+    """
+    few = classes is not None and 2 <= len(classes) <= MOST_CONTRASTED
+    return Answer("contrast") if code.name == DENSE and few else _CLASS
 
 
 def _own(text: str) -> Code:

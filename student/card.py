@@ -124,6 +124,7 @@ and nothing else: no record and no vote of any single data holder.
 #: What a record voted for.
 _ASKED: Final = {
     "class": "its class",
+    "contrast": "its class",
     "ordered": "its class",
     "labels": "its labels, at most {most} of them",
     "number": "its number, divided between two points of a range",

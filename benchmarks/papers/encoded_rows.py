@@ -77,7 +77,9 @@ ENCODED: Final = (
         files=tuple(f"text/sst2/{part}.tsv" for part in ("train", "dev", "test")),
         options=replace(_DENSE_TEXTS, code="dense-48", representatives=48),
         encoder="minilm",
-        picked=_ENCODED.format("nine") + _AGAIN.format("78.1 and 79.2 %"),
+        picked=_ENCODED.format("nine")
+        + _AGAIN.format("78.1 and 79.2 %")
+        + "; with classes in contrast, chosen on the public part, three dealings had 78.7 %, then these six",
         wanted=(Wanted(least=0.795, epsilon={"cap": 1.0}),),
     ),
     Row(
@@ -87,7 +89,9 @@ ENCODED: Final = (
         files=tuple(f"text/sst2/{part}.tsv" for part in ("train", "dev", "test")),
         options=replace(_DENSE_TEXTS, epsilon=0.3, code="dense-48", representatives=48),
         encoder="minilm",
-        picked=_ENCODED.format("seven") + _AGAIN.format("75.8 and 76.2 %"),
+        picked=_ENCODED.format("seven")
+        + _AGAIN.format("75.8 and 76.2 %")
+        + "; with classes in contrast, chosen on the public part, three dealings had 75.6 %, then these six",
         wanted=(Wanted(least=0.77, epsilon={"cap": 0.3}),),
     ),
     Row(

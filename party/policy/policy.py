@@ -254,7 +254,7 @@ class Policy:
             # Of teachers that vote for several labels it is the answer that is new.
             (
                 "answers",
-                code_of(offer.code).answer.name,
+                code_of(offer.code).answer.permission,
                 self.answers if offer.one_release else ANSWERS,
             ),
         ):

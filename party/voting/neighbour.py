@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from party.teachers.schema import schema_of
-from pate.answers import CLASS, LABELS, NONE, NUMBER, of_labels, of_numbers
+from pate.answers import CLASS, CONTRAST, LABELS, NONE, NUMBER, contrast_of, of_labels, of_numbers
 from pate.codes import DENSE, NEAREST, Code, require_places
 from pate.data.checks import require_records
 from pate.data.values import Table, is_numeric
@@ -203,7 +203,8 @@ class NeighbourVotes:
         """Return what each record says: (n,) the column of its class, or (n, m) a number in each."""
         if voters.answers is None:
             columns = [list(classes).index(name) for name in voters.classes]
-            return np.array(columns, dtype=np.int64)[voters.labels]
+            labels = np.array(columns, dtype=np.int64)[voters.labels]
+            return contrast_of(len(classes))[labels] if code.answer.name == CONTRAST else labels
         if voters.answers.dtype == np.float64:
             return of_numbers(voters.answers.astype(np.float64), classes)
         flags = voters.answers.astype(np.bool_)

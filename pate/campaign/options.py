@@ -49,7 +49,7 @@ CodeOption = Annotated[
 AnswerOption = Annotated[
     str | None,
     of_campaign(
-        help="class, labels-T (at most T count), ordered or number. Default: class",
+        help="class, labels-T (at most T count), ordered, number or contrast. Default: class",
         metavar="ANSWER",
     ),
 ]

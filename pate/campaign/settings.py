@@ -15,7 +15,7 @@ from pate.campaign.neighbour_terms import MOST_VOTES, NeighbourTerms
 from pate.campaign.parameters import Parameters
 from pate.campaign.spec import CampaignSpec, new_campaign_id
 from pate.campaign.sum_terms import SumTerms
-from pate.codes import NEAREST, SPREAD, code_of
+from pate.codes import NEAREST, SPREAD, code_of, usual_answer
 from pate.data.values import Images, Inputs, content_hash
 from pate.errors import UsageError
 from pate.masking.context import most_colluders, threshold_for
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 #: A size of a public set that bounds no number of representatives.
 _ANY: Final = 10**9
+#: Fewest directions in which classes are contrasted unless an answer is stated: of fewer, geometric noise may
+#: be the smaller, and a contrast has twice as much of it.
+_CONTRASTED: Final = 16
 #: Delta that a party's default policy reserves for all campaigns that may fail outright.
 GATED_DELTA: Final = float(FAILING * Fraction(repr(SITE_DELTA)))
 
@@ -164,7 +167,10 @@ def _neighbour_terms(
         usual = default_number(records, _ANY, options.epsilon, delta, votes * answer.most)
         number = number or finer_number(code or NEAREST, usual, len(inputs))
     points = (chosen or choose)(inputs, number, say)
-    made = replace(settled_code(code or NEAREST, len(points), usual), answer=answer)
+    settled = settled_code(code or NEAREST, len(points), usual)
+    if options.answer is None and not geometric and settled.places >= _CONTRASTED:
+        answer = usual_answer(settled, _columns(options))
+    made = replace(settled, answer=answer)
     return NeighbourTerms(points, options.most_votes or MOST_VOTES, votes, str(made))
 
 

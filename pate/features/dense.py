@@ -183,7 +183,7 @@ def dense_sums(directions: Directions, points: Floats, answers: Counts, grid: in
     Args:
         directions: of the code.
         points: (n, w) float32, the records.
-        answers: (n, m) int64, none negative.
+        answers: (n, m) int64, with signs or without.
         grid: of the answers.
 
     Raises:
@@ -193,7 +193,10 @@ def dense_sums(directions: Directions, points: Floats, answers: Counts, grid: in
         raise DataError(f"answers of shape {answers.shape} for {len(points)} records")
     codes = directions.codes(points)
     sizes, signs = np.abs(codes), np.sign(codes)
-    sums = [(signs * (sizes * column[:, None] // grid)).sum(axis=0) for column in answers.T]
+    sums = [
+        (signs * np.sign(column)[:, None] * (sizes * np.abs(column)[:, None] // grid)).sum(axis=0)
+        for column in answers.T
+    ]
     return np.stack(sums, axis=1)
 
 

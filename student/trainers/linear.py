@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
-from pate.answers import NUMBER
+from pate.answers import CONTRAST, FINE, NUMBER, contrast_of
 from pate.codes import GRID, code_of
 from pate.features.dense import Directions, looked_at
 from pate.features.space import directions_over
@@ -68,6 +68,9 @@ _DRAWN_ALIKE: Final = 1 / 2
 #: Relative to these variances, of answers whose weights are those of a view: the public rows' moments are
 #: not those of the private records, which adds to the sums like a draw.
 _DRAWN_APART: Final = (1 / 16, 1 / 4, 1.0, 4.0)
+#: Squared distances of the public rows' sums from the private records' that are tried, relative to what
+#: the draw of public rows makes.
+_FARTHER: Final = tuple(2.0**power for power in range(13))
 #: Times that the public rows are weighted; the number of records depends on the weights.
 _MATCHED: Final = 2
 #: With fewer sums for each column of a table, its columns share one size of weights.
@@ -92,9 +95,14 @@ def linear_chances(
             weighed in place of the directions; of a class only.
     """
     classes = noisy.counts.shape[1]
-    points = code_of(noisy.code).answer.name == NUMBER and classes > 2
-    asked = np.triu(np.ones((classes, classes)))[:, :-1] if points else np.eye(classes)
-    values = _values(public, noisy, np.ones(classes), asked, "pooled" if points else "one", views)
+    answer = code_of(noisy.code).answer
+    points = answer.name == NUMBER and classes > 2
+    asked: Floats = np.triu(np.ones((classes, classes)))[:, :-1] if points else np.eye(classes)
+    if answer.name == CONTRAST:
+        # Counts are sums of each class times what it says; these are the sums of each class again.
+        asked = np.linalg.inv(contrast_of(classes) / FINE).astype(np.float64)
+    total = asked.sum(axis=1) if answer.name == CONTRAST else np.ones(classes)
+    values = _values(public, noisy, total, asked, "pooled" if points else "one", views)
     if values is None:
         return None
     chances = np.clip(shares_below(values) if points else values, LEAST_SHARE, 1.0)
@@ -230,7 +238,6 @@ class _Basis:
         means = np.clip(means, _RAREST, 1 - _RAREST)
         mixed = asked - np.outer(total, means)
         seen = self.axes.T @ (sums @ mixed)
-        noise = sigma**2 * np.square(mixed).sum(axis=0)
         drawn = records * self.moments[:, None] * (means * (1 - means))
         if sizes == "pooled" and self.columns is None:
             shares = np.array([self.number(each) / records for each in sums.T])
@@ -239,27 +246,54 @@ class _Basis:
                 records * self.moments, seen, sigma**2 * mixed.T @ mixed, _DRAWN_ALIKE * spread
             )
             return pooled
+        part = total @ mixed / float(total @ total)
+        every, left = self._everyone(sums @ total, sigma**2 * float(total @ total), records)
+        mixed = mixed - np.outer(total, part)
+        seen = self.axes.T @ (sums @ mixed) + np.outer(every, part)
+        noise = sigma**2 * np.square(mixed).sum(axis=0) + np.outer(left, np.square(part))
         if self.views:
             viewed: Floats = means + self._viewed(seen, noise, means * (1 - means), records)
             return viewed
         groups = (
             [slice(None)] if sizes == "one" else [slice(at, at + 1) for at in range(len(means))]
         )
-        apart = [self._apart(seen[:, g], noise[g], drawn[:, g], records) for g in groups]
+        apart = [self._apart(seen[:, g], noise[:, g], drawn[:, g], records) for g in groups]
         values: Floats = means + np.concatenate(apart, axis=1)
         return values
+
+    def _everyone(self, sums: Floats, noise: float, records: float) -> tuple[Floats, Floats]:
+        """Return (k,) the sums of all records, and (k,) the variance that is left in them.
+
+        They lie between those that were released and those of the weighted public rows, by how far
+        apart the two are beyond the noise.
+
+        Args:
+            sums: (d,) as released.
+            noise: its variance on each.
+            records: their number.
+        """
+        guess = records * (self.shares @ self.turned)
+        apart = self.axes.T @ sums - guess
+        drawn = records**2 / len(self.turned) * self.moments
+
+        def evidence(size: float) -> float:
+            spread = size * drawn + noise
+            return -float((np.log(spread) + np.square(apart) / spread).sum())
+
+        power = max(_FARTHER, key=evidence) * drawn
+        return guess + power / (power + noise) * apart, power * noise / (power + noise)
 
     def _viewed(self, seen: Floats, noise: Floats, varied: Floats, records: float) -> Floats:
         """Return (n, c) the same by the features of the view with which the sums are most likely.
 
         Args:
             seen: (k, c) sums in the principal directions.
-            noise: (c,) its variance.
+            noise: (k, c) its variance.
             varied: (c,) variance of a record's answer; the columns are divided by its root.
             records: their number.
         """
         root = np.sqrt(varied)
-        even, each = seen / root, float((noise / varied).mean())
+        even, each = seen / root, (noise / varied).mean(axis=1)
         columns = seen.shape[1]
         best, weights, chosen = -np.inf, np.zeros(0), self.views[0]
         for view in self.views:
@@ -287,7 +321,7 @@ class _Basis:
 
         Args:
             seen: (k, c) sums in the principal directions.
-            noise: (c,) its variance.
+            noise: (k, c) its variance.
             drawn: (k, c) most variance that the draw of records may add.
             records: their number.
         """
