@@ -82,7 +82,8 @@ def run_cell(
     screen: Screen,
 ) -> Cell:
     """Choose a setting, train with it once per dealing, and measure on the test records."""
-    setting, validation = choose(method, problem, epsilon, screen.say)
+    chosen = choose(method, problem, epsilon, screen.say)
+    setting, validation = chosen.setting, chosen.figure
     fitted = [method.fit(problem, setting, epsilon, number) for number in range(dealings)]
     test, scores = problem.split.test, [each.test for each in fitted]
     cell = Cell(
@@ -90,7 +91,7 @@ def run_cell(
         epsilon=epsilon,
         delta=method.delta(setting) if method.private else None,
         setting=setting,
-        tried=len(method.settings(problem)),
+        tried=chosen.tried,
         validation=None if np.isnan(validation) else validation,
         accuracy=measure.estimate(measure.accuracy, scores, test),
         auc=measure.estimate(measure.auc, scores, test),
