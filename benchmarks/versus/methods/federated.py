@@ -254,7 +254,7 @@ METHODS: Final = (
                 steps=(40,),
                 rate=(1.0, 4.0),
                 share=(0.125,),
-            ),  # fmt: skip
+            ),
             *product(
                 model=("network-64",),
                 kind=problem.kinds[-1:],
