@@ -27,7 +27,7 @@ _AGAIN: Final = 3
 #: Times that the search goes on from a better setting.
 _MOVES: Final = 8
 #: Steps of gradients, of which time allows no more.
-MOST_STEPS: Final = 1_000
+MOST_STEPS: Final = 320
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,8 @@ def run(
             continue
         for epsilon in epsilons or EPSILONS if method.private else (None,):
             cell = run_cell(method, problem, epsilon, dealings, commit, screen)
-            result = result.with_cell(cell)
+            # Read again: another process may run another part.
+            result = _begun(problem, out).with_cell(cell)
             dated.write(result, out)
     return out / result.file
 

@@ -177,7 +177,7 @@ def test_the_chooser_goes_on_beyond_the_edge() -> None:
 
     method = Method(
         name="x",
-        settings=lambda _: product(kind=("a", "b"), rate=(0.25, 1.0), steps=(500,)),
+        settings=lambda _: product(kind=("a", "b"), rate=(0.25, 1.0), steps=(200,)),
         fit=fit,
         widens={"rate": 4, "steps": 4},
     )
