@@ -93,7 +93,8 @@ def beside(settings: list[Setting], at: int, method: Method) -> list[Setting]:
         at: index of the one.
         method: whose numbers are multiplied and divided by what it widens them by.
     """
-    one, made = settings[at], []
+    one = settings[at]
+    made: list[Setting] = []
     for name, value in one.items():
         if isinstance(value, str):
             # A word of a setting that has the same names: a network has other numbers than a line.
