@@ -23,6 +23,7 @@ from benchmarks.papers.figures import (
 from benchmarks.papers.record import FOLDER, Result, latest, rounded
 from benchmarks.papers.rows import ROWS
 from pate.accounting.account import MEANING
+from pate.campaign.options import MechanismOptions
 from pate.errors import DataError
 from pate.runtime.home import write_file
 
@@ -133,7 +134,13 @@ def _changed(row: Row, result: Result) -> list[str]:
     """Return the names of settings, and of the words about them, in which a row and its result differ."""
     now = json.loads(json.dumps(row.settings()))
     then = {name: value for name, value in result.settings.items() if name != "encoder"}
-    return sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
+    usual = MechanismOptions()
+
+    def differs(name: str) -> bool:
+        default = getattr(usual, name, None)
+        return bool(now.get(name, default) != then.get(name, default))
+
+    return sorted(name for name in now.keys() | then.keys() if differs(name))
 
 
 def _summary(row: Row, result: Result) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pate.errors import AccountingError
@@ -66,7 +66,7 @@ class Method:
 
     Attributes:
         name: on the command line.
-        settings: all that are tried on a problem.
+        settings: from which the search for the best one begins.
         fit: trains with a setting, epsilon (None: no privacy), and a number that varies dealing and noise.
         private: whether there is a guarantee.
         rehearses: whether settings are chosen with validation records in the place of private ones.
@@ -74,6 +74,7 @@ class Method:
             choice costs privacy which is not counted, in the method's favour.
         delta: of the guarantee, as the setting has it.
         fits: whether it is for a problem.
+        widens: numbers of a setting which the search multiplies and divides, and by what.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Method:
     rehearses: bool = False
     delta: Callable[[Setting], float] = lambda _: DELTA
     fits: Callable[[Problem], bool] = lambda _: True
+    widens: Mapping[str, float] = field(default_factory=dict)
 
 
 def product(**values: tuple[float | int | str, ...]) -> list[Setting]:

@@ -1,9 +1,9 @@
-"""docs/versus.md: made of the newest results, and of nothing else."""
+"""docs/versus.md, to choose by, and docs/versus-tables.md, with every figure: made of the newest results."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from benchmarks.versus import pictures, record
 from benchmarks.versus.method import EPSILONS
@@ -12,37 +12,49 @@ from benchmarks.versus.record import TITLES
 from benchmarks.versus.words import WORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from benchmarks.versus.method import Cost
     from benchmarks.versus.record import Cell, Result
 
+_Number = TypeVar("_Number", int, float)
 #: Seconds that one request to a party and its answer are taken to need on a network.
 _EXCHANGE_S: Final = 2.0
 _OURS: Final = "ours"
-_TEMPLATE: Final = Path(__file__).parent / "template.md"
+_HERE: Final = Path(__file__).parent
+PAGE: Final = "versus.md"
+TABLES: Final = "versus-tables.md"
 
 
 def write(folder: Path, docs: Path) -> Path:
-    """Write the page and its pictures below ``docs`` from the results in a folder; return the page."""
+    """Write both pages and their pictures below ``docs`` from the results in a folder; return the first."""
     results = record.latest(folder)
-    page = docs / "versus.md"
-    page.write_text(render(results), encoding="utf-8")
+    for name, text in render(results).items():
+        (docs / name).write_text(text, encoding="utf-8")
     pictures.write(results, docs / "images")
-    return page
+    return docs / PAGE
 
 
-def render(results: Mapping[str, Result]) -> str:
-    """Return the text of the page."""
+def render(results: Mapping[str, Result]) -> dict[str, str]:
+    """Return the texts of the pages by file name."""
     shown = [results[name] for name in TITLES if name in results]
     missing = [TITLES[name] for name in TITLES if name not in results]
-    data = [_data(each) for each in shown]
-    if missing:
-        data.append(f"## Missing\n\nNot run yet: {'; '.join(missing)}.\n")
-    text = _TEMPLATE.read_text(encoding="utf-8")
-    parts = {"pictures": _pictures(shown), "best": _best(shown), "data": "\n".join(data)}
-    for name, part in parts.items():
-        text = text.replace(f"{{{name}}}", part)
-    return text
+    parts = {
+        "pictures": _pictures(shown),
+        "best": _best(shown),
+        "at": f"{SHOWN:g}",
+        "figures": _at_one(shown),
+        "asked": _asked(shown),
+        "missing": f"Not run yet: {'; '.join(missing)}." if missing else "",
+        "data": "\n".join(_data(each) for each in shown),
+    }
+    made = {}
+    for page, template in ((PAGE, "template.md"), (TABLES, "tables.md")):
+        text = (_HERE / template).read_text(encoding="utf-8")
+        for name, part in parts.items():
+            text = text.replace(f"{{{name}}}", part)
+        made[page] = text.rstrip("\n") + "\n"
+    return made
 
 
 def _pictures(shown: list[Result]) -> str:
@@ -71,6 +83,63 @@ def _best(shown: list[Result]) -> str:
         "This project less the best other private method of the same unit, in points of the figure, and that "
         "method. Below zero the other is better. With `~` the two intervals overlap.\n\n"
     ) + _table(head, rows)
+
+
+def _at_one(shown: list[Result]) -> str:
+    """Return the figure by which settings were chosen, of every method on every data set, at one epsilon."""
+    rows = []
+    for name, words in WORDS.items():
+        cells = [result.cell(name, SHOWN) or result.cell(name, None) for result in shown]
+        if any(cells):
+            there = zip(shown, cells, strict=True)
+            rows.append([words.title, *(_number(cell, result.goal) for result, cell in there)])
+    goals = [f"{TITLES[one.name]}, {'AUC' if one.goal == 'auc' else 'accuracy'}" for one in shown]
+    return _table(("method", *goals), rows)
+
+
+def _asked(shown: list[Result]) -> str:
+    """Return what each method asks of a party, the least and the most over the data sets."""
+    rows = []
+    for name, words in WORDS.items():
+        found = [(one, one.cell(name, SHOWN) or one.cell(name, None)) for one in shown]
+        cells = [(one, cell) for one, cell in found if cell is not None]
+        if not cells:
+            continue
+        costs = [cell.cost for _, cell in cells]
+        units = " or ".join(sorted({one.unit for one, _ in cells}, reverse=True))
+        rows.append(
+            [
+                words.title,
+                _span([cost.exchanges for cost in costs], str),
+                _span([cost.up + cost.down for cost in costs], _size),
+                _span([cost.seconds for cost in costs], "{:.1f}".format),
+                _span([_minutes(name, cost) for cost in costs], "{:.1f}".format),
+                words.sees,
+                words.promise.format(unit=units),
+            ]
+        )
+    head = (
+        "method", "requests", "bytes, both ways", "seconds", "minutes online", "who sees what",
+        "guarantee: against whom; of what",
+    )  # fmt: skip
+    return _table(head, rows)
+
+
+def _span(values: list[_Number], say: Callable[[_Number], str]) -> str:
+    """Return the least and the largest in words, once if they are the same.
+
+    >>> _span([3, 1, 2], str), _span([2, 2], str)
+    ('1 to 3', '2')
+    """
+    least, most = say(min(values)), say(max(values))
+    return least if least == most else f"{least} to {most}"
+
+
+def _minutes(name: str, cost: Cost) -> float:
+    """Return minutes that a party must be online."""
+    if WORDS[name].sees.startswith("one curator"):  # a party hands its records over, and is done
+        return _EXCHANGE_S * cost.exchanges / 60
+    return (cost.seconds + cost.waiting + _EXCHANGE_S * cost.exchanges) / 60
 
 
 def rivals(result: Result, epsilon: float) -> list[Cell]:
@@ -116,7 +185,7 @@ def _data(result: Result) -> str:
         _figures(result, "auc"),
         f"What it asks of a party at epsilon {SHOWN:g}, and whom it protects from whom:\n",
         _costs(result),
-        "Settings that validation records chose, and out of how many:\n",
+        "Settings that validation records chose, and how many were tried:\n",
         _settings(result),
     ]
     return "\n".join(tables)
@@ -160,13 +229,10 @@ def _costs(result: Result) -> str:
         if cell is None:
             continue
         cost, promise = cell.cost, words.promise.format(unit=result.unit)
-        minutes = (cost.seconds + cost.waiting + _EXCHANGE_S * cost.exchanges) / 60
-        if words.sees.startswith("one curator"):  # a party hands its records over, and is done
-            minutes = _EXCHANGE_S * cost.exchanges / 60
         rows.append(
             [
                 words.title, str(cost.exchanges), _size(cost.up), _size(cost.down), f"{cost.seconds:.1f}",
-                f"{minutes:.1f}", words.sees, promise,
+                f"{_minutes(name, cost):.1f}", words.sees, promise,
             ]
         )  # fmt: skip
         if cost.steps:
@@ -208,4 +274,4 @@ def _settings(result: Result) -> str:
                 at = "none" if epsilon is None else f"{epsilon:g}"
                 delta = "" if cell.delta is None else f"{cell.delta:g}"
                 rows.append([words.short, at, delta, told, str(cell.tried)])
-    return _table(("method", "epsilon", "delta", "setting", "of"), rows)
+    return _table(("method", "epsilon", "delta", "setting", "tried"), rows)

@@ -71,6 +71,7 @@ class Problem:
     parties: int = 5
     fixed: tuple[Ints, ...] | None = None
     _kinds: dict[str, Rows] = field(default_factory=dict)
+    _whole: dict[str, list[Floats]] = field(default_factory=dict)
 
     @property
     def validation(self) -> Dataset:
@@ -117,19 +118,24 @@ class Problem:
         return self._kinds[kind]
 
     def _made(self, kind: str) -> Rows:
-        split, public = self.split, self.split.queries
-        embed = _embedding(public, kind)
-        parts = [embed(part) for part in (public, *self._labelled())]
-        middle = parts[0].mean(axis=0)
-        parts = [part - middle for part in parts]
+        parts = self._middled(kind.partition("-")[0])
         if kind.startswith("pca-"):
             _, moments, axes = np.linalg.svd(parts[0], full_matrices=False)
             kept = axes[: min(int(kind[4:]), int((moments > 1e-6 * moments[0]).sum()))]
             parts = [part @ kept.T for part in parts]
         usual = float(np.sqrt(np.square(parts[0]).sum(axis=1).mean()))
         made = [_cut(part / usual) for part in parts]
-        assert len(made[1]) == len(split.private)
+        assert len(made[1]) == len(self.split.private)
         return Rows(made[1], made[2], made[3], made[0])
+
+    def _middled(self, kind: str) -> list[Floats]:
+        """Return the features of the public, private, validation and test part, less their public mean."""
+        if kind not in self._whole:
+            embed = _embedding(self.split.queries, kind)
+            parts = [embed(part) for part in (self.split.queries, *self._labelled())]
+            middle = parts[0].mean(axis=0)
+            self._whole[kind] = [part - middle for part in parts]
+        return self._whole[kind]
 
     def _labelled(self) -> tuple[Inputs, Inputs, Inputs]:
         return self.split.private.inputs, self.validation.inputs, self.split.test.inputs
@@ -154,7 +160,7 @@ class Problem:
             groups = np.char.add(spent.groups[taken].astype(np.str_), np.char.mod("#%d", copy))
             private = replace(private, groups=groups)
         split = replace(self.split, private=private, validation=spent.take(other))
-        return replace(self, split=split, fixed=None, _kinds={})
+        return replace(self, split=split, fixed=None, _kinds={}, _whole={})
 
 
 def problem_of(

@@ -68,7 +68,8 @@ def run(
             continue
         for epsilon in epsilons or EPSILONS if method.private else (None,):
             cell = run_cell(method, problem, epsilon, dealings, commit, screen)
-            result = result.with_cell(cell)
+            # Read again: another process may run another part.
+            result = _begun(problem, out).with_cell(cell)
             dated.write(result, out)
     return out / result.file
 
@@ -82,7 +83,8 @@ def run_cell(
     screen: Screen,
 ) -> Cell:
     """Choose a setting, train with it once per dealing, and measure on the test records."""
-    setting, validation = choose(method, problem, epsilon, screen.say)
+    chosen = choose(method, problem, epsilon, screen.say)
+    setting, validation = chosen.setting, chosen.figure
     fitted = [method.fit(problem, setting, epsilon, number) for number in range(dealings)]
     test, scores = problem.split.test, [each.test for each in fitted]
     cell = Cell(
@@ -90,7 +92,7 @@ def run_cell(
         epsilon=epsilon,
         delta=method.delta(setting) if method.private else None,
         setting=setting,
-        tried=len(method.settings(problem)),
+        tried=chosen.tried,
         validation=None if np.isnan(validation) else validation,
         accuracy=measure.estimate(measure.accuracy, scores, test),
         auc=measure.estimate(measure.auc, scores, test),

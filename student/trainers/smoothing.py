@@ -94,9 +94,11 @@ def _fit(kernel: Floats, drawn: NDArray[np.int64], cells: Cells) -> _Fit:
         for residual in _RESIDUALS:
             evidence, weights = 0.0, np.empty_like(seen)
             for label in range(classes):
-                own = spread[label] * residual / cells.mass + noise
-                covariance = strength * spread[label] * alike + np.diag(own)
-                lower = cho_factor(covariance, lower=True)
+                if label == 0 or classes > 2:  # of two classes both have the same covariance
+                    own = spread[label] * residual / cells.mass + noise
+                    covariance = strength * spread[label] * alike
+                    covariance[np.diag_indices(len(own))] += own
+                    lower = cho_factor(covariance, lower=True, overwrite_a=True, check_finite=False)
                 weights[:, label] = cho_solve(lower, seen[:, label])
                 evidence -= 0.5 * float(seen[:, label] @ weights[:, label])
                 evidence -= float(np.log(np.diag(lower[0])).sum())

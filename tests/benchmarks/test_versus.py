@@ -14,8 +14,8 @@ from benchmarks.measure import Estimate
 from benchmarks.papers.split import Split
 from benchmarks.versus import page, pictures, record
 from benchmarks.versus.calibrate import altered_epsilon, gaussian_multiplier, mu
-from benchmarks.versus.choose import choose
-from benchmarks.versus.method import DELTA, Cost, Fitted, Method
+from benchmarks.versus.choose import MOST_STEPS, beside, choose
+from benchmarks.versus.method import DELTA, Cost, Fitted, Method, Setting, product
 from benchmarks.versus.methods import linear, plain
 from benchmarks.versus.problem import LONGEST, Problem, problem_of
 from benchmarks.versus.record import TITLES, Cell, Result
@@ -157,10 +157,60 @@ def test_the_chooser_sees_validation_records_only() -> None:
         return Fitted(right, 1 - test, cost) if setting["good"] else Fitted(1 - right, test, cost)
 
     method = Method(name="x", settings=lambda _: [{"good": 0}, {"good": 1}], fit=fit)
-    setting, figure = choose(method, problem, 1.0, lambda _: None)
-    assert setting == {"good": 1}
-    assert figure == 1.0
+    chosen = choose(method, problem, 1.0, lambda _: None)
+    assert chosen.setting == {"good": 1}
+    assert chosen.figure == 1.0
+    assert chosen.tried == 2
     assert len(seen) == 6
+
+
+def test_the_chooser_goes_on_beyond_the_edge() -> None:
+    problem, tried = tiny(), []
+
+    def fit(place: Problem, setting: Setting, _epsilon: float | None, _seed: int) -> Fitted:
+        tried.append(dict(setting))
+        rate, good = float(setting["rate"]), setting["kind"] == "b"
+        # Right for more of the records, the nearer the rate is to 16.
+        right = np.arange(len(place.validation)) >= 8 * abs(np.log2(rate / 16)) + (0 if good else 9)
+        scores = np.eye(2)[np.where(right, place.validation.labels, 1 - place.validation.labels)]
+        return Fitted(scores, scores, Cost(0, 0, 0, 0.0))
+
+    method = Method(
+        name="x",
+        settings=lambda _: product(kind=("a", "b"), rate=(0.25, 1.0), steps=(200,)),
+        fit=fit,
+        widens={"rate": 4, "steps": 4},
+    )
+    chosen = choose(method, problem, 1.0, lambda _: None)
+    assert chosen.setting["rate"] == 16
+    assert chosen.setting["kind"] == "b"
+    assert {"kind": "b", "rate": 64.0, "steps": chosen.setting["steps"]} in tried
+    assert chosen.tried == len({tuple(each.values()) for each in tried})
+    # Time has its limit.
+    assert max(int(each["steps"]) for each in tried) <= MOST_STEPS
+
+
+def test_a_neighbour_is_a_setting_of_the_same_model() -> None:
+    settings = [
+        *product(model=("linear",), kind=("columns", "steps"), rate=(1.0,)),
+        *product(model=("trees",), kind=("columns",), leaves=(8,)),
+    ]
+    method = Method(
+        name="x", settings=lambda _: settings, fit=_never, widens={"rate": 4, "leaves": 2}
+    )
+    assert beside(settings, 0, method) == [
+        {"model": "linear", "kind": "steps", "rate": 1.0},
+        {"model": "linear", "kind": "columns", "rate": 0.25},
+        {"model": "linear", "kind": "columns", "rate": 4.0},
+    ]
+    assert beside(settings, 2, method) == [
+        {"model": "trees", "kind": "columns", "leaves": 4},
+        {"model": "trees", "kind": "columns", "leaves": 16},
+    ]
+
+
+def _never(*_: object) -> Fitted:
+    raise AssertionError
 
 
 def test_auc_is_the_share_of_pairs_in_order() -> None:
@@ -247,10 +297,12 @@ def test_the_page_names_what_is_missing_and_who_is_better() -> None:
     worse = made()
     figure = Estimate(0.9, 0.89, 0.91, (0.9,))
     rival = dataclasses.replace(worse.cells[0], method="dp-sgd", accuracy=figure)
-    text = page.render({"heart": worse.with_cell(rival)})
-    assert "| -10.0 (DP-SGD, pooled) |" in text
-    assert f"Not run yet: {TITLES['adult']}" in text
-    assert "80.0 (79.0 to 81.0)" in text
+    pages = page.render({"heart": worse.with_cell(rival)})
+    assert "| -10.0 (DP-SGD, pooled) |" in pages[page.PAGE]
+    assert f"Not run yet: {TITLES['adult']}" in pages[page.PAGE]
+    for text in pages.values():
+        assert "80.0 (79.0 to 81.0)" in text
+        assert "{" not in text
 
 
 def test_what_protects_a_whole_party_is_no_rival() -> None:
@@ -261,7 +313,8 @@ def test_what_protects_a_whole_party_is_no_rival() -> None:
 
 def test_the_page_is_what_the_results_say() -> None:
     results = record.latest(record.FOLDER)
-    assert (DOCS / "versus.md").read_text(encoding="utf-8") == page.render(results)
+    for name, text in page.render(results).items():
+        assert (DOCS / name).read_text(encoding="utf-8") == text
     mark = pictures.digest(results)
     for name in (pictures.EPSILON_PICTURE, pictures.BYTES_PICTURE):
         if results:

@@ -160,7 +160,8 @@ def _plain(problem: Problem, setting: Setting, _epsilon: float | None, seed: int
 
 def _local(setting: Setting, seed: int) -> Descent:
     """Return a party's training without noise of its own."""
-    return Descent(int(setting["steps"]), 1.0, float(setting["rate"]), 1.0, 0.0, seed)
+    share = float(setting.get("share", 1.0))
+    return Descent(int(setting["steps"]), share, float(setting["rate"]), 1.0, 0.0, seed)
 
 
 def _server(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
@@ -205,12 +206,12 @@ def opacus_at_each(work: Path) -> Method:
             {**one, "share": 1.0, "steps": 60 // int(one["rounds"])}
             for one in product(
                 model=("linear",), kind=problem.kinds, rounds=(1, 5), rate=(0.06, 0.25, 1.0),
-                clip=(0.1, 1.0),
+                clip=(0.1,),
             )
         ]  # fmt: skip
         network = product(
             model=("network-64",), kind=problem.kinds[-1:], share=(0.125,), rounds=(5,), steps=(48,),
-            rate=(0.02, 0.1), clip=(0.1, 1.0),
+            rate=(0.02, 0.1), clip=(0.1,),
         )  # fmt: skip
         return [*linear, *network]
 
@@ -218,6 +219,7 @@ def opacus_at_each(work: Path) -> Method:
         name="fedavg-opacus",
         settings=settings,
         fit=fit,
+        widens={"rate": 4, "clip": 5, "steps": 4},
     )
 
 
@@ -225,7 +227,7 @@ def _of_parties(problem: Problem) -> list[Setting]:
     """Return what is tried where noise protects whole parties: few rounds, small updates."""
     return product(
         model=("linear",), kind=problem.kinds[-1:], rounds=(1, 5), steps=(5,), rate=(0.5, 2.0),
-        clip=(0.1, 1.0, 5.0),
+        clip=(0.1, 1.0),
     )  # fmt: skip
 
 
@@ -234,27 +236,36 @@ METHODS: Final = (
         name="fedavg-server-noise",
         settings=_of_parties,
         fit=_server,
+        widens={"rate": 4, "clip": 5, "steps": 4},
     ),
     Method(
         name="fedavg-client-noise",
         settings=_of_parties,
         fit=_client,
+        widens={"rate": 4, "clip": 5, "steps": 4},
     ),
     Method(
         name="fedavg",
         settings=lambda problem: [
             *product(
-                model=("linear",), kind=problem.kinds, rounds=(20,), steps=(10, 40), rate=(1.0, 4.0)
+                model=("linear",),
+                kind=problem.kinds,
+                rounds=(20,),
+                steps=(16,),
+                rate=(1.0, 4.0),
+                share=(0.125,),
             ),
             *product(
                 model=("network-64",),
                 kind=problem.kinds[-1:],
                 rounds=(20,),
-                steps=(10, 40),
+                steps=(16,),
                 rate=(0.1, 0.4),
+                share=(0.125,),
             ),
         ],
         fit=_plain,
+        widens={"rate": 4, "steps": 4},
         private=False,
     ),
 )

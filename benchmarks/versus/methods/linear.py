@@ -143,25 +143,26 @@ METHODS: Final = (
         name="dp-gradients",
         settings=lambda problem: product(
             kind=problem.kinds,
-            steps=(10, 40, 160),
-            rate=(0.015, 0.06, 0.25, 1.0, 4.0),
+            steps=(40,),
+            rate=(0.06, 0.25, 1.0),
             clip=(0.1, 0.5),
         ),
         fit=_gradients,
+        widens={"rate": 4, "clip": 5, "steps": 4},
     ),
     Method(
         name="dp-least-squares",
         settings=lambda problem: product(
-            kind=problem.kinds, gram=(0.0, 0.3, 1.0), ridge=(0.1, 0.3, 1.0, 3.0, 10.0)
+            kind=problem.kinds, gram=(0.0, 0.3, 1.0), ridge=(0.1, 1.0, 10.0)
         ),
         fit=_least_squares,
+        widens={"gram": 3, "ridge": 3},
     ),
     Method(
         name="dp-objective",
-        settings=lambda problem: product(
-            kind=problem.kinds, ridge=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
-        ),
+        settings=lambda problem: product(kind=problem.kinds, ridge=(0.1, 1.0, 10.0, 100.0)),
         fit=_objective,
+        widens={"ridge": 3},
         fits=lambda problem: problem.classes == 2,
         delta=lambda _: 0.0,
     ),

@@ -69,35 +69,26 @@ def build(model: str, width: int, classes: int, seed: int) -> nn.Sequential:
 def descend(model: nn.Sequential, rows: Floats, labels: NDArray[np.int64], how: Descent) -> None:
     """Train a model in place; afterwards it has the mean weights of the second half of the steps.
 
-    With noise by Opacus: gradients of each record, clipped and summed, Gaussian noise on the sum.
+    With noise by Opacus: each record's gradient is clipped, and the sum has Gaussian noise.
     """
     inputs = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32))
     targets = torch.tensor(labels)
-    plain: torch.optim.Optimizer = torch.optim.SGD(
+    optimizer: torch.optim.Optimizer = torch.optim.SGD(
         model.parameters(), lr=how.rate, momentum=MOMENTUM
     )
     module: Any = model  # Opacus' wrapper has a method more
+    loss_of: Any = functional.cross_entropy
     random = torch.Generator().manual_seed(how.seed)
     if how.noise:
-        from opacus import GradSampleModule
-        from opacus.optimizers import DPOptimizer
-
-        module = GradSampleModule(model)
-        plain = DPOptimizer(
-            plain,
-            noise_multiplier=how.noise,
-            max_grad_norm=how.clip,
-            expected_batch_size=max(1, round(how.share * len(rows))),
-            generator=random,
-        )
+        module, optimizer, loss_of = _clipped(model, optimizer, how, len(rows), random)
     total = [torch.zeros_like(each) for each in model.parameters()]
     first = how.steps // 2
     for step in range(how.steps):
-        some, weight = _sample(len(rows), how.share, random)
-        loss = functional.cross_entropy(module(inputs[some]), targets[some]) * weight
-        torch.autograd.backward(loss)
-        plain.step()
-        plain.zero_grad()
+        some, weight = _sample(inputs, targets, how.share, random)
+        loss = loss_of(module(some[0]), some[1]) * weight
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
         if step >= first:
             for mean, each in zip(total, model.parameters(), strict=True):
                 mean.add_(each.detach(), alpha=1 / (how.steps - first))
@@ -108,12 +99,45 @@ def descend(model: nn.Sequential, rows: Floats, labels: NDArray[np.int64], how: 
             each.copy_(mean)
 
 
-def _sample(count: int, share: float, random: torch.Generator) -> tuple[torch.Tensor, float]:
-    """Return sampled rows and a weight; an empty sample is one row of no weight."""
+def _clipped(
+    model: nn.Sequential,
+    optimizer: torch.optim.Optimizer,
+    how: Descent,
+    count: int,
+    random: torch.Generator,
+) -> tuple[Any, Any, Any]:
+    """Return Opacus' module, optimizer and loss.
+
+    Norms of the gradients come from a first pass, and the clipped sum from a second one (ghost clipping):
+    the same sum as from the gradients of each record, without their memory.
+    """
+    from opacus.grad_sample import GradSampleModuleFastGradientClipping
+    from opacus.optimizers import DPOptimizerFastGradientClipping
+    from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
+
+    module = GradSampleModuleFastGradientClipping(
+        model, max_grad_norm=how.clip, use_ghost_clipping=True
+    )
+    private = DPOptimizerFastGradientClipping(
+        optimizer,
+        noise_multiplier=how.noise,
+        max_grad_norm=how.clip,
+        expected_batch_size=max(1, round(how.share * count)),
+        generator=random,
+    )
+    return module, private, DPLossFastGradientClipping(module, private, nn.CrossEntropyLoss())
+
+
+def _sample(
+    inputs: torch.Tensor, targets: torch.Tensor, share: float, random: torch.Generator
+) -> tuple[tuple[torch.Tensor, torch.Tensor], float]:
+    """Return sampled rows, their classes and a weight; an empty sample is one row of no weight."""
     if share == 1:
-        return torch.arange(count), 1.0
-    some = torch.nonzero(torch.rand(count, generator=random) < share)[:, 0]
-    return (some, 1.0) if len(some) else (torch.zeros(1, dtype=torch.int64), 0.0)
+        return (inputs, targets), 1.0
+    some = torch.nonzero(torch.rand(len(inputs), generator=random) < share)[:, 0]
+    if not len(some):
+        return (inputs[:1], targets[:1]), 0.0
+    return (inputs[some], targets[some]), 1.0
 
 
 def scores(model: nn.Sequential, rows: Floats) -> NDArray[np.float64]:

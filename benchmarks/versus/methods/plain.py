@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 def _settings(problem: Problem) -> list[Setting]:
     made = [
-        *product(model=("logistic",), kind=problem.kinds, c=(0.1, 1.0, 10.0, 100.0)),
-        *product(model=("network",), kind=problem.kinds[-1:], alpha=(1e-4, 1e-2)),
+        *product(model=("logistic",), kind=problem.kinds, c=(1.0,)),
+        *product(model=("network",), kind=problem.kinds[-1:], alpha=(1e-3,)),
     ]
     if "columns" in problem.kinds:
-        made += product(model=("trees",), kind=("columns",), leaves=(8, 31))
+        made += product(model=("trees",), kind=("columns",), leaves=(8,))
     return made
 
 
@@ -92,11 +92,13 @@ METHODS: Final = (
         settings=_settings,
         fit=_alone,
         private=False,
+        widens={"c": 10, "alpha": 10, "leaves": 2},
     ),
     Method(
         name="pooled",
         settings=_settings,
         fit=_pooled,
         private=False,
+        widens={"c": 10, "alpha": 10, "leaves": 2},
     ),
 )

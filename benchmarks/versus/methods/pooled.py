@@ -16,22 +16,15 @@ if TYPE_CHECKING:
 
 
 def settings(problem: Problem) -> list[Setting]:
-    """Return what is tried: large samples, many steps, small norms, as DP-SGD is best known to be used."""
-    linear = product(
-        model=("linear",), kind=problem.kinds, plan=("60 of 1", "240 of 0.125"),
-        rate=(0.06, 0.25, 1.0), clip=(0.1, 1.0),
+    """Return what is tried first: large samples, small norms, as DP-SGD is best known to be used."""
+    whole = product(
+        model=("linear",), kind=problem.kinds, steps=(60,), share=(1.0,), rate=(0.06, 0.25, 1.0), clip=(0.1,)
     )  # fmt: skip
-    network = product(
-        model=("network-64",), kind=problem.kinds[-1:], plan=("240 of 0.125",),
-        rate=(0.02, 0.1, 0.4), clip=(0.1, 1.0),
+    samples = product(
+        model=("linear", "network-64"), kind=problem.kinds[-1:], steps=(240,), share=(0.125,),
+        rate=(0.06, 0.25), clip=(0.1,),
     )  # fmt: skip
-    return linear + network
-
-
-def plan_of(setting: Setting) -> tuple[int, float]:
-    """Return the number of steps and the share of the records in each, of ``60 of 0.125``."""
-    steps, _, share = str(setting["plan"]).partition(" of ")
-    return int(steps), float(share)
+    return whole + samples
 
 
 def method(work: Path) -> Method:
@@ -39,7 +32,7 @@ def method(work: Path) -> Method:
 
     def fit(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
         rows = problem.rows(str(setting["kind"]))
-        steps, share = plan_of(setting)
+        steps, share = int(setting["steps"]), float(setting["share"])
         noise = sampled_multiplier(needed(epsilon), share, steps, work / "multipliers.json")
         model = build(str(setting["model"]), rows.private.shape[1], problem.classes, seed)
         # One noise's worth of gradient is as long as the clipping norm, whatever that is.
@@ -57,4 +50,5 @@ def method(work: Path) -> Method:
         name="dp-sgd",
         settings=settings,
         fit=fit,
+        widens={"rate": 4, "clip": 5, "steps": 4},
     )
