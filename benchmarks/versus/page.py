@@ -62,6 +62,7 @@ def _pictures(shown: list[Result]) -> str:
         return ""
     return (
         f"![accuracy or AUC against epsilon](images/{pictures.EPSILON_PICTURE})\n\n"
+        "Methods below the frame are in the tables.\n\n"
         f"![accuracy or AUC against bytes](images/{pictures.BYTES_PICTURE})\n"
     )
 
