@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: Name of the file in a campaign's folder.
 FILE: Final = "envelopes.db"
 #: Kind of a request for bundles in the first envelope, which is always waited for.
-EARLY: Final = "ask_bundles_early"
+EARLY: Final = "early_bundles"
 #: Requests that are asked once, whatever else is asked; any other one ends those before it.
 STANDING: Final = ("describe", "public_piece", EARLY)
 
@@ -368,8 +368,9 @@ def _delete_replies(db: sqlite3.Connection, *, bundles: bool = False) -> None:
     """
     db.execute(
         "UPDATE requests SET reply = NULL, closed = 1 "
-        "WHERE kind LIKE 'ask%' AND reply IS NOT NULL AND (? OR kind NOT LIKE 'ask_bundles%')",
-        (bundles,),
+        "WHERE reply IS NOT NULL AND ((kind LIKE 'ask%' AND kind != 'ask_bundles') "
+        "OR (? AND kind IN ('ask_bundles', ?)))",
+        (bundles, EARLY),
     )
 
 

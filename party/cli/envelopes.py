@@ -84,7 +84,7 @@ def train(options: EnvelopeOptions) -> None:
 
 @takes(WatchOptions)
 def watch(options: WatchOptions) -> None:
-    """Answer each envelope that arrives in INBOX, once, into OUTBOX.
+    """Answer each envelope in INBOX once, into OUTBOX.
 
     For those whose files are moved by a robot. What is refused is named and left where it is. Files in
     INBOX are not removed. With --once it answers what is there and ends: for cron, a queue of jobs or a

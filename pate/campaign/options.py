@@ -49,7 +49,7 @@ CodeOption = Annotated[
 AnswerOption = Annotated[
     str | None,
     of_campaign(
-        help="class, labels-T (at most T count), ordered, number or contrast. Default: class",
+        help="class, labels-T (T at most), ordered, number or contrast. Default: by code",
         metavar="ANSWER",
     ),
 ]

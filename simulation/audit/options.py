@@ -96,7 +96,7 @@ class AuditOptions(CommandOptions):
     ] = None
     answer: Annotated[
         str | None,
-        _audit(help="neighbour: class, labels-T, ordered, number or contrast.", metavar="ANSWER"),
+        _audit(help="neighbour: what a record says.", metavar="ANSWER"),
     ] = None
     noise_law: Annotated[
         NoiseLawName | None,
