@@ -122,6 +122,12 @@ def figures_of(test: Dataset) -> dict[str, Figure]:
     return found
 
 
+def judged(scores: Floats, test: Dataset) -> dict[str, float]:
+    """Return the figures of scores on test records, by name."""
+    truth = truth_of(test)
+    return {name: figure(scores, truth) for name, figure in figures_of(test).items()}
+
+
 def truth_of(test: Dataset) -> Truth:
     """Return what figures compare with: labels, several labels, or numbers."""
     if test.kind == "class":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from aggregator_server.envelopes.store import EARLY
 from aggregator_server.exchange.aggregation import STEPS
 from aggregator_server.exchange.presence import Presence
 from aggregator_server.monitoring.ledger_counts import LedgerCounts, short_time
@@ -54,6 +55,7 @@ _MISSED: Final = {"lost": "did not answer in time", "late": "answered too late"}
 _ASKS: Final = {
     "describe": "a description",
     "public_piece": "a description",
+    EARLY: "a description and keys ahead",
     "finish": "nothing: the end",
 }
 

@@ -8,7 +8,8 @@ from typing import Final
 from benchmarks.papers.options import Options
 from benchmarks.papers.row import Row, Wanted
 
-_RECORDS: Final = Options(
+#: Of records that vote at representatives, at delta 0; four of five parties' noise suffices.
+RECORDS: Final = Options(
     aggregator="neighbour",
     epsilon=1.0,
     delta=0.0,
@@ -42,7 +43,7 @@ ENCODED: Final = (
         title="AG News, MiniLM, neighbour votes, delta 0",
         data="encoded.ag_news",
         files=("text/ag_news/test.csv",),
-        options=replace(_RECORDS, epsilon=0.3, representatives=50),
+        options=replace(RECORDS, epsilon=0.3, representatives=50),
         encoder="minilm",
         picked=_ENCODED.format("four") + "; the head's graph likewise",
         wanted=(Wanted(least=0.86, epsilon={"cap": 0.3}, delta=0.0),),
@@ -52,7 +53,7 @@ ENCODED: Final = (
         title="AG News, MiniLM, neighbour votes, delta 0, a third of epsilon",
         data="encoded.ag_news",
         files=("text/ag_news/test.csv",),
-        options=replace(_RECORDS, epsilon=0.1, representatives=24),
+        options=replace(RECORDS, epsilon=0.1, representatives=24),
         encoder="minilm",
         picked=_ENCODED.format("two") + "; the head's graph likewise",
         wanted=(Wanted(least=0.83, epsilon={"cap": 0.1}, delta=0.0),),
@@ -62,7 +63,7 @@ ENCODED: Final = (
         title="Banking77, 77 classes, MiniLM, neighbour votes, delta 0",
         data="encoded.banking77",
         files=("text/banking77/train.csv", "text/banking77/test.csv"),
-        options=replace(_RECORDS, representatives=300),
+        options=replace(RECORDS, representatives=300),
         encoder="minilm",
         picked="code and number of representatives (of three) and the head's graph on labels of the public "
         "part, with trial votes of the private part, which no epsilon covers; the row ran three times, the "
@@ -101,7 +102,7 @@ ENCODED: Final = (
         title="CIFAR-10, EfficientNet-Lite0, neighbour votes, delta 0",
         data="encoded.cifar10",
         files=_CIFAR,
-        options=replace(_RECORDS, epsilon=0.5, representatives=200),
+        options=replace(RECORDS, epsilon=0.5, representatives=200),
         encoder="lite0",
         picked=_ENCODED.format("three"),
         wanted=(Wanted(within=0.015, epsilon={"cap": 0.5}, delta=0.0),),
@@ -130,7 +131,7 @@ ENCODED: Final = (
         title="Brain MRI, EfficientNet-Lite0, four parties, neighbour votes, delta 0",
         data="encoded.brain_mri",
         files=("brain_mri/Testing/no_tumor/image(1).jpg",),
-        options=replace(_RECORDS, representatives=160),
+        options=replace(RECORDS, representatives=160),
         parties=4,
         encoder="lite0",
         picked=_ENCODED.format("three")

@@ -49,8 +49,7 @@ def output(student: Student, test: Dataset) -> Floats:
 
 def judge(student: Student, test: Dataset) -> dict[str, float]:
     """Return the figures of a student on test records, by name (:func:`benchmarks.measure.figures_of`)."""
-    said, truth = output(student, test), measure.truth_of(test)
-    return {name: figure(said, truth) for name, figure in measure.figures_of(test).items()}
+    return measure.judged(output(student, test), test)
 
 
 def pooled(

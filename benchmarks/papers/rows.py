@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.papers.encoded_rows import ENCODED
+from benchmarks.papers.encoded_rows import ENCODED, RECORDS
 from benchmarks.papers.options import Options
 from benchmarks.papers.row import Paper, Row, Wanted
 
@@ -23,15 +23,7 @@ _MNIST: Final = tuple(
     for part in ("train", "t10k")
     for what in ("images-idx3", "labels-idx1")
 )
-_MNIST_RECORDS: Final = Options(
-    aggregator="neighbour",
-    epsilon=0.1,
-    delta=0.0,
-    noise_law="geometric",
-    expected_records=60_000,
-    min_parties=4,
-    colluders=0,
-)
+_MNIST_RECORDS: Final = replace(RECORDS, epsilon=0.1, expected_records=60_000)
 _REVERSE: Final = Paper(
     accuracy=99.1,
     epsilon=0.1,
@@ -170,15 +162,7 @@ _ROWS: Final = (
         title="Adult, neighbour votes, delta 0",
         data="adult",
         files=("adult/adult.data.gz", "adult/adult.test.gz"),
-        options=Options(
-            aggregator="neighbour",
-            epsilon=0.5,
-            delta=0.0,
-            noise_law="geometric",
-            representatives=400,
-            min_parties=4,
-            colluders=0,
-        ),
+        options=replace(RECORDS, epsilon=0.5, representatives=400),
         picked="number of representatives (of two), code (of three) and that the student averages two models "
         "on labels of the public part, with trial votes of the private file; the space of tables and the "
         "student's penalty on labelled splits of the private file; no epsilon covers either",
@@ -286,15 +270,7 @@ _ROWS: Final = (
         title="PneumoniaMNIST, neighbour votes, delta 0",
         data="pneumonia",
         files=("medmnist/pneumoniamnist.npz",),
-        options=Options(
-            aggregator="neighbour",
-            epsilon=1.0,
-            delta=0.0,
-            noise_law="geometric",
-            representatives=120,
-            min_parties=4,
-            colluders=0,
-        ),
+        options=replace(RECORDS, representatives=120),
         wanted=(Wanted(within=0.02, epsilon={"cap": 1.0}, delta=0.0),),
         # The same number as for the network with every label.
         steps=1_640,

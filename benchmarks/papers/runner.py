@@ -116,10 +116,8 @@ def _run(
     ended = time.monotonic()
     seconds = {"student": ended - taught, "total": ended - began}
     run = _told(outcome, split.public, seed, reused=reused)
-    said, truth = reference.output(student, split.test), measure.truth_of(split.test)
-    measured = {
-        name: figure(said, truth) for name, figure in measure.figures_of(split.test).items()
-    }
+    said = reference.output(student, split.test)
+    measured = measure.judged(said, split.test)
     told = ", ".join(f"{name} {value:.4f}" for name, value in measured.items())
     right = "" if run.right is None else f"{run.right} of {run.kept} labels right, "
     screen.say(

@@ -9,7 +9,6 @@ import pytest
 
 from aggregator_server.envelopes import wire as files_wire
 from aggregator_server.envelopes.out import in_words
-from aggregator_server.exchange import exchange as exchange_module
 from aggregator_server.exchange.wire import Arrival
 from pate.envelopes.file import write as write_envelope
 from protos import wire
@@ -18,12 +17,6 @@ from tests.support.envelopes import NAMES, Crash, Play, StuckError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
-
-
-@pytest.fixture(autouse=True)
-def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange_module, "_FAREWELL_S", 0.1)
-    monkeypatch.setattr(exchange_module, "_RETURN_S", 0.1)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from aggregator_server.exchange import exchange as exchange_module
 from party.identity.keys import identity_key
 from pate.envelopes.file import opened, write
 from pate.envelopes.manifest import Part, text_of
@@ -21,12 +20,6 @@ from tests.support.envelopes import NAMES, NOW, Play, StuckError, refused
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-@pytest.fixture(autouse=True)
-def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange_module, "_FAREWELL_S", 0.1)
-    monkeypatch.setattr(exchange_module, "_RETURN_S", 0.1)
 
 
 @pytest.fixture

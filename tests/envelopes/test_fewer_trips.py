@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from aggregator_server.envelopes.store import FILE, Store
-from aggregator_server.exchange import exchange as exchange_module
 from party.cli.main import app
 from party.identity.keys import identity_key, new_sealing_key, sealing_key
 from pate.envelopes.file import opened
@@ -28,12 +27,6 @@ if TYPE_CHECKING:
 MASKED: dict[str, Any] = {"aggregation": "masked", "min_parties": 4, "colluders": 1}
 #: Sums with noise of five parties, of which one may be missing, take no consent.
 NOISY = MASKED | {"noise": "distributed", "epsilon": 50.0}
-
-
-@pytest.fixture(autouse=True)
-def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange_module, "_FAREWELL_S", 0.1)
-    monkeypatch.setattr(exchange_module, "_RETURN_S", 0.1)
 
 
 def asked(play: Play, name: str = "a") -> list[tuple[str, ...]]:

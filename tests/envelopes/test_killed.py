@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator_server.exchange import exchange as exchange_module
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.runtime.failpoints import NAMES as POINTS
 from tests.support.envelopes import NAMES, Play, StuckError
@@ -40,12 +39,6 @@ MASKED = (
 FAILPOINTS = {*PLAIN, *MASKED}
 #: Exit code of a server that waits for files.
 WAITS = 3
-
-
-@pytest.fixture(autouse=True)
-def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange_module, "_FAREWELL_S", 0.1)
-    monkeypatch.setattr(exchange_module, "_RETURN_S", 0.1)
 
 
 def _work(work: Callable[[], object], failpoint: str) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from aggregator_server.exchange import exchange as exchange_module
 from aggregator_server.ledger.ledger import Ledger
 from tests.support.envelopes import NAMES, PUBLIC, Play, StuckError
 
@@ -26,12 +25,6 @@ INTERACTIVE: dict[str, Any] = CONFIDENT | {
     "rounds": 3, "interactive_threshold": Fraction(60), "confidence": Fraction(9, 10),
     "first_round_share": Fraction(1, 2),
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange_module, "_FAREWELL_S", 0.1)
-    monkeypatch.setattr(exchange_module, "_RETURN_S", 0.1)
 
 
 def labels(play: Play) -> dict[int, int]:

@@ -11,7 +11,6 @@ import pytest
 from aggregator_server.campaign.runner import Campaign
 from aggregator_server.envelopes import store as store_module
 from aggregator_server.envelopes.store import FILE, Store
-from aggregator_server.exchange import exchange as exchange_module
 from aggregator_server.ledger.ledger import Ledger
 from pate.errors import ProtocolError, StateError
 from pate.storage.durable_file import DurableFile
@@ -22,12 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MASKED: dict[str, Any] = {"aggregation": "masked", "min_parties": 4, "colluders": 1}
-
-
-@pytest.fixture(autouse=True)
-def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange_module, "_FAREWELL_S", 0.1)
-    monkeypatch.setattr(exchange_module, "_RETURN_S", 0.1)
 
 
 @pytest.mark.parametrize("terms", [{}, MASKED], ids=["plain", "masked"])

@@ -15,7 +15,7 @@ import pytest
 
 from aggregator_server.envelopes.out import Out
 from aggregator_server.envelopes.session import last_envelopes
-from aggregator_server.envelopes.store import FILE, Store
+from aggregator_server.envelopes.store import EARLY, FILE, Store
 from aggregator_server.exchange.presence import Presence
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.monitoring.status import LISTED, Status
@@ -100,6 +100,12 @@ def test_an_overview_has_the_last_envelope_of_each_party(status: Status) -> None
         "all by envelope; no port is open to them",
         "files for parties in post/out, their answers in post/in",
     ]
+
+
+def test_a_first_envelope_says_that_it_asks_for_keys_ahead(status: Status) -> None:
+    status.envelopes([an_envelope("a", "waiting", asks=EARLY)])
+    (row,) = status.overview().envelopes
+    assert row.asks == "a description and keys ahead"
 
 
 def test_the_same_envelopes_are_no_news(status: Status) -> None:
