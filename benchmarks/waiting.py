@@ -20,24 +20,28 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from statistics import median
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
+from pate.errors import DataError
 from simulation.commands import Commands, Sites, lenient
 from simulation.datasets import digits_like, write_inputs
 from simulation.programs import Program, Surroundings, python, until
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_QUERIES: Final = 500
 #: Each phase ends with the first line of the server with this beginning.
 _PHASES: Final = (
-    ("server imports and opens", "campaign "),
-    ("SuperLink starts", "parties: "),
+    ("server imports and opens", "new campaign "),
+    ("SuperLink starts", "waiting for parties: "),
     ("parties join", "the roster is complete"),
-    ("keys, with the public set", "key shares from parties: 0 "),
+    ("keys, with the public set", "key shares from parties: "),
     ("four more steps", "votes on "),
-    ("labelling", "round 1: "),
+    ("labelling", f"round 1: {_QUERIES} queries asked"),
     ("farewell", "the campaign is finished"),
 )
 _LAST: Final = ("server closes", "parties leave after it")
-_QUERIES: Final = 500
 _POLL_S: Final = 0.01
 
 
@@ -127,20 +131,33 @@ class Stage(Commands):
             each.ends(0)
         timed = [each for each in programs if isinstance(each, Timed)]
         ends, cpu = [each.ended for each in timed], [each.processor for each in timed]
-        told = [json.loads(line) for line in server.lines]
-        at, seconds = began, dict[str, float]()
-        for phase, words in _PHASES:
-            now = next(
-                when
-                for line in told
-                if line["text"].startswith(words)
-                and (when := datetime.fromisoformat(line["time"]).timestamp()) >= at
-            )
-            seconds[phase], at = now - at, now
+        seconds = phases([json.loads(line) for line in server.lines], began)
+        at = began + sum(seconds.values())
         seconds[_LAST[0]] = ends[0] - at
         seconds[_LAST[1]] = max(0.0, max(ends[1:]) - ends[0])
         load = os.getloadavg()[0]
         return Run(seconds, max(ends) - began, cpu[0], sum(cpu[1:]) / len(names), load)
+
+
+def phases(told: Iterable[Mapping[str, str]], began: float) -> dict[str, float]:
+    """Return the seconds of each phase that the server's lines tell.
+
+    Args:
+        told: its lines in order: ``time`` (ISO 8601) and ``text``.
+        began: when the first process began, in seconds since 1970.
+
+    Raises:
+        DataError: naming the phase whose end is not told.
+    """
+    lines = [(datetime.fromisoformat(line["time"]).timestamp(), line["text"]) for line in told]
+    seconds: dict[str, float] = {}
+    at = began
+    for phase, words in _PHASES:
+        now = next((when for when, text in lines if when >= at and text.startswith(words)), None)
+        if now is None:
+            raise DataError(f"no line of the server begins with {words!r}: the end of {phase!r}")
+        seconds[phase], at = now - at, now
+    return seconds
 
 
 def main() -> None:
