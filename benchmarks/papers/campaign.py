@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from aggregator_server.ledger.encoding import Probabilities
     from aggregator_server.ledger.state import CampaignState
-    from benchmarks.papers.options import Options
+    from benchmarks.papers.row import Options
     from party.voting.request import Ensemble
     from pate.campaign.spec import CampaignSpec
     from pate.data.values import Dataset, Inputs

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from benchmarks.papers.options import Options
+    from benchmarks.papers.row import Options
     from benchmarks.papers.split import Split
     from party.ledger.accountant import Totals
     from pate.data.values import Column, Inputs

@@ -2,18 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Final, Literal
 
+from pate.campaign.options import MechanismOptions
 from pate.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from benchmarks.papers.options import Options
+    from pate.campaign.choices import Aggregator
 
 #: Bases of an epsilon: the campaign's cap, or a data-dependent bound.
 Basis = Literal["cap", "paper-2017", "paper-2018", "sharp"]
+_ALWAYS: Final = ("aggregator", "epsilon", "delta", "unit")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(MechanismOptions):
+    """Start options of a campaign, named as in ``pate-server`` and ``pate-party start``.
+
+    Attributes:
+        teachers: per party, one number for all or one each; ignored by neighbour votes.
+        model: kind of the teachers.
+    """
+
+    aggregator: Aggregator = field()
+    epsilon: float = field()
+    delta: float = field()
+    teachers: int | tuple[int, ...] = 50
+    model: str = "auto"
+
+    def told(self) -> dict[str, object]:
+        """Return, by name, the options that differ from the defaults of ``pate-server``."""
+        usual = MechanismOptions()
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {
+            name: value
+            for name, value in values.items()
+            if name in _ALWAYS or value != getattr(usual, name, None)
+        }
+
+    def teachers_of(self, parties: int) -> tuple[int, ...]:
+        """Return the number of teachers of each party.
+
+        Raises:
+            UsageError: if there is not one number for each.
+        """
+        if isinstance(self.teachers, int):
+            return (self.teachers,) * parties
+        if len(self.teachers) != parties:
+            raise UsageError(f"{len(self.teachers)} numbers of teachers for {parties} parties")
+        return self.teachers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +110,8 @@ class Row:
         title: in the table.
         data: module of :mod:`benchmarks.papers.data` whose ``load()`` returns the split.
         files: that it needs, below the folder of the data sets.
-        options: of the campaign.
+        options: of the campaign; where there are ``tries``, what they have in common.
+        tries: options of which :mod:`benchmarks.papers.choose` takes one before the row's campaign.
         parties: their number; with ``sites`` that of the data's sites.
         sites: whether the parties are those of the data's ``sites()``.
         student: trainer, as ``pate-student train --model`` names it.
@@ -88,6 +129,7 @@ class Row:
     data: str
     files: tuple[str, ...]
     options: Options
+    tries: tuple[Options, ...] = ()
     parties: int = 5
     sites: bool = False
     student: str = "auto"
@@ -107,9 +149,14 @@ class Row:
 
     def settings(self) -> dict[str, object]:
         """Return its settings as a result stores them, but for the encoder's."""
-        return self.options.told() | {
-            "parties": self.parties,
-            "student": self.student,
-            "steps": self.steps,
-            "picked": self.picked,
-        }
+        tries = {"tries": [each.told() for each in self.tries]} if self.tries else {}
+        return (
+            self.options.told()
+            | tries
+            | {
+                "parties": self.parties,
+                "student": self.student,
+                "steps": self.steps,
+                "picked": self.picked,
+            }
+        )

@@ -11,9 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.papers.encoded_rows import ENCODED, RECORDS
-from benchmarks.papers.options import Options
-from benchmarks.papers.row import Paper, Row, Wanted
+from benchmarks.papers.encoded_rows import ENCODED, RECORDS, counts
+from benchmarks.papers.row import Options, Paper, Row, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -162,8 +161,9 @@ _ROWS: Final = (
         title="Adult, neighbour votes, delta 0",
         data="adult",
         files=("adult/adult.data.gz", "adult/adult.test.gz"),
-        options=replace(RECORDS, epsilon=0.5, representatives=400),
-        picked="number of representatives (of two), code (of three) and that the student averages two models "
+        options=replace(RECORDS, epsilon=0.5),
+        tries=counts(replace(RECORDS, epsilon=0.5), 200, 400, 800),
+        picked="code (of three) and that the student averages two models "
         "on labels of the public part, with trial votes of the private file; the space of tables and the "
         "student's penalty on labelled splits of the private file; no epsilon covers either",
         paper=Paper(

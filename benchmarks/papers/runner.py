@@ -14,6 +14,7 @@ import numpy as np
 from benchmarks import measure
 from benchmarks.papers import cost, reference
 from benchmarks.papers.campaign import Outcome, hold, lesson, run_campaign
+from benchmarks.papers.choose import choose
 from benchmarks.papers.data import data_folder
 from benchmarks.papers.data.encoded import Embedder
 from benchmarks.papers.published import published
@@ -63,7 +64,9 @@ def run_row(row: Row, *, seeds: int, work: Path, screen: Screen) -> Result:
         f"{row.name}: {len(split.private)} private records, {len(split.public)} public, "
         f"{len(split.test)} to test; {split.note}"
     )
-    done = [_run(row, split, module, seed, work, screen) for seed in range(seeds)]
+    chosen, why = choose(row, split, work=work, screen=screen) if row.tries else (row.options, "")
+    taken = replace(row, options=chosen)
+    done = [_run(taken, split, module, seed, work, screen) for seed in range(seeds)]
     runs = tuple(run for run, _ in done)
     said = [scores for _, scores in done]
     intervals = {
@@ -75,6 +78,9 @@ def run_row(row: Row, *, seeds: int, work: Path, screen: Screen) -> Result:
     beside: Split = module.every_column() if hasattr(module, "every_column") else split
     named = "" if embedder is None else embedder.in_words
     result = _result(row, runs, work, screen, beside, "", encoder=named)
+    if why:
+        settings = {**result.settings, "chosen": chosen.told(), "choice": why}
+        result = replace(result, settings=settings)
     return replace(result, dealings=1 if row.sites else seeds, intervals=intervals)
 
 

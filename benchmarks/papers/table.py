@@ -6,7 +6,7 @@ Do not edit it: run a row again, and then ``python -m benchmarks.papers table``.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from benchmarks.papers import monthly
 from benchmarks.papers.figures import (
@@ -77,7 +77,9 @@ comparison with the papers' figures, which are of the same kind: the records of 
 - The adjacency of the papers and of the bounds is one vote changed. All figures are about the public as
   the observer, who sees the labels and the student. What the server may learn has a line of its own.
 - Rows of neighbour votes at delta 0 have geometric noise, the others Gaussian noise.
-- A row says how its settings were chosen. Settings chosen by looking at the votes or labels of this
+- A row says how its settings were chosen. **Chosen in the row** is what a program chose when the row ran, by
+  trials in which half of the public part votes at the other half: it looks at no private and no test record.
+  Other settings chosen by looking at the votes or labels of this
   very benchmark cost privacy that no figure here counts: with private data choose them beforehand, with
   `pate plan` or on similar public data.
 """
@@ -130,10 +132,14 @@ def render(results: Mapping[str, Result]) -> str:
     return "\n".join(lines) + "\n"
 
 
+#: Settings that only a run knows.
+_FOUND: Final = ("encoder", "chosen", "choice")
+
+
 def _changed(row: Row, result: Result) -> list[str]:
     """Return the names of settings, and of the words about them, in which a row and its result differ."""
     now = json.loads(json.dumps(row.settings()))
-    then = {name: value for name, value in result.settings.items() if name != "encoder"}
+    then = {name: value for name, value in result.settings.items() if name not in _FOUND}
     usual = MechanismOptions()
 
     def differs(name: str) -> bool:
@@ -206,6 +212,7 @@ def _section(row: Row, result: Result) -> list[str]:
     facts = [
         ("data", _data(result)),
         ("settings", _settings(result)),
+        ("chosen in the row", str(result.settings.get("choice", ""))),
         ("how they were picked", str(result.settings.get("picked", ""))),
         ("labels", _labels(result)),
         (
@@ -277,9 +284,11 @@ def _data(result: Result) -> str:
 
 
 def _settings(result: Result) -> str:
+    chosen = cast("Mapping[str, object]", result.settings.get("chosen", {}))
+    settings = {**result.settings, **chosen}
     told = []
-    for name, value in sorted(result.settings.items()):
-        if name != "picked" and value is not None:
+    for name, value in sorted(settings.items()):
+        if name not in ("picked", "tries", "chosen", "choice") and value is not None:
             told.append(f"{name} {value}")
     return ", ".join(told)
 

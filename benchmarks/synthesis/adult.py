@@ -28,7 +28,7 @@ from benchmarks.figures import add_out, publish
 from benchmarks.papers import reference
 from benchmarks.papers.campaign import ensemble, hold, lesson
 from benchmarks.papers.data import adult, data_folder
-from benchmarks.papers.options import Options
+from benchmarks.papers.row import Options
 from benchmarks.papers.split import deal
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.synthesis.release.options import SynthesisOptions

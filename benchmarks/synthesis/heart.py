@@ -21,7 +21,7 @@ from benchmarks.figures import add_out, publish
 from benchmarks.papers import reference
 from benchmarks.papers.campaign import lesson, run_campaign
 from benchmarks.papers.data import heart
-from benchmarks.papers.options import Options
+from benchmarks.papers.row import Options
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.policy import POLICY_FILE
 from party.synthesis.release.options import SynthesisOptions

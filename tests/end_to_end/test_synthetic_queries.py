@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.papers.campaign import run_campaign
-from benchmarks.papers.options import Options
+from benchmarks.papers.row import Options
 from party.cli import main
 from party.ledger.accountant import cumulative_epsilon
 from party.ledger.ledger import LEDGER_FILE, PartyLedger

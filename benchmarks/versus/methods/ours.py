@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from benchmarks.papers.campaign import lesson
-from benchmarks.papers.options import Options
+from benchmarks.papers.row import Options
 from benchmarks.versus.calibrate import altered_epsilon
 from benchmarks.versus.method import DELTA, Cost, Fitted, Method, Setting, needed, product
 from pate.codes import NEAREST

@@ -12,8 +12,8 @@ import pytest
 from benchmarks.papers import cost
 from benchmarks.papers.campaign import hold, lesson, run_campaign
 from benchmarks.papers.cost import add_up, cost_of_votes, costs, setting_of
-from benchmarks.papers.options import Options
 from benchmarks.papers.published import PublishedTeachers, deal_votes, numbered
+from benchmarks.papers.row import Options
 from benchmarks.papers.split import deal
 from pate.accounting.bounds.theorem6_plus import Table
 from pate.errors import UsageError
