@@ -1,9 +1,11 @@
 """The rows: data, settings and published figures of each.
 
-All settings are plain data: edit them and run the row again; those of encoders are in
-:mod:`benchmarks.papers.encoded_rows`. The figures of the papers are from Papernot et al. 2017 (Table 2,
-appendix C), Papernot, Song et al. 2018 (Table 1) and Li et al. 2022, "Fine-grained Private Knowledge
-Distillation" (arXiv 2207.13253; its code: github.com/liyuntong9/rknn).
+All settings are plain data: edit them and run the row again. Of ``tries`` the row itself takes one when it
+runs (:mod:`benchmarks.papers.choose`). Rows of encoders are in :mod:`benchmarks.papers.encoded_rows`.
+
+The figures of the papers are from Papernot et al. 2017 (Table 2, appendix C), Papernot, Song et al. 2018
+(Table 1) and Li et al. 2022, "Fine-grained Private Knowledge Distillation" (arXiv 2207.13253; its code:
+github.com/liyuntong9/rknn).
 """
 
 from __future__ import annotations
