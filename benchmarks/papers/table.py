@@ -192,7 +192,7 @@ def _reference(result: Result) -> str:
     accuracy, auc = (result.reference.get(name) for name in ("accuracy", "auc"))
     if not isinstance(accuracy, float | int):
         told = [
-            f"{single(name, value)}{unit_of(name)}"
+            f"{ranged(result, name, value)}{unit_of(name)}"
             for name in ("macro_auc", "mae")
             if isinstance(value := result.reference.get(name), float | int)
         ]

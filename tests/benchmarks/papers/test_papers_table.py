@@ -178,3 +178,9 @@ def test_every_row_has_a_name_of_its_own_and_says_how_it_was_set() -> None:
         assert row.name == name
         assert row.picked
         assert row.options.teachers_of(row.parties)
+
+
+def test_an_interval_without_privacy_is_told_of_every_figure() -> None:
+    told = {"macro_auc": 0.8, "low.macro_auc": 0.71, "high.macro_auc": 0.89, "model": "a forest"}
+    page = render({"diabetes130-groups": result(row="diabetes130-groups", reference=told)})
+    assert "| 0.800 [0.710 to 0.890] macro AUC |" in page
