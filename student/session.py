@@ -251,7 +251,7 @@ def graduate(
         queries=labels.queries,
         from_teachers=len(labels.rows) - reinforced,
         reinforced=reinforced,
-        learnt_from="" if labels.answer.one_hot else labels.content_in_words,
+        learnt_from="" if labels.rows else labels.content_in_words,
         coverage=covered,
         training={"trainer": student.kind, **facts, "seconds": round(seconds, 1)},
     )

@@ -126,7 +126,8 @@ class LabelSet:
     @property
     def content_in_words(self) -> str:
         """What a student learns from."""
-        if self.noisy is None or self.answer.one_hot:
+        # Dense sums say what a student can learn even where no label was clear.
+        if self.noisy is None or self.rows or (self.answer.one_hot and not self.noisy.dense):
             return f"{len(self.rows)} labels"
         number = len(self.noisy.queries)
         one, more = "representative", "representatives"

@@ -92,8 +92,8 @@ class Lesson:
 
 
 def learns_from_counts(noisy: NoisyVotes | None) -> bool:
-    """Return whether a student learns from noisy counts, without a label: several labels, or a number."""
-    return noisy is not None and not code_of(noisy.code).answer.one_hot
+    """Return whether a student learns from noisy counts without a label: dense sums, labels, a number."""
+    return noisy is not None and (noisy.dense or not code_of(noisy.code).answer.one_hot)
 
 
 def answer_in(student: Student) -> str:

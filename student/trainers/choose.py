@@ -86,6 +86,12 @@ def train(
                 f"counts of the answer {answer} are learnt from tables and embeddings only: give images as "
                 "a table of features, or with an encoder and --model head"
             )
+    counted = (*TABLE_MODELS, *EMBEDDING_MODELS, OWN_NETWORK)
+    if not len(lesson.labels) and chosen not in counted:
+        raise DataError(
+            f"--model {chosen} learns from labels, and none were released; "
+            f"{choose('auto', lesson.public)} learns from the released counts"
+        )
     if chosen not in MODELS:
         return plugged(chosen).train(
             lesson, seed=seed, device=device, effort=effort, progress=progress
@@ -120,15 +126,21 @@ def _own_network(
     """Return a network taught by the soft labels that a head would be fitted to; it needs no encoder."""
     from student.trainers import propagation
     from student.trainers.head import head_chances
+    from student.trainers.labels import ONLY_NOISE
 
     if lesson.pixels is None:
         raise UsageError(NO_PIXELS)
-    seen = Lesson(lesson.pixels, lesson.queries, lesson.labels, lesson.classes)
+    chances = head_chances(lesson, seed)
+    if chances is None and not len(lesson.labels):
+        raise DataError(ONLY_NOISE)
+    # Without a label the counts are all there is; the network sees only what the head makes of them.
+    noisy = None if len(lesson.labels) else lesson.noisy
+    seen = Lesson(lesson.pixels, lesson.queries, lesson.labels, lesson.classes, noisy)
     return propagation.train(
         seen,
         seed=seed,
         device=device,
         effort=effort,
         progress=progress,
-        chances=head_chances(lesson, seed),
+        chances=chances,
     )

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from pate.errors import DataError
 from pate.features.space import default_name
 from student.trainers import beliefs
 from student.trainers.augment import GENTLE, Strength, strong, weak
@@ -43,6 +44,7 @@ from student.trainers.images import (
     repeat,
     to_tensor,
 )
+from student.trainers.labels import ONLY_NOISE
 from student.trainers.linear import linear_chances
 from student.trainers.network import build, swift_for
 from student.trainers.smoothing import smooth
@@ -123,7 +125,7 @@ def train(
             of beliefs and noisy counts.
 
     Raises:
-        DataError: if the inputs are not images.
+        DataError: if the inputs are not images, or no label was released and the counts are only noise.
         UsageError: if the device is not here.
     """
     images = images_of(lesson)
@@ -133,6 +135,8 @@ def train(
     architecture = swift_for(images.size, len(lesson.classes), wide=where.type == "cuda")
     initial = build(architecture, torch.Generator().manual_seed(seed)).to(where)
     smoothed = _smoothed(lesson, settings, seed) if chances is None else _shares(chances)
+    if smoothed is None and not len(lesson.labels):
+        raise DataError(ONLY_NOISE)
     if smoothed is None:
         prior = beliefs.believe(lesson, seed=seed, settings=settings.beliefs)
         evidence = beliefs.evidence_of(lesson)

@@ -243,7 +243,7 @@ def train(
                 }
             progress(1, 1, float("nan"))
             return TableStudent(encoding, taught, None, lesson.classes, answer=answer)
-    if answer == NUMBER:
+    if answer == NUMBER or not len(lesson.labels):
         raise DataError(ONLY_NOISE)
     present = np.unique(lesson.labels)
     if len(present) == 1:

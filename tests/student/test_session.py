@@ -161,6 +161,10 @@ def test_of_several_labels_noisy_counts_are_all_that_a_student_needs() -> None:
     assert LabelSet.from_json(labels.to_json()).content_in_words == labels.content_in_words
     made = lesson(public.inputs, labels.rows, labels.classes, labels.noisy)
     assert made.noisy is labels.noisy
+    server.noisy.code = "dense-2"
+    dense, _ = follow_scripted(server, public.inputs, Teaching())
+    check_labels(dense, public.inputs)
+    assert dense.content_in_words == "noisy counts of 2 representatives"
     server.noisy.code = "nearest"
     with pytest.raises(DataError, match="without a single label"):
         follow_scripted(server, public.inputs, Teaching())

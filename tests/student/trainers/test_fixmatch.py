@@ -6,9 +6,11 @@ import torch
 
 from pate.data.values import Images
 from pate.errors import DataError, SchemaError, UsageError
+from pate.formats.noisy_counts import NoisyVotes
 from student.trainers import fixmatch
 from student.trainers.augment import Strength, strong, weak
 from student.trainers.base import Effort, Lesson
+from student.trainers.choose import train
 from student.trainers.images import choose_device
 from tests.support.student_samples import accuracy, digits, noisy_lesson, tumours
 
@@ -99,6 +101,11 @@ def test_a_lesson_must_hold_together() -> None:
     two = np.array([1, 2], dtype=np.int64)
     with pytest.raises(DataError, match="there are no labels"):
         Lesson(public.inputs, two[:0], two[:0], public.classes)
+    # Dense sums can be learnt without a label, but not by a trainer of labels.
+    sums = NoisyVotes(np.arange(2), np.ones((2, 10), dtype=np.int64), 1.0, "dense-2")
+    lesson = Lesson(public.inputs, two[:0], two[:0], public.classes, sums)
+    with pytest.raises(DataError, match="--model fixmatch learns from labels, and none were"):
+        train(lesson, model="fixmatch", seed=0)
     with pytest.raises(DataError, match="two labels"):
         Lesson(public.inputs, two * 0, two, public.classes)
     with pytest.raises(DataError, match="outside the 900"):

@@ -75,6 +75,11 @@ def test_it_learns_from_noisy_counts(code: str, number: int) -> None:
     assert right(taught(counts(code, number))) > 0.95
 
 
+def test_it_learns_from_dense_sums_without_a_label() -> None:
+    lesson = counts("dense-12", 12)
+    assert right(taught(replace(lesson, queries=FEW[:0], labels=FEW[:0]))) > 0.95
+
+
 def test_it_learns_from_the_noisy_counts_of_many_classes() -> None:
     student = taught(counts("nearest", 60, classes=20))
     assert right(student, embedded_records(300, classes=20, seed=3)) > 0.85

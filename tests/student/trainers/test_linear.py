@@ -172,6 +172,23 @@ def test_a_student_of_tables_learns_from_dense_sums(tmp_path: Path) -> None:
     assert np.array_equal(load(tmp_path).predict_probabilities(held)[:, 0], found)
 
 
+@pytest.mark.slow
+def test_without_a_label_dense_sums_teach_the_same_and_noise_alone_teaches_nothing() -> None:
+    public, noisy = summed(10.0)
+    clear = lesson_of(public, noisy)
+    none = replace(clear, queries=clear.queries[:0], labels=clear.labels[:0])
+    held, _ = people(200, 5)
+    one, other = (
+        selftraining.train(each, seed=0, effort=Effort(steps=5)).predict_probabilities(held)
+        for each in (clear, none)
+    )
+    assert np.array_equal(one, other)
+    nothing = np.rint(3e5 * np.random.default_rng(5).normal(size=noisy.counts.shape))
+    empty = NoisyVotes(noisy.queries, nothing.astype(np.int64), 3e5, noisy.code)
+    with pytest.raises(DataError, match="no more than their noise"):
+        selftraining.train(replace(none, noisy=empty), seed=0)
+
+
 def test_columns_that_say_nothing_do_little_harm() -> None:
     """A class hangs on two of many columns."""
     rng = np.random.default_rng(6)
