@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.masking.context import Context, Member
+from pate.masking.context import VERSION, Context, Member
 from pate.masking.messages import Keys, UnmaskingShares
+from pate.masking.proofs.outline import Outline
 from pate.masking.proofs.terms import Proofs
 from pate.mechanisms.neighbour import MAX_MATRIX, MAX_MATRIX_QUERIES
+from protos.bits import bits_from_names, names_from_bits
 from protos.bounds import (
     HASH_BYTES,
     ID_BYTES,
@@ -76,9 +78,14 @@ def check_step(request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> N
             length(request.ask_keys.seed_hash, wanted, "the hash of a seed")
         case "ask_shares":
             length(request.ask_shares.attempt, ID_BYTES, "attempt")
-            check_names([each.party for each in request.ask_shares.keys], "a list of keys")
-            for each in request.ask_shares.keys:
+            asked = request.ask_shares
+            check_names([each.party for each in asked.keys], "a list of keys")
+            for each in asked.keys:
                 check_keys(each.keys)
+            announced = names_from_bits(asked.announced, names_of(campaign), "a list of keys")
+            check(len(asked.hashes) <= len(announced), "more hashes of keys than keys")
+            for one in asked.hashes:
+                length(one, HASH_BYTES, "a hash of keys")
         case "ask_masked":
             length(request.ask_masked.attempt, ID_BYTES, "attempt")
             check_boxes(request.ask_masked.boxes)
@@ -88,13 +95,46 @@ def check_step(request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> N
             check(campaign.proofs, "a proof is asked for in a campaign without proofs")
         case "ask_consent":
             length(request.ask_consent.attempt, ID_BYTES, "attempt")
-            check_names(request.ask_consent.survivors, "a list of survivors")
+            survivors = request.ask_consent.survivors
+            names_from_bits(survivors, names_of(campaign), "a list of survivors")
         case "ask_opening":
             length(request.ask_opening.attempt, ID_BYTES, "attempt")
             signatures = request.ask_opening.signatures
             check_names([each.party for each in signatures], "a list of signatures")
             for signed in signatures:
                 length(signed.signature, SIGNATURE_BYTES, "a signature")
+
+
+def names_of(campaign: vote_pb2.Campaign) -> tuple[str, ...]:
+    """Return the names of the roster, in its order."""
+    return tuple(each.name for each in campaign.terms.roster)
+
+
+def keys_request(
+    attempt: bytes, keys: Mapping[str, Keys], outline: Outline, roster: Sequence[str]
+) -> vote_pb2.AskShares:
+    """Return the request for shares: keys of some, and who else announced keys.
+
+    Args:
+        attempt: 16 bytes.
+        keys: of the recipient and all that it masks with, by name.
+        outline: which belongs to them.
+        roster: names, in its order.
+    """
+    return vote_pb2.AskShares(
+        attempt=attempt,
+        keys=[
+            vote_pb2.PeerKeys(party=peer, keys=keys_to_wire(keys[peer])) for peer in sorted(keys)
+        ],
+        announced=bits_from_names(outline.names, roster),
+        hashes=outline.hashes,
+    )
+
+
+def outline_from_wire(asked: vote_pb2.AskShares, roster: Sequence[str]) -> Outline:
+    """Read back what :func:`keys_request` made; sizes are checked before."""
+    names = names_from_bits(asked.announced, roster, "a list of keys")
+    return Outline(names, tuple(asked.hashes))
 
 
 def check_keys(keys: vote_pb2.MaskingKeys) -> None:
@@ -138,7 +178,7 @@ def context_of(
         teachers = tuple(each.teachers for each in campaign.terms.roster)
         proofs = Proofs(teachers, asked.seed_hash)
     return Context(
-        version=1,
+        version=VERSION,
         campaign=campaign.id,
         attempt=asked.attempt,
         batch=batch.digest,

@@ -35,12 +35,13 @@ from protos.bounds import (
 )
 from protos.masked import check_batch, check_step
 from protos.pate.v1 import vote_pb2
+from protos.rosters import Rosters
 from protos.terms import check_campaign
 
 if TYPE_CHECKING:
     from pate.codes import Code
 
-VERSION: Final = 6
+VERSION: Final = 7
 _AHEAD: Final = ("ask_bundles", "ask_masked_ahead", "ask_consent_ahead", "ask_opening_ahead")
 _REPLY: Final = b"pate/v1/reply\0"
 _REQUEST: Final = b"pate/v1/request\0"
@@ -63,8 +64,15 @@ def sign_request(request: vote_pb2.PartyRequest, key: Ed25519PrivateKey) -> byte
     return signed.SerializeToString()
 
 
-def read_request(body: bytes) -> tuple[bytes, vote_pb2.PartyRequest]:
+def read_request(
+    body: bytes, rosters: Rosters | None = None
+) -> tuple[bytes, vote_pb2.PartyRequest]:
     """Return the campaign key (32 bytes) that signed a request, and the request, well formed.
+
+    Args:
+        body: a serialised SignedRequest.
+        rosters: sent before; a request that has only the hash of one of them is completed, and a
+            new roster is added.
 
     Raises:
         ProtocolError: if it is malformed, or not signed by the key that it names.
@@ -79,8 +87,12 @@ def read_request(body: bytes) -> tuple[bytes, vote_pb2.PartyRequest]:
         f"protocol version {request.version}, this side speaks {VERSION}",
     )
     length(request.nonce, ID_BYTES, "nonce")
+    whole = not request.roster
+    (Rosters() if rosters is None else rosters).complete(request)
     check_campaign(request.campaign)
     _check_body(request)
+    if rosters is not None and whole:
+        rosters.keep(request.campaign)
     return signed.key, request
 
 

@@ -21,6 +21,7 @@ from pate.noise.share_laws import GaussianShares
 from pate.noise.shares import check_row_totals
 from pate.votes import Counts, Histogram, LooseSum, NoisySum, check_cast
 from protos import masked, wire
+from protos.bits import bits_from_names
 from protos.pate.v1 import vote_pb2
 from protos.terms import code_in, is_one_release, shares_of
 
@@ -275,15 +276,13 @@ class MaskedAggregation:
         elif self.step == "ask_proof":
             asked.ask_proof.seed = masking.seed
         elif self.step == "ask_shares":
-            held = masking.keys_for(name)
-            asked.ask_shares.keys.extend(
-                vote_pb2.PeerKeys(party=peer, keys=masked.keys_to_wire(held[peer]))
-                for peer in sorted(held)
-            )
+            keys, outline = masking.keys_for(name), masking.outline_for(name)
+            roster = self._context.names
+            asked.ask_shares.CopyFrom(masked.keys_request(self.attempt, keys, outline, roster))
         elif self.step == "ask_masked":
             asked.ask_masked.boxes.extend(masked.boxes_to_wire(masking.boxes_for(name)))
         elif self.step == "ask_consent":
-            asked.ask_consent.survivors.extend(masking.survivors)
+            asked.ask_consent.survivors = bits_from_names(masking.survivors, self._context.names)
         elif self.step == "ask_opening":
             asked.ask_opening.signatures.extend(
                 vote_pb2.PeerSignature(party=peer, signature=masking.signatures[peer])

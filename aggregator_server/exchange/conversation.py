@@ -16,6 +16,7 @@ from pate.data.embeddings import encoder_in
 from pate.errors import DiskError, PateError, ProtocolError, RefusedError, every_kind
 from protos import wire
 from protos.pate.v1 import vote_pb2
+from protos.rosters import roster_hash, without_roster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +45,7 @@ class _Question:
         about: describe, public_piece, encoder_piece, finish, or a step of an aggregation.
         party: name of the node's party, if known.
         aggregation: that the step belongs to.
+        whole: whether the campaign in it has its roster.
         left: whether the node has disconnected since. A party that refuses ends at once, and its
             refusal may be fetched after that; no other reply of it is read.
     """
@@ -53,6 +55,7 @@ class _Question:
     about: str
     party: str | None
     aggregation: Steps | None = None
+    whole: bool = False
     left: bool = False
 
 
@@ -96,6 +99,8 @@ class Conversation:
         # Before its terms are known: after a restart a party is asked the same again.
         self._bare = vote_pb2.Campaign()
         self._bare.CopyFrom(campaign)
+        self._short: tuple[vote_pb2.Campaign, bytes] | None = None
+        self._has_roster: set[int] = set()  # nodes whose party was sent the roster
         self._signing_key = signing_key
         self._who = who
         self._handout = handout
@@ -109,6 +114,12 @@ class Conversation:
         self.aggregation: Steps | None = None
         self.farewells: set[str] = set()
         self.sealing: dict[bytes, vote_pb2.SealingKey] = {}
+
+    def fix_roster(self) -> None:
+        """Take the campaign's roster as fixed: who has been sent it once is sent its hash."""
+        roster = self._campaign.terms.roster
+        self._short = (without_roster(self._campaign), roster_hash(roster)) if roster else None
+        self._has_roster.clear()
 
     @property
     def busy(self) -> set[str]:
@@ -212,8 +223,14 @@ class Conversation:
             aggregation: that the step belongs to.
         """
         request.version = wire.VERSION
+        whole = False
         if self._courier is None or self._courier.party_at(node) is None:
-            request.campaign.CopyFrom(self._campaign)
+            if self._short is not None and node in self._has_roster:
+                short, request.roster = self._short
+                request.campaign.CopyFrom(short)
+            else:
+                whole = bool(self._campaign.terms.roster)
+                request.campaign.CopyFrom(self._campaign)
             request.nonce = wire.new_id()
         else:
             # Bundles are for parties and two numbers, whatever the other terms.
@@ -221,12 +238,14 @@ class Conversation:
             request.campaign.CopyFrom(self._bare if ahead else self._campaign)
             request.nonce = self._courier.nonce(request.SerializeToString(deterministic=True))
         handle = self._link.send(node, wire.sign_request(request, self._signing_key))
-        self._questions[handle] = _Question(node, request.nonce, about, party, aggregation)
+        self._questions[handle] = _Question(node, request.nonce, about, party, aggregation, whole)
 
     def _arrived(self, arrival: Arrival) -> None:
         question = self._questions.pop(arrival.handle, None)
         if question is None:
             return  # of an earlier batch or an excluded party
+        if arrival.body is None:  # it may be a new process, or have lost the roster
+            self._has_roster.discard(question.node)
         who = question.party or f"node {question.node}"
         if arrival.body is None:
             if not question.left:
@@ -236,6 +255,9 @@ class Conversation:
             identity, reply = wire.read_reply(
                 arrival.body, campaign=self._campaign.id, nonce=question.nonce
             )
+            # Whoever refused may have done so before it read the roster.
+            if question.whole and not question.left and reply.WhichOneof("body") != "refusal":
+                self._has_roster.add(question.node)
             if question.party is None:  # its own claim: the operator must find out whose node it is
                 who = f"{reply.party} ({who})"
             self._accept(question, identity, reply)
@@ -339,6 +361,7 @@ class Conversation:
 
     def _forget(self, node: int, *, left: bool = False) -> None:
         self._wanting.discard(node)
+        self._has_roster.discard(node)
         self._who.forget(node, left=left)
         for question in self._questions.values():
             # The result of a farewell is still pending: see `_failed`.

@@ -156,6 +156,7 @@ class Exchange:
         self.campaign.classes.extend(classes)
         self.campaign.terms.CopyFrom(terms)
         self._who.fix_roster(roster)
+        self._talk.fix_roster()
 
     def _waiting_line(
         self, present: list[DescribedParty], size: int, names: set[str] | None

@@ -14,7 +14,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from benchmarks.masking.meter import Meter
-from pate.masking.context import Context, Member, threshold_for
+from pate.masking.context import VERSION, Context, Member, threshold_for
 from pate.masking.party import PartyMasking
 from pate.masking.server import ServerMasking
 from protos.pate.v1 import vote_pb2
@@ -114,7 +114,7 @@ def masked_sum(size: Size, *, lost_after_shares: int = 0) -> Meter:
     identities = {name: Ed25519PrivateKey.generate() for name in names}
     threshold, colluders = threshold_for(size.parties)
     context = Context(
-        version=1, campaign=os.urandom(16), attempt=os.urandom(16), batch=BATCH,
+        version=VERSION, campaign=os.urandom(16), attempt=os.urandom(16), batch=BATCH,
         members=tuple(
             Member(name, key.public_key().public_bytes_raw()) for name, key in identities.items()
         ),
@@ -138,10 +138,12 @@ def masked_sum(size: Size, *, lost_after_shares: int = 0) -> Meter:
 
     for name, party in parties.items():
         with meter.at_server("shares"):
-            peers = server.keys_for(name)
-        meter.received("shares", name, size_of(dict(peers)))
+            peers, outline = server.keys_for(name), server.outline_for(name)
+        # Who announced keys is a bit set on the wire.
+        bits = -(-size.parties // 8)
+        meter.received("shares", name, size_of(peers) + bits + size_of(outline.hashes))
         with meter.party("shares", name):
-            boxes = party.shares(peers)
+            boxes = party.shares(peers, outline)
         meter.sent("shares", name, size_of(dict(boxes)))
         with meter.at_server("shares"):
             server.take_boxes(name, boxes)
@@ -165,7 +167,7 @@ def masked_sum(size: Size, *, lost_after_shares: int = 0) -> Meter:
 
     survivors = server.survivors
     for name in survivors:
-        meter.received("consistency", name, size_of(survivors))
+        meter.received("consistency", name, -(-size.parties // 8))
         with meter.party("consistency", name):
             signature = parties[name].sign_survivors(survivors)
         meter.sent("consistency", name, size_of(signature))

@@ -20,6 +20,7 @@ from pate.masking.party import PartyMasking
 from pate.noise.exact import require_production
 from pate.runtime.failpoints import reach
 from protos import masked
+from protos.bits import names_from_bits
 from protos.pate.v1 import vote_pb2
 from protos.terms import digest_of
 
@@ -123,7 +124,8 @@ class MaskedVotes:
         """Seal shares of our secrets for the others; see :mod:`pate.masking.party`."""
         ongoing = self._held(campaign, asked.attempt)
         keys = {each.party: masked.keys_from_wire(each.keys) for each in asked.keys}
-        return vote_pb2.Boxes(boxes=masked.boxes_to_wire(ongoing.masking.shares(keys)))
+        outline = masked.outline_from_wire(asked, ongoing.masking.context.names)
+        return vote_pb2.Boxes(boxes=masked.boxes_to_wire(ongoing.masking.shares(keys, outline)))
 
     def batch(self, campaign: vote_pb2.Campaign, attempt: bytes) -> vote_pb2.Batch:
         """Return the batch of an attempt."""
@@ -180,8 +182,10 @@ class MaskedVotes:
     def consent(self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskConsent) -> vote_pb2.Consent:
         """Sign the list of parties in the sum."""
         ongoing = self._held(campaign, asked.attempt)
-        signature = ongoing.masking.sign_survivors(tuple(asked.survivors))
-        ongoing.survivors = tuple(asked.survivors)
+        roster = ongoing.masking.context.names
+        survivors = names_from_bits(asked.survivors, roster, "a list of survivors")
+        signature = ongoing.masking.sign_survivors(survivors)
+        ongoing.survivors = survivors
         reach("survivors-signed")
         return vote_pb2.Consent(signature=signature)
 

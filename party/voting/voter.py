@@ -46,6 +46,7 @@ from pate.votes import check_cast
 from protos import wire
 from protos.bounds import check_name
 from protos.pate.v1 import vote_pb2
+from protos.rosters import Rosters
 from protos.terms import code_in, is_one_release
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ class Voter:
         )
         self._votes_key, self._units_key = votes_key(home), units_key(home)
         self._public = PublicSets(home / "public", public)
+        self._rosters = Rosters()
         #: Set when the campaign has ended.
         self.ending: Ending | None = None
         #: Set to the error if this party cannot take part.
@@ -144,7 +146,7 @@ class Voter:
         Raises:
             ProtocolError: if the bytes are not a request, which cannot be answered.
         """
-        key, request = wire.read_request(body)
+        key, request = wire.read_request(body, self._rosters)
         reply = vote_pb2.Reply(
             version=wire.VERSION,
             nonce=request.nonce,

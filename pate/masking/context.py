@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 #: Version of the protocol: its labels and order of steps.
-VERSION: Final = 1
+VERSION: Final = 2
 ID_BYTES: Final = 16
 MOST_MEMBERS: Final = 4_096
 #: Most values in one sum: 1 GiB at 32 bits.

@@ -17,8 +17,9 @@ probabilities are sums of exact hypergeometric tails, in integers, so that all m
 same k. If no k below n - 1 suffices, the graph is complete, where both hold with certainty.
 
 Source: the idea, Bell, Bonawitz, Gascon, Lepoint, Raykova, "Secure single-server aggregation with
-(poly)logarithmic overhead", CCS 2020. The conditions are our own: here one list of survivors is
-signed by t of all parties, so a neighbourhood needs no two-thirds majority of its own.
+(poly)logarithmic overhead", CCS 2020. The conditions are our own: here there is one list of
+survivors for all, signed by t_k of the k + 1 parties at the first places of the ring, so other
+neighbourhoods need no two-thirds majority of their own.
 """
 
 from __future__ import annotations

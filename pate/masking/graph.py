@@ -36,6 +36,16 @@ class Graph:
         """Return the parties that ``name`` masks with, without itself."""
         return self._neighbours[name]
 
+    @cached_property
+    def signers(self) -> frozenset[str]:
+        """The parties whose signatures make a list of survivors valid, :attr:`threshold` of them.
+
+        All; on a ring those at its first k + 1 places. They are a closed neighbourhood, so no more
+        than q collude, and two sets of t_k have an honest party in common.
+        """
+        everybody = self.degree.complete
+        return frozenset(self.order if everybody else self.order[: self.degree.neighbours + 1])
+
     def holders(self, name: str) -> frozenset[str]:
         """Return the parties with shares of the secrets of ``name``, itself included."""
         return self._neighbours[name] | {name}

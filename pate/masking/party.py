@@ -9,7 +9,8 @@ docs/proofs/masked-sum.md):
 * Every key, box and mask is bound to the context and to the digest of all announced keys. A party
   that was shown other keys can neither open the others' boxes nor sign their list of survivors.
 * A list of survivors is valid when t parties have signed it. Two lists would have 2t - n > c
-  signers in common, an honest one among them, and an honest party signs only one. So there is one
+  signers in common, an honest one among them, and an honest party signs only one. (On a graph with
+  neighbours t_k of the k + 1 parties at fixed places of the ring sign for all.) So there is one
   list, and an honest party reveals shares of the seeds of the parties on it, and of the mask keys
   of the others: never both of one party, whichever senders of boxes it was shown.
 * A server may show parties different senders of boxes. A party does not mask with one whose box
@@ -46,6 +47,7 @@ from pate.masking.keys import (
     unseal,
 )
 from pate.masking.messages import SIGNATURE_BYTES, Keys, UnmaskingShares, check_bytes
+from pate.masking.proofs.outline import Outline
 from pate.masking.proofs.prover import Prover
 from pate.masking.proofs.transcript import SEED_BYTES, Statement, commit_seed
 from pate.masking.ring import Ring
@@ -134,18 +136,21 @@ class PartyMasking:
         self._mask_pair, self._share_pair, self._seed, self._own = mask, share, seed, signed
         return self._answers.give(Phase.KEYS, b"", signed)
 
-    def shares(self, keys: Mapping[str, Keys]) -> dict[str, bytes]:
+    def shares(self, keys: Mapping[str, Keys], outline: Outline | None = None) -> dict[str, bytes]:
         """Share the seed and the mask key among this party's neighbours.
 
         Args:
-            keys: of all parties that announced some, this one included.
+            keys: of this party and all its neighbours.
+            outline: all that announced keys, and hashes of the keys that are left out; None: the
+                keys of all are there.
 
         Returns:
             A sealed box of 82 bytes for each neighbour.
 
         Raises:
             ProtocolError: for a party outside the roster, a bad signature, a repeated key or one of
-                low order, or if this party's own keys are missing or changed.
+                low order, if this party's own keys are missing or changed, or a neighbour's are
+                missing, and for hashes that do not fit.
             QuorumError: for fewer than t parties.
             RefusedError: if other keys were sent before.
         """
@@ -154,8 +159,12 @@ class PartyMasking:
             if not isinstance(each, Keys):
                 raise ProtocolError(f"{name} announced something that is not its keys")
             each.check(name)
+        outline = Outline(tuple(sorted(keys))) if outline is None else outline
+        self.context.check_members(outline.names, "a list of keys")
         request = digest(
             "ask shares",
+            digest("names", *(name.encode() for name in outline.names)),
+            digest("hashes", *outline.hashes),
             *(
                 part
                 for name in sorted(keys)
@@ -172,8 +181,13 @@ class PartyMasking:
             return dict(sealed)
         if keys.get(self.name) != self._own:
             raise ProtocolError(f"{self.name} is missing in a list of keys, or with other keys")
-        announced = Announced(self.context, keys)
+        announced = Announced(self.context, keys, outline)
         graph, points = announced.graph, self.context.points
+        missing = sorted(graph.holders(self.name) - keys.keys())
+        if missing:
+            raise ProtocolError(
+                f"the keys of {missing[0]} are missing, which masks with {self.name}"
+            )
         holders = sorted(graph.holders(self.name))
         mask, share, seed = _kept(self._mask_pair), _kept(self._share_pair), _kept(self._seed)
         at = [points[name] for name in holders]
@@ -301,7 +315,7 @@ class PartyMasking:
             )
         if self.name not in listed:
             raise ProtocolError(f"{self.name} is asked to sign a list of survivors without it")
-        unknown = sorted(listed - announced.keys.keys())
+        unknown = sorted(listed - set(announced.names))
         if unknown:
             raise ProtocolError(f"{unknown[0]} is listed as a survivor but announced no keys")
         unmasked = sorted((listed & announced.graph.neighbours(self.name)) - self._held.keys())
@@ -317,15 +331,16 @@ class PartyMasking:
         """Reveal the shares that unmask the sum over the list that this party signed.
 
         Args:
-            signatures: of survivors over that list, by name; at least t.
+            signatures: over that list, by name; of survivors among
+                :attr:`pate.masking.graph.Graph.signers`, as many as reconstruct a secret.
 
         Returns:
             A share of the seed of each survivor, and of the mask key of each dropout that sealed a
             box; as far as this party received shares.
 
         Raises:
-            ProtocolError: if one is not by a survivor, or not over this list.
-            QuorumError: for fewer than t.
+            ProtocolError: if one is not by such a survivor, or not over this list.
+            QuorumError: for too few.
             RefusedError: if other signatures were sent before.
         """
         self.context.check_members(signatures, "a list of signatures")
@@ -335,16 +350,20 @@ class PartyMasking:
         if (given := self._answers.given(Phase.UNMASK, request, UnmaskingShares)) is not None:
             return given
         announced = _kept(self._announced)
-        if len(signatures) < self.context.threshold:
+        if len(signatures) < announced.threshold:
             raise QuorumError(
                 f"{len(signatures)} parties signed the list of survivors, "
-                f"{self.context.threshold} are needed"
+                f"{announced.threshold} are needed"
             )
         alive = frozenset(self._survivors)
         signed = survivors_to_sign(announced, self._survivors)
         for name in sorted(signatures):
             if name not in alive:
                 raise ProtocolError(f"{name} signed a list of survivors that it is not on")
+            if name not in announced.graph.signers:
+                raise ProtocolError(
+                    f"the signature of {name}, which is not asked for in this attempt"
+                )
             check_survivors(self.context, name, signed, signatures[name])
         opening = UnmaskingShares(
             {name: to_bytes(seed) for name, (seed, _) in self._held.items() if name in alive},

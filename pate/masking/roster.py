@@ -14,6 +14,7 @@ from pate.masking.encoding import digest, encode
 from pate.masking.graph import Graph, graph_of
 from pate.masking.keys import commitment
 from pate.masking.messages import SIGNATURE_BYTES, Keys, check_bytes
+from pate.masking.proofs.outline import Outline, root_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,22 +29,27 @@ class Announced:
 
     Attributes:
         context: of the attempt.
-        keys: by name, sorted by it.
+        keys: by name, sorted by it: of all, or of those that a party masks with and itself.
+        outline: who announced keys, with hashes of those that ``keys`` lacks; None: it lacks none.
 
     Raises:
         QuorumError: for fewer than t parties.
-        ProtocolError: for a party outside the roster, a signature that does not verify, or a
-            repeated key; names the party.
+        ProtocolError: for a party outside the roster, a signature that does not verify, a
+            repeated key, which names the party; and for hashes that do not fit the keys.
     """
 
     context: Context
     keys: Mapping[str, Keys]
+    outline: Outline | None = None
 
     def __post_init__(self) -> None:
         self.context.check_members(self.keys, "a list of keys")
-        if len(self.keys) < self.context.threshold:
+        self.context.check_members(self.names, "a list of keys")
+        if list(self.names) != sorted(set(self.names)):
+            raise ProtocolError("those that announced keys are not sorted, or one is there twice")
+        if len(self.names) < self.context.threshold:
             raise QuorumError(
-                f"{len(self.keys)} parties announced keys, {self.context.threshold} are needed"
+                f"{len(self.names)} parties announced keys, {self.context.threshold} are needed"
             )
         seen: dict[bytes, str] = {}
         for name in sorted(self.keys):
@@ -54,21 +60,24 @@ class Announced:
                     raise ProtocolError(f"{seen[key]} and {name} announced the same key")
                 seen[key] = name
         object.__setattr__(self, "keys", {name: self.keys[name] for name in sorted(self.keys)})
+        _ = self.digest  # which checks that the hashes fit
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of all that announced keys, sorted."""
+        return tuple(sorted(self.keys)) if self.outline is None else self.outline.names
 
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 over names and keys of all, without signatures, 32 bytes."""
-        parts = [
-            part
-            for name, keys in self.keys.items()
-            for part in (name.encode(), keys.mask_key, keys.share_key, keys.seed_commitment)
-        ]
-        return digest("announced", self.context.digest, *parts)
+        root = root_of(self.outline or Outline(self.names), self.keys)
+        names = encode("names", *(name.encode() for name in self.names))
+        return digest("announced", self.context.digest, names, root)
 
     @cached_property
     def graph(self) -> Graph:
         """The masking graph."""
-        return graph_of(self.context, self.digest, self.keys.keys())
+        return graph_of(self.context, self.digest, self.names)
 
     @property
     def threshold(self) -> int:
@@ -114,8 +123,8 @@ def check_keys(context: Context, name: str, keys: Keys) -> None:
 def survivors_to_sign(announced: KnownKeys, survivors: Sequence[str]) -> bytes:
     """Return the bytes to sign for a sorted list of survivors.
 
-    They include the announced keys: a party that reveals shares knows that t parties saw the same
-    keys, and so the same graph.
+    They include the digest of the announced keys: a party that reveals shares knows that those who
+    signed saw the same keys, and so the same graph.
     """
     names = encode("names", *(name.encode() for name in survivors))
     return encode("signed survivors", announced.context.digest, announced.digest, names)

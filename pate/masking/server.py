@@ -16,6 +16,7 @@ import numpy as np
 from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.masking.keys import BOX_BYTES
 from pate.masking.messages import Keys, UnmaskingShares, check_bytes
+from pate.masking.proofs.outline import KeyTree, Outline
 from pate.masking.proofs.transcript import commit_seed
 from pate.masking.proved_votes import Collected
 from pate.masking.ring import Ring
@@ -59,7 +60,7 @@ class ServerMasking:
         phase: the current one.
         survivors: names of the parties in the sum, sorted; empty until their masked votes are in,
             and proved if required.
-        signatures: over that list, by name; empty until they are in.
+        signatures: over that list, by name, of those that sign for all; empty until they are in.
         faults: pairs (owner of the secret, sender of the share) of inconsistent shares that were
             not needed. One of the two is at fault.
     """
@@ -97,6 +98,7 @@ class ServerMasking:
         self._signed: dict[str, bytes] = {}
         self._openings: dict[str, UnmaskingShares] = {}
         self._announced: Announced | None = None
+        self._tree: KeyTree | None = None
         self._to_sign = b""
         self._total = self._stream.ring.reduce(np.zeros(context.values, dtype=np.int64))
         self._result: NDArray[np.int64] | None = None
@@ -120,6 +122,8 @@ class ServerMasking:
         if self.phase is Phase.KEYS:
             return True
         graph = self._known.graph
+        if self.phase is Phase.CONSISTENCY and len(answered & graph.signers) < graph.threshold:
+            return False
         # Every participant needs a threshold of holders; for unmasking, every dropout, too.
         parties = answered
         if self.phase is Phase.CONSISTENCY:
@@ -259,22 +263,31 @@ class ServerMasking:
             )
         if self.phase is Phase.KEYS:
             self._announced = Announced(self.context, self._keys)
+            self._tree = KeyTree(self._keys)
         elif self.phase is (Phase.MASKED if self._collected is None else Phase.PROOFS):
             self.survivors = tuple(sorted(answered))
             self._to_sign = survivors_to_sign(self._known, self.survivors)
             if self._collected is not None:
                 self._total = self._collected.total(self.survivors)
         elif self.phase is Phase.CONSISTENCY:
-            self.signatures = {name: self._signed[name] for name in sorted(self._signed)}
+            signers = self._signed.keys() & self._known.graph.signers
+            self.signatures = {name: self._signed[name] for name in sorted(signers)}
         elif self.phase is Phase.UNMASK:
             self._result = self._unmasked()
         self._awaited = frozenset() if self.phase is Phase.UNMASK else answered
         self.phase = self._order[self._order.index(self.phase) + 1]
 
     def keys_for(self, name: str) -> dict[str, Keys]:
-        """Return the request for shares: all announced keys."""
+        """Return the request for shares: the keys of a party and all that it masks with."""
         self._expect(Phase.SHARES, name)
-        return dict(self._known.keys)
+        known = self._known
+        return {each: known.keys[each] for each in sorted(known.graph.holders(name))}
+
+    def outline_for(self, name: str) -> Outline:
+        """Return what belongs to :meth:`keys_for`: who announced keys, and hashes of the others'."""
+        self._expect(Phase.SHARES, name)
+        assert self._tree is not None  # noqa: S101 - grown with the keys
+        return self._tree.outline(sorted(self._known.graph.holders(name)))
 
     def boxes_for(self, name: str) -> dict[str, bytes]:
         """Return the request for masked votes: the boxes for a party, by sender."""

@@ -22,6 +22,7 @@ from pate.noise.exact import SystemNoise
 from protos import wire
 from protos.bounds import MAX_MESSAGE
 from protos.pate.v1 import vote_pb2
+from protos.rosters import Rosters
 from simulation.commands import TEACHERS, Sites
 from simulation.programs import until
 from tests.support.campaign_messages import site
@@ -74,6 +75,7 @@ class Rogue:
 
     def __post_init__(self) -> None:
         self.home.mkdir(parents=True)
+        self._rosters = Rosters()
         self._voter = Voter(
             name=self.name, identity=identity_key(self.home), ensemble=Teachers(),
             home=self.home, site=site(self.home), noise=SystemNoise(),
@@ -88,7 +90,7 @@ class Rogue:
 
     def _handle(self, body: bytes) -> bytes:
         reply = self._voter.handle(body)
-        request = wire.read_request(body)[1]
+        request = wire.read_request(body, self._rosters)[1]
         if request.WhichOneof("body") == "ask":
             return self.misdeed(self, reply)
         self.earlier = reply

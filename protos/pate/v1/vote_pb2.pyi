@@ -83,10 +83,11 @@ class SignedRequest(_message.Message):
     def __init__(self, body: _Optional[bytes] = ..., key: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class PartyRequest(_message.Message):
-    __slots__ = ("version", "nonce", "campaign", "describe", "public_piece", "ask", "finish", "ask_keys", "ask_shares", "ask_masked", "ask_consent", "ask_opening", "ask_proof", "ask_bundles", "ask_masked_ahead", "ask_consent_ahead", "ask_opening_ahead")
+    __slots__ = ("version", "nonce", "campaign", "roster", "describe", "public_piece", "ask", "finish", "ask_keys", "ask_shares", "ask_masked", "ask_consent", "ask_opening", "ask_proof", "ask_bundles", "ask_masked_ahead", "ask_consent_ahead", "ask_opening_ahead")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     CAMPAIGN_FIELD_NUMBER: _ClassVar[int]
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_FIELD_NUMBER: _ClassVar[int]
     PUBLIC_PIECE_FIELD_NUMBER: _ClassVar[int]
     ASK_FIELD_NUMBER: _ClassVar[int]
@@ -104,6 +105,7 @@ class PartyRequest(_message.Message):
     version: int
     nonce: bytes
     campaign: Campaign
+    roster: bytes
     describe: Describe
     public_piece: PublicPiece
     ask: Ask
@@ -118,7 +120,7 @@ class PartyRequest(_message.Message):
     ask_masked_ahead: AskMaskedAhead
     ask_consent_ahead: AskConsentAhead
     ask_opening_ahead: AskOpeningAhead
-    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[_Union[Campaign, _Mapping]] = ..., describe: _Optional[_Union[Describe, _Mapping]] = ..., public_piece: _Optional[_Union[PublicPiece, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., ask_keys: _Optional[_Union[AskKeys, _Mapping]] = ..., ask_shares: _Optional[_Union[AskShares, _Mapping]] = ..., ask_masked: _Optional[_Union[AskMasked, _Mapping]] = ..., ask_consent: _Optional[_Union[AskConsent, _Mapping]] = ..., ask_opening: _Optional[_Union[AskOpening, _Mapping]] = ..., ask_proof: _Optional[_Union[AskProof, _Mapping]] = ..., ask_bundles: _Optional[_Union[AskBundles, _Mapping]] = ..., ask_masked_ahead: _Optional[_Union[AskMaskedAhead, _Mapping]] = ..., ask_consent_ahead: _Optional[_Union[AskConsentAhead, _Mapping]] = ..., ask_opening_ahead: _Optional[_Union[AskOpeningAhead, _Mapping]] = ...) -> None: ...
+    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[_Union[Campaign, _Mapping]] = ..., roster: _Optional[bytes] = ..., describe: _Optional[_Union[Describe, _Mapping]] = ..., public_piece: _Optional[_Union[PublicPiece, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., ask_keys: _Optional[_Union[AskKeys, _Mapping]] = ..., ask_shares: _Optional[_Union[AskShares, _Mapping]] = ..., ask_masked: _Optional[_Union[AskMasked, _Mapping]] = ..., ask_consent: _Optional[_Union[AskConsent, _Mapping]] = ..., ask_opening: _Optional[_Union[AskOpening, _Mapping]] = ..., ask_proof: _Optional[_Union[AskProof, _Mapping]] = ..., ask_bundles: _Optional[_Union[AskBundles, _Mapping]] = ..., ask_masked_ahead: _Optional[_Union[AskMaskedAhead, _Mapping]] = ..., ask_consent_ahead: _Optional[_Union[AskConsentAhead, _Mapping]] = ..., ask_opening_ahead: _Optional[_Union[AskOpeningAhead, _Mapping]] = ...) -> None: ...
 
 class Describe(_message.Message):
     __slots__ = ("sends_encoder",)
@@ -163,12 +165,16 @@ class AskKeys(_message.Message):
     def __init__(self, attempt: _Optional[bytes] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., seed_hash: _Optional[bytes] = ...) -> None: ...
 
 class AskShares(_message.Message):
-    __slots__ = ("attempt", "keys")
+    __slots__ = ("attempt", "keys", "announced", "hashes")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
+    ANNOUNCED_FIELD_NUMBER: _ClassVar[int]
+    HASHES_FIELD_NUMBER: _ClassVar[int]
     attempt: bytes
     keys: _containers.RepeatedCompositeFieldContainer[PeerKeys]
-    def __init__(self, attempt: _Optional[bytes] = ..., keys: _Optional[_Iterable[_Union[PeerKeys, _Mapping]]] = ...) -> None: ...
+    announced: bytes
+    hashes: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, attempt: _Optional[bytes] = ..., keys: _Optional[_Iterable[_Union[PeerKeys, _Mapping]]] = ..., announced: _Optional[bytes] = ..., hashes: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class PeerKeys(_message.Message):
     __slots__ = ("party", "keys")
@@ -199,8 +205,8 @@ class AskConsent(_message.Message):
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     SURVIVORS_FIELD_NUMBER: _ClassVar[int]
     attempt: bytes
-    survivors: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, attempt: _Optional[bytes] = ..., survivors: _Optional[_Iterable[str]] = ...) -> None: ...
+    survivors: bytes
+    def __init__(self, attempt: _Optional[bytes] = ..., survivors: _Optional[bytes] = ...) -> None: ...
 
 class AskOpening(_message.Message):
     __slots__ = ("attempt", "signatures")

@@ -24,6 +24,7 @@ from pate.runtime.screen import listed
 from protos import wire
 from protos.pate.v1 import vote_pb2
 from protos.public_set import pack_public_set
+from protos.rosters import Rosters
 from tests.support.campaign_messages import (
     SERVER_KEY,
     WORTH,
@@ -325,6 +326,42 @@ def test_a_roster_does_not_change_within_a_campaign(tmp_path: Path, houses: list
     )
     assert house.collect(exchange, least=1, patience=0.5).responders == ("p0",)
     assert any("a roster does not change" in line for line in house.said)
+
+
+def test_the_roster_is_sent_once_and_again_to_who_lost_it(
+    tmp_path: Path, houses: list[House]
+) -> None:
+    house = House(tmp_path, [Constant(3, 0), Constant(2, 1)], public=PUBLIC)
+    sent: list[tuple[str, str, bool]] = []
+
+    def listening(voter: Voter) -> Callable[[bytes], bytes]:
+        def handle(body: bytes) -> bytes:
+            signed = vote_pb2.SignedRequest.FromString(body)
+            request = vote_pb2.PartyRequest.FromString(signed.body)
+            whole = bool(request.campaign.terms.roster)
+            assert not (whole and request.roster)
+            sent.append((voter._name, request.WhichOneof("body") or "", whole))
+            return voter.handle(body)
+
+        return handle
+
+    house.grid.close()
+    house.grid = LocalGrid([make_client_app(listening(voter)) for voter in house.voters])
+    house.link = GridWire(house.grid)
+    houses.append(house)
+    exchange = house.exchange()
+    roster = exchange.gather(2)
+    fix(exchange, roster, roster[0].classes)
+    for _ in range(2):
+        np.testing.assert_array_equal(house.collect(exchange, least=2).total.counts[0], [3, 2])
+    asked = [(name, whole) for name, what, whole in sent if what == "ask"]
+    assert sorted(asked) == [("p0", False), ("p0", True), ("p1", False), ("p1", True)]
+    # A process that restarts before the server notices fails once, and is sent it again.
+    house.voters[0]._rosters = Rosters()
+    del sent[:]
+    np.testing.assert_array_equal(house.collect(exchange, least=2).total.counts[0], [3, 2])
+    asked = [(name, whole) for name, what, whole in sent if what == "ask"]
+    assert sorted(asked) == [("p0", False), ("p0", True), ("p1", False)]
 
 
 def test_all_parties_hear_of_the_end(tmp_path: Path, houses: list[House]) -> None:

@@ -29,6 +29,7 @@ from pate.errors import LedgerError, ProtocolError, QuorumError
 from pate.mechanisms import DistributedGNMax
 from pate.noise.exact import SystemNoise
 from protos import wire
+from protos.bits import bits_from_names
 from protos.pate.v1 import vote_pb2
 from tests.support.campaign_messages import (
     CAMPAIGN_ID,
@@ -229,6 +230,7 @@ def test_different_queries_to_different_parties(liar: Liar) -> None:
     # The others get what "a" said of its three queries, and "a" what they said of their six.
     keys = aggregation.request("b")
     keys.ask_shares.keys.insert(0, vote_pb2.PeerKeys(party="a", keys=reply.keys))
+    keys.ask_shares.announced = bits_from_names(NAMES, NAMES)
     for name in NAMES:
         liar.refuses(name, keys, "not signed")
     assert liar.opened() == dict.fromkeys(NAMES, 0)
@@ -261,6 +263,7 @@ def test_different_rosters_or_terms_to_different_parties(liar: Liar, change: str
     liar.step(aggregation, NAMES[1:])
     keys = aggregation.request("b")
     keys.ask_shares.keys.insert(0, vote_pb2.PeerKeys(party="a", keys=reply.keys))
+    keys.ask_shares.announced = bits_from_names(NAMES, NAMES)
     for name in NAMES[1:]:
         liar.refuses(name, keys, "not signed")
     # What is left is the sum of those that were told the same.
@@ -278,6 +281,8 @@ def test_a_campaign_signed_by_another_key(liar: Liar) -> None:
         if step != "ask_masked":
             request = vote_pb2.PartyRequest()
             getattr(request, step).attempt = aggregation.attempt
+            if step == "ask_consent":
+                request.ask_consent.survivors = bits_from_names(NAMES, NAMES)
         if step == "ask_masked":
             liar.refuses("a", request, "has changed its key", key=stolen)
         else:
@@ -365,7 +370,7 @@ def test_a_second_unmasking_request(liar: Liar) -> None:
     # Nor does it sign another list of survivors now.
     consent = vote_pb2.PartyRequest()
     consent.ask_consent.attempt = aggregation.attempt
-    consent.ask_consent.survivors.extend(NAMES[:3])
+    consent.ask_consent.survivors = bits_from_names(NAMES[:3], NAMES)
     liar.refuses("a", consent, "a second time")
     assert liar.opened() == dict.fromkeys(NAMES, 1)
 
@@ -377,12 +382,13 @@ def test_a_peer_declared_both_alive_and_dropped(liar: Liar) -> None:
     for name, survivors in (("a", NAMES), ("b", NAMES), ("c", NAMES[:3]), ("d", NAMES)):
         request = vote_pb2.PartyRequest()
         request.ask_consent.attempt = aggregation.attempt
-        request.ask_consent.survivors.extend(survivors)
+        request.ask_consent.survivors = bits_from_names(survivors, NAMES)
         signatures[survivors][name] = liar.tell(name, request).consent.signature
         # Nobody signs two lists.
         other = vote_pb2.PartyRequest()
         other.ask_consent.attempt = aggregation.attempt
-        other.ask_consent.survivors.extend(NAMES[:3] if survivors == NAMES else NAMES)
+        others = NAMES[:3] if survivors == NAMES else NAMES
+        other.ask_consent.survivors = bits_from_names(others, NAMES)
         liar.refuses(name, other, "a second time")
     # Three signed that "d" is alive; "c" does not unmask under that list, and no party under its own.
     alive, dropped = signatures[NAMES], signatures[NAMES[:3]]

@@ -179,19 +179,24 @@ def test_the_digests() -> None:
         for part in (each["name"].encode(), unhex(each["identity"]))
     ]
     context = sha(
-        "context", number(1), unhex(fields["campaign"]), unhex(fields["attempt"]),
+        "context", number(2), unhex(fields["campaign"]), unhex(fields["attempt"]),
         unhex(fields["batch"]), encoded("roster", *roster),
         *(number(fields[name]) for name in ("rows", "classes", "bits", "threshold", "colluders")),
         unhex(fields["terms"]),
     )  # fmt: skip
     assert context.hex() == RUN["digest"] == context_of(fields).digest.hex()
     keys = {name: unhex(each) for name, each in RUN["keys"].items()}
-    parts = [
-        part
+    one, two, three, four, five = (
+        sha("announced keys", name.encode(), *(keys[name][kind] for kind in KINDS))
         for name in sorted(keys)
-        for part in (name.encode(), *(keys[name][kind] for kind in KINDS))
-    ]
-    assert sha("announced", context, *parts).hex() == RUN["announced"]
+    )
+    left = join(join(one, two), join(three, four))
+    names = encoded("names", *(name.encode() for name in sorted(keys)))
+    assert sha("announced", context, names, join(left, five)).hex() == RUN["announced"]
+
+
+def join(left: bytes, right: bytes) -> bytes:
+    return sha("announced node", left, right)
 
 
 KINDS = ("mask_key", "share_key", "seed_commitment")

@@ -19,7 +19,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from scipy.stats import chi2
 
-from pate.masking.context import Context, Member
+from pate.masking.context import VERSION, Context, Member
 from pate.masking.party import PartyMasking
 from pate.masking.ring import Ring
 from pate.masking.stream import ChaChaStream
@@ -84,7 +84,7 @@ def masked_zeros(bits: int, rows: int) -> list[Residues]:
     """What three parties send that have no votes at all."""
     identities = {name: Ed25519PrivateKey.generate() for name in "abc"}
     context = Context(
-        version=1, campaign=bytes(16), attempt=secrets.token_bytes(16), batch=bytes(32),
+        version=VERSION, campaign=bytes(16), attempt=secrets.token_bytes(16), batch=bytes(32),
         members=tuple(
             Member(name, key.public_key().public_bytes_raw()) for name, key in identities.items()
         ),
@@ -177,7 +177,7 @@ def test_equal_bytes_of_randomness_give_equal_messages(monkeypatch: pytest.Monke
             return hashlib.shake_256(seed + bytes([next(at)])).digest(count)
 
         context = Context(
-            version=1, campaign=bytes(16), attempt=bytes(16), batch=bytes(32),
+            version=VERSION, campaign=bytes(16), attempt=bytes(16), batch=bytes(32),
             members=tuple(
                 Member(name, key.public_key().public_bytes_raw())
                 for name, key in zip("abc", identities, strict=True)

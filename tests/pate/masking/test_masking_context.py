@@ -10,6 +10,7 @@ import pytest
 from pate.errors import ProtocolError, UsageError
 from pate.masking.context import (
     MOST_MEMBERS,
+    VERSION,
     Member,
     check_threshold,
     threshold_for,
@@ -63,7 +64,7 @@ def test_an_encoding_is_of_one_list_alone() -> None:
 @pytest.mark.parametrize(
     ("change", "otherwise"),
     [
-        ({"version": 2}, "version 2 of masked sums"),
+        ({"version": VERSION + 1}, f"version {VERSION + 1} of masked sums"),
         ({"campaign": bytes(15)}, "campaign id of a masked sum has 15 bytes"),
         ({"attempt": bytes(17)}, "attempt id of a masked sum has 17 bytes"),
         ({"batch": b""}, "batch hash of a masked sum has 0 bytes"),

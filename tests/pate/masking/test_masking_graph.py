@@ -111,6 +111,19 @@ def test_the_order_follows_from_the_keys_alone_and_is_uniform() -> None:
     assert chi_square < 200
 
 
+def test_two_lists_need_an_honest_party_that_signs_both() -> None:
+    for n, t, c in SIZES:
+        degree = degree_for(n, t, c)
+        colluding = 2 * degree.threshold - degree.neighbours - 3  # q
+        signers = degree.neighbours + 1
+        # Colluders sign both lists, an honest party one of them.
+        assert 2 * degree.threshold > (signers - colluding) + 2 * colluding
+        graph = Graph(tuple(map(name_of, range(n))), degree)
+        assert graph.signers == graph.holders(name_of(degree.neighbours // 2))
+    everybody = Graph(tuple(map(name_of, range(7))), Degree(6, 5, complete=True))
+    assert everybody.signers == set(everybody.order)
+
+
 # --- the argument of docs/proofs/masked-sum.md, attacked ---------------------------------
 
 
@@ -180,7 +193,7 @@ def attacks(
     """A random attack on a ring, or on everybody without k.
 
     The threshold is lower by ``below`` than it should be: t_k, or where everybody masks with
-    everybody t, which the signatures need as well.
+    everybody t; the signatures need as many.
     """
     t -= below if k is None else 0
     colluding = set(rng.permutation(n)[: rng.integers(0, c + 1)].tolist())
@@ -216,7 +229,9 @@ def attacks(
             return None
     able = {one for one in alive & honest if near[one] & alive <= views[one]}
     signers = able if rng.random() < 0.7 else {one for one in able if rng.random() < 0.9}
-    if len(signers) + len(colluding) < t:
+    # Everybody signs, or the first k + 1 places of the ring do for all, t_k of them.
+    deciding = set(range(n)) if k is None else set(range(k + 1))
+    if len((signers | colluding) & deciding) < held:
         return None
     openers = signers if rng.random() < 0.6 else {one for one in signers if rng.random() < 0.8}
     return Attack(near, colluding, alive, views, signers, openers, held)
@@ -245,7 +260,9 @@ def harmful(case: tuple[int, int, int, int | None], below: int, tries: int) -> t
         sums += bool(exposed)
         least = t - (below if k is None else 0) - len(attack.colluding)
         bad += len(exposed) > 1 or any(
-            len(each) < least or not each >= attack.signers for each in exposed
+            len(each) < least
+            or not each >= (attack.signers if k is None else attack.alive - attack.colluding)
+            for each in exposed
         )
     return bad, sums
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from pate.errors import PateError
 from pate.masking import graph, shamir
-from pate.masking.context import Context, Member
+from pate.masking.context import VERSION, Context, Member
 from pate.masking.degree import Degree
 from pate.masking.party import PartyMasking
 from pate.masking.ring import Residues, Ring
@@ -109,7 +109,7 @@ class Play:
             for name in names
         }
         context = Context(
-            version=1, campaign=bytes(16), attempt=bytes(16), batch=bytes(32),
+            version=VERSION, campaign=bytes(16), attempt=bytes(16), batch=bytes(32),
             members=tuple(
                 Member(name, key.public_key().public_bytes_raw())
                 for name, key in identities.items()

@@ -13,7 +13,7 @@ from pate.masking.ahead.party import PartyAhead
 from pate.masking.ahead.round import Round
 from pate.masking.ahead.server import ServerAhead
 from pate.masking.ahead.terms import BundleRoster, Sealed
-from pate.masking.context import Context, Member
+from pate.masking.context import VERSION, Context, Member
 from pate.masking.keys import KeyPair
 from tests.support.masking.attempts import bytes_from, identity_of, name_of
 
@@ -120,7 +120,7 @@ class Field:
 
     def context(self, attempt: int = 0, batch: bytes = bytes(32), **changes: object) -> Context:
         fields = {
-            "version": 1, "campaign": bytes(16), "attempt": attempt.to_bytes(16, "little"),
+            "version": VERSION, "campaign": bytes(16), "attempt": attempt.to_bytes(16, "little"),
             "batch": batch, "members": self.members, "rows": self.rows, "classes": self.classes,
             "bits": self.bits, "threshold": self.threshold, "colluders": self.colluders,
             "terms": bytes(32),

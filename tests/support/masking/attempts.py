@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from pate.masking.context import Context, Member
+from pate.masking.context import VERSION, Context, Member
 from pate.masking.party import PartyMasking
 from pate.masking.server import ServerMasking
 
@@ -56,7 +56,7 @@ def context_for(
 ) -> Context:
     names = [name_of(number) for number in range(parties)]
     return Context(
-        version=1,
+        version=VERSION,
         campaign=bytes(16),
         attempt=attempt.to_bytes(16, "little"),
         batch=bytes(32),
@@ -105,7 +105,11 @@ class Attempt:
         return keys
 
     def share(self, who: Collection[str]) -> Mapping[str, Mapping[str, bytes]]:
-        boxes = {name: self.parties[name].shares(self.server.keys_for(name)) for name in who}
+        server = self.server
+        boxes = {
+            name: self.parties[name].shares(server.keys_for(name), server.outline_for(name))
+            for name in who
+        }
         for name, each in boxes.items():
             self.server.take_boxes(name, each)
         self.server.advance()

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pate.masking import shamir
+from pate.masking.context import VERSION
 from pate.masking.keys import KeyPair, seal
 from pate.masking.messages import Keys, UnmaskingShares
 from pate.masking.party import PartyMasking
@@ -34,7 +35,7 @@ def of_context(run: Run) -> list[Bad]:
     good = plain(run.context)
     members = good["members"]
     changes: list[tuple[str, dict[str, object], str]] = [
-        ("another version", {"version": 2}, "version 2"),
+        ("another version", {"version": VERSION + 1}, f"version {VERSION + 1}"),
         ("a short campaign id", {"campaign": "00" * 15}, "15 bytes"),
         ("a long attempt id", {"attempt": "00" * 17}, "17 bytes"),
         ("a short batch hash", {"batch": ""}, "0 bytes"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from pate.masking.context import Context, Member
+from pate.masking.context import VERSION, Context, Member
 from pate.masking.keys import KeyPair, own_mask_key, pair_mask_key
 from pate.masking.messages import Keys, UnmaskingShares
 from pate.masking.party import PartyMasking
@@ -57,7 +57,7 @@ class Run:
             for name in NAMES
         }
         self.context = Context(
-            version=1, campaign=fixed("campaign", 16), attempt=fixed("attempt", 16),
+            version=VERSION, campaign=fixed("campaign", 16), attempt=fixed("attempt", 16),
             batch=fixed("batch"), members=tuple(
                 Member(name, key.public_key().public_bytes_raw())
                 for name, key in self.identities.items()
