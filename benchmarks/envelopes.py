@@ -56,8 +56,7 @@ from pate.errors import ProtocolError
 from pate.formats.enrolment import Answer
 from pate.masking.context import threshold_for
 from pate.noise.exact import SystemNoise
-from protos import wire
-from protos.rosters import Rosters
+from protos.pate.v1 import vote_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -238,7 +237,6 @@ class Online:
         self._voters = {
             node: stage.voter(name, stage.ledger(name)) for node, name in self._names.items()
         }
-        self._rosters = {node: Rosters() for node in self._names}
         self._arrivals: list[Arrival] = []
         self._sent = 0
 
@@ -248,8 +246,8 @@ class Online:
     def send(self, node: int, body: bytes) -> str:
         self._sent += 1
         name, cost, handle = self._names[node], self._cost, f"message {self._sent}"
-        asked = wire.read_request(body, self._rosters[node])[1].WhichOneof("body")
-        if asked == "public_piece" and node == 1:
+        asked = vote_pb2.PartyRequest.FromString(vote_pb2.SignedRequest.FromString(body).body)
+        if asked.WhichOneof("body") == "public_piece" and node == 1:
             cost.public_set += len(body)
         with cost.of(name):
             reply = self._voters[node].handle(body)

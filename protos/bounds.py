@@ -102,3 +102,5 @@ def parse(message: Message, body: bytes, what: str, *, limit: int = MAX_MESSAGE)
         message.ParseFromString(body)
     except DecodeError as error:
         raise ProtocolError(f"a {what} that is not a message of this protocol") from error
+    # Fields that this version has not: nothing reads them, so nothing stores them, either.
+    message.DiscardUnknownFields()

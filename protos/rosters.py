@@ -16,7 +16,7 @@ from protos.pate.v1 import vote_pb2
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Most rosters that a party stores, each of another campaign.
+#: Most rosters that a party stores, one a campaign.
 _MOST: Final = 8
 
 
@@ -39,13 +39,17 @@ def without_roster(campaign: vote_pb2.Campaign) -> vote_pb2.Campaign:
 
 
 class Rosters:
-    """The rosters that a party was sent, the most recently used ones."""
+    """The rosters of the campaigns that a party has answered, the most recently used ones."""
 
     def __init__(self) -> None:
-        self._by_hash: OrderedDict[bytes, vote_pb2.Terms] = OrderedDict()
+        self._of: OrderedDict[tuple[bytes, bytes], tuple[bytes, vote_pb2.Terms]] = OrderedDict()
 
-    def complete(self, request: vote_pb2.PartyRequest) -> None:
+    def complete(self, key: bytes, request: vote_pb2.PartyRequest) -> None:
         """Put the roster into a request that has its hash.
+
+        Args:
+            key: of the campaign, which signed the request.
+            request: to be completed.
 
         Raises:
             ProtocolError: if this roster was not sent before, or there is one in the request, too.
@@ -57,20 +61,28 @@ class Rosters:
             request.campaign.HasField("terms") and not request.campaign.terms.roster,
             "a request with a roster and the hash of one, or without terms",
         )
-        known = self._by_hash.get(request.roster)
-        check(known is not None, "a request with the hash of a roster that was not sent before")
-        assert known is not None  # noqa: S101 - checked
-        self._by_hash.move_to_end(request.roster)
-        request.campaign.terms.roster.extend(known.roster)
+        whose = (key, request.campaign.id)
+        sent, terms = self._of.get(whose, (b"", vote_pb2.Terms()))
+        check(
+            sent == request.roster, "a request with the hash of a roster that was not sent before"
+        )
+        self._of.move_to_end(whose)
+        request.campaign.terms.roster.extend(terms.roster)
         request.roster = b""
 
-    def keep(self, campaign: vote_pb2.Campaign) -> None:
-        """Store the roster of a campaign, checked, if it has one."""
-        if not campaign.terms.roster:
+    def keep(self, key: bytes, campaign: vote_pb2.Campaign) -> None:
+        """Store the roster of a campaign, if it has one, in place of an earlier one of it.
+
+        Args:
+            key: of the campaign.
+            campaign: read with its checks, and accepted by this party.
+        """
+        roster = campaign.terms.roster
+        if not roster:
             return
-        key = roster_hash(campaign.terms.roster)
-        if key not in self._by_hash:
-            self._by_hash[key] = vote_pb2.Terms(roster=campaign.terms.roster)
-        self._by_hash.move_to_end(key)
-        while len(self._by_hash) > _MOST:
-            self._by_hash.popitem(last=False)
+        whose, sent = (key, campaign.id), roster_hash(roster)
+        if self._of.get(whose, (b"",))[0] != sent:
+            self._of[whose] = (sent, vote_pb2.Terms(roster=roster))
+        self._of.move_to_end(whose)
+        while len(self._of) > _MOST:
+            self._of.popitem(last=False)

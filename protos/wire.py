@@ -71,8 +71,8 @@ def read_request(
 
     Args:
         body: a serialised SignedRequest.
-        rosters: sent before; a request that has only the hash of one of them is completed, and a
-            new roster is added.
+        rosters: of campaigns that were accepted before; a request that has only the hash of one
+            of them is completed. None: there are none.
 
     Raises:
         ProtocolError: if it is malformed, or not signed by the key that it names.
@@ -87,12 +87,9 @@ def read_request(
         f"protocol version {request.version}, this side speaks {VERSION}",
     )
     length(request.nonce, ID_BYTES, "nonce")
-    whole = not request.roster
-    (Rosters() if rosters is None else rosters).complete(request)
+    (Rosters() if rosters is None else rosters).complete(signed.key, request)
     check_campaign(request.campaign)
     _check_body(request)
-    if rosters is not None and whole:
-        rosters.keep(request.campaign)
     return signed.key, request
 
 

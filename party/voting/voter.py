@@ -156,6 +156,7 @@ class Voter:
         self.error = None
         try:
             self._answer(key, request, reply)
+            self._rosters.keep(key, request.campaign)
         except PateError as error:
             self.error = error
             # The other side learns only the kind: a message may contain our values.

@@ -22,10 +22,9 @@ from pate.noise.exact import SystemNoise
 from protos import wire
 from protos.bounds import MAX_MESSAGE
 from protos.pate.v1 import vote_pb2
-from protos.rosters import Rosters
 from simulation.commands import TEACHERS, Sites
 from simulation.programs import until
-from tests.support.campaign_messages import site
+from tests.support.campaign_messages import request_in, site
 from tests.support.processes.commands import Campaign
 from tests.support.processes.homes import Homes
 
@@ -75,7 +74,6 @@ class Rogue:
 
     def __post_init__(self) -> None:
         self.home.mkdir(parents=True)
-        self._rosters = Rosters()
         self._voter = Voter(
             name=self.name, identity=identity_key(self.home), ensemble=Teachers(),
             home=self.home, site=site(self.home), noise=SystemNoise(),
@@ -90,7 +88,7 @@ class Rogue:
 
     def _handle(self, body: bytes) -> bytes:
         reply = self._voter.handle(body)
-        request = wire.read_request(body, self._rosters)[1]
+        request = request_in(body)
         if request.WhichOneof("body") == "ask":
             return self.misdeed(self, reply)
         self.earlier = reply

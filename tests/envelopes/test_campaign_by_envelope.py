@@ -11,7 +11,7 @@ from aggregator_server.envelopes import wire as files_wire
 from aggregator_server.envelopes.out import in_words
 from aggregator_server.exchange.wire import Arrival
 from pate.envelopes.file import write as write_envelope
-from protos import wire
+from tests.support.campaign_messages import request_in
 from tests.support.envelopes import NAMES, Crash, Play, StuckError
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class Online:
 
     def send(self, node: int, body: bytes) -> str:
         handle = f"online {len(self.steps)}"
-        self.steps.append(wire.read_request(body)[1].WhichOneof("body") or "")
+        self.steps.append(request_in(body).WhichOneof("body") or "")
         self._arrivals.append(Arrival(handle, node, self._voters[node].handle(body), None))
         return handle
 

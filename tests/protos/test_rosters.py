@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pate.data.values import Images
 from pate.errors import ProtocolError
@@ -28,17 +29,24 @@ def campaign(members: list[tuple[str, bytes, int]] = MEMBERS) -> vote_pb2.Campai
     return campaign_message(PUBLIC, terms, classes=("x", "y"))
 
 
-def asked(of: vote_pb2.Campaign, roster: bytes = b"") -> bytes:
+def asked(of: vote_pb2.Campaign, roster: bytes = b"", key: Ed25519PrivateKey = SERVER_KEY) -> bytes:
     request = vote_pb2.PartyRequest(
         version=wire.VERSION, nonce=bytes(16), campaign=of, roster=roster
     )
     request.finish.epsilon_cap, request.finish.delta = 0.0, of.delta
-    return wire.sign_request(request, SERVER_KEY)
+    return wire.sign_request(request, key)
+
+
+def take(whole: vote_pb2.Campaign, rosters: Rosters) -> vote_pb2.PartyRequest:
+    """Read a request with its roster as a party that accepts the campaign."""
+    key, request = wire.read_request(asked(whole), rosters)
+    rosters.keep(key, request.campaign)
+    return request
 
 
 def test_a_request_with_the_hash_of_its_roster_reads_as_the_whole_one() -> None:
     rosters, whole = Rosters(), campaign()
-    first = wire.read_request(asked(whole), rosters)[1]
+    first = take(whole, rosters)
     short = asked(without_roster(whole), roster_hash(whole.terms.roster))
     assert len(asked(whole)) - len(short) > len(MEMBERS) * 40 - 40
     second = wire.read_request(short, rosters)[1]
@@ -53,7 +61,7 @@ def test_a_hash_of_a_roster_that_was_not_sent_is_refused() -> None:
         with pytest.raises(ProtocolError, match="not sent before"):
             wire.read_request(short, rosters)
     rosters = Rosters()
-    wire.read_request(asked(whole), rosters)
+    take(whole, rosters)
     other = campaign([(name, key, 2) for name, key, _ in MEMBERS])
     with pytest.raises(ProtocolError, match="not sent before"):
         wire.read_request(asked(without_roster(whole), roster_hash(other.terms.roster)), rosters)
@@ -101,15 +109,66 @@ def test_every_field_of_a_roster_is_in_its_hash() -> None:
     assert len(found) == 5
 
 
+def short_of(whole: vote_pb2.Campaign, key: Ed25519PrivateKey = SERVER_KEY) -> bytes:
+    return asked(without_roster(whole), roster_hash(whole.terms.roster), key)
+
+
+def test_a_roster_is_of_one_campaign_of_one_server() -> None:
+    rosters, whole, other = Rosters(), campaign(), campaign()
+    other.id = bytes(16)
+    take(whole, rosters)
+    stranger = Ed25519PrivateKey.generate()
+    for body in (short_of(other), short_of(whole, stranger)):
+        with pytest.raises(ProtocolError, match="not sent before"):
+            wire.read_request(body, rosters)
+    assert wire.read_request(short_of(whole), rosters)[1].campaign == whole
+
+
+def test_a_campaign_that_was_only_read_leaves_no_roster() -> None:
+    """Nine strangers' rosters push none out, as only an accepted campaign's is stored."""
+    rosters, whole = Rosters(), campaign()
+    take(whole, rosters)
+    for number in range(9):
+        other = campaign()
+        other.id = bytes([number]) * 16
+        wire.read_request(asked(other), rosters)
+        with pytest.raises(ProtocolError, match="not sent before"):
+            wire.read_request(short_of(other), rosters)
+    assert wire.read_request(short_of(whole), rosters)[1].campaign == whole
+
+
 def test_rosters_are_few() -> None:
-    rosters = Rosters()
-    sent = [campaign([(name, key, 1 + number) for name, key, _ in MEMBERS]) for number in range(9)]
-    short = [asked(without_roster(each), roster_hash(each.terms.roster)) for each in sent]
-    for each in sent:
-        wire.read_request(asked(each), rosters)
+    """Eight campaigns', the most recently used ones; a campaign has one."""
+    rosters, sent = Rosters(), []
+    for number in range(9):
+        sent.append(campaign([(name, key, 1 + number) for name, key, _ in MEMBERS]))
+        sent[-1].id = bytes([number]) * 16
+        take(sent[-1], rosters)
     with pytest.raises(ProtocolError, match="not sent before"):
-        wire.read_request(short[0], rosters)
-    assert wire.read_request(short[1], rosters)[1].campaign == sent[1]
+        wire.read_request(short_of(sent[0]), rosters)
+    assert wire.read_request(short_of(sent[1]), rosters)[1].campaign == sent[1]
+    changed = campaign()
+    changed.id = sent[1].id
+    take(changed, rosters)
+    with pytest.raises(ProtocolError, match="not sent before"):
+        wire.read_request(short_of(sent[1]), rosters)
+    assert wire.read_request(short_of(sent[2]), rosters)[1].campaign == sent[2]
+
+
+def test_fields_that_the_protocol_has_not_are_not_stored() -> None:
+    """A megabyte of a field 99 in a member, which a signature covers and nothing reads."""
+    rosters, whole = Rosters(), campaign()
+    field = b"\x9a\x06" + b"\x80\x80\x40" + bytes(2**20)
+    stuffed = vote_pb2.Campaign()
+    stuffed.CopyFrom(whole)
+    stuffed.terms.roster[0].MergeFromString(field)
+    assert len(asked(stuffed)) > 2**20
+    request = take(stuffed, rosters)
+    assert request.campaign.SerializeToString(deterministic=True) == whole.SerializeToString(
+        deterministic=True
+    )
+    completed = wire.read_request(short_of(whole), rosters)[1]
+    assert len(completed.SerializeToString()) < 2**16
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 1000])

@@ -32,6 +32,11 @@ CAP = "1/100"
 WORTH = Gdp().epsilon(Fraction(CAP), 1e-5)
 
 
+def request_in(body: bytes) -> vote_pb2.PartyRequest:
+    """A signed request as it is, unchecked, perhaps without its roster."""
+    return vote_pb2.PartyRequest.FromString(vote_pb2.SignedRequest.FromString(body).body)
+
+
 @contextmanager
 def no_bar(_: str) -> Iterator[Callable[[int, int], None]]:
     """An invisible progress bar."""

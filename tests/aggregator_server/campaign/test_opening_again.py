@@ -25,8 +25,7 @@ from pate.masking.unmasking import Unmasking
 from pate.noise.exact import SystemNoise
 from protos import wire
 from protos.pate.v1 import vote_pb2
-from protos.rosters import Rosters
-from tests.support.campaign_messages import SERVER_KEY, site
+from tests.support.campaign_messages import SERVER_KEY, request_in, site
 from tests.support.server.campaigns import make_spec
 from tests.support.server.lines import Lines
 
@@ -73,7 +72,6 @@ class Sites:
         self.node: dict[str, int] = {}
         #: (party, step) of all requests, and actions just before a party receives one.
         self.asked: list[tuple[str, str]] = []
-        self.rosters: dict[str, Rosters] = {}
         self.before: Callable[[str, str], None] = lambda _name, _step: None
         #: (party, step, number of the attempt) of refused requests, and the error.
         self.refusing: set[tuple[str, str, int]] = set()
@@ -114,7 +112,7 @@ class Sites:
         self._sent += 1
         handle = str(self._sent)
         for name in [name for name, at in self.node.items() if at == node]:
-            request = wire.read_request(body, self.rosters.setdefault(name, Rosters()))[1]
+            request = request_in(body)
             step = request.WhichOneof("body") or ""
             self.asked.append((name, step))
             self.before(name, step)

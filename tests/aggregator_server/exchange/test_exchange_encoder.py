@@ -14,11 +14,9 @@ from aggregator_server.flower.local_grid import LocalGrid
 from aggregator_server.flower.wire import GridWire
 from party.flower.client_app import make_client_app
 from pate.campaign.roster import RosterParty
-from protos import wire
 from protos.encoder_files import PackedEncoder
-from protos.rosters import Rosters
 from tests.party.voting.test_encoders import CLASSES, WIDTH, Party
-from tests.support.campaign_messages import SERVER_KEY
+from tests.support.campaign_messages import SERVER_KEY, request_in
 from tests.support.encoders import tiny_encoders as tiny
 
 if TYPE_CHECKING:
@@ -46,10 +44,10 @@ class House:
         self.grid = LocalGrid([make_client_app(self._counted(party)) for party in self.parties])
 
     def _counted(self, party: Party) -> Callable[[bytes], bytes]:
-        taken, rosters = self.pieces.setdefault(party.voter._name, []), Rosters()
+        taken = self.pieces.setdefault(party.voter._name, [])
 
         def handle(body: bytes) -> bytes:
-            request = wire.read_request(body, rosters)[1]
+            request = request_in(body)
             if request.WhichOneof("body") == "public_piece" and request.public_piece.encoder:
                 taken.append(request.public_piece.index)
             return party.voter.handle(body)

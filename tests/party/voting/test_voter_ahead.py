@@ -29,6 +29,7 @@ from pate.errors import ProtocolError, QuorumError, StateError
 from pate.mechanisms import DistributedGNMax, GNMax
 from pate.noise.exact import SystemNoise
 from protos import ahead, wire
+from protos.bits import bits_from_names
 from protos.pate.v1 import vote_pb2
 from tests.party.voting.test_lying_server import CLASSES, PUBLIC, Unanimous
 from tests.support.campaign_messages import SERVER_KEY, campaign_message, site, terms_message
@@ -478,6 +479,10 @@ def test_a_campaign_by_bundles_is_not_summed_online(post: Post) -> None:
         getattr(asked, step).attempt = online.attempt
         if step == "ask_keys":
             asked = online.request("a")
+        elif step == "ask_shares":
+            asked.ask_shares.announced = bits_from_names(NAMES, NAMES)
+        elif step == "ask_consent":
+            asked.ask_consent.survivors = bits_from_names(NAMES, NAMES)
         post.refuses("a", asked, "masked with bundles")
 
 

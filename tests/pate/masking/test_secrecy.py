@@ -29,6 +29,7 @@ from pate.masking.context import VERSION, Context, Member
 from pate.masking.degree import Degree
 from pate.masking.party import PartyMasking
 from pate.masking.ring import Residues, Ring
+from pate.masking.roster import Announced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -95,6 +96,7 @@ class Play:
         everyone: names of the roster.
         threshold: t.
         shares_needed: what gives a secret back: t on a complete graph.
+        signers: who signs lists of survivors for all.
         accomplices: whose secrets the server has.
         masks: those that no accomplice knows: the honest parties' own, and of their pairs.
     """
@@ -131,6 +133,7 @@ class Play:
             for name, key in identities.items()
         }  # fmt: skip
         keys = {name: party.keys() for name, party in self.parties.items()}
+        self.signers = Announced(context, keys).graph.signers
         self.boxes = {name: party.shares(keys) for name, party in self.parties.items()}
         # Everybody masks once with everybody, which tells who uses which key.
         for name in names:
@@ -166,7 +169,7 @@ class Play:
     ) -> UnmaskingShares | None:
         """What a party opens; each signer has heard others. Forged signatures are tried, too."""
         genuine = {who: self.signature(who, their, survivors) for who, their in signers}
-        given = {who: each for who, each in genuine.items() if each}
+        given = {who: each for who, each in genuine.items() if each and who in self.signers}
         for signatures in (given, dict.fromkeys(survivors, bytes(64)) | given):
             party, _ = self.mask(name, heard, 0)
             party.sign_survivors(sorted(survivors))
@@ -251,8 +254,10 @@ def honest_server(play: Play, survivors: Names, late: Names) -> dict[int, set[by
     openings = []
     for name in survivors - play.accomplices:
         opening = play.opening(name, play.everyone, survivors, signers)
-        assert opening is not None
-        openings.append(opening)
+        if opening is None:
+            assert len(survivors & play.signers) < play.shares_needed
+        else:
+            openings.append(opening)
     arrived = (survivors | late) - play.accomplices
     learned = play.learned(openings)
     return play.views(dict.fromkeys(arrived, play.everyone), learned, survivors)

@@ -117,6 +117,23 @@ def test_a_party_finds_the_graph_of_all_from_its_neighbours_keys(
     assert boxes.keys() == every.graph.neighbours(ME)
 
 
+def test_names_are_in_the_digest_beside_the_root(announced: dict[str, Keys]) -> None:
+    """The tree is over keys alone: who announced keys that are left out is only in the digest."""
+    *some, last, absent = NAMES
+    keys = {name: announced[name] for name in (*some, last)}
+    every = Announced(CONTEXT, keys)
+    me = next(name for name in some if last not in every.graph.neighbours(name))
+    holders = sorted(every.graph.holders(me))
+    shown, outline = {name: keys[name] for name in holders}, KeyTree(keys).outline(holders)
+    renamed = replace(outline, names=(*some, absent))
+    assert root_of(renamed, shown) == root_of(outline, shown)
+    part = Announced(CONTEXT, shown, outline)
+    assert part.digest == every.digest
+    other = Announced(CONTEXT, shown, renamed)
+    assert other.digest != every.digest
+    assert other.graph.order != every.graph.order
+
+
 def swapped(keys: dict[str, Keys], outline: Outline) -> Request:
     one, other = (name for name in sorted(keys)[1:3])
     return keys | {one: keys[other], other: keys[one]}, outline
