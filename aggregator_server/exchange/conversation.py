@@ -116,9 +116,14 @@ class Conversation:
         self.sealing: dict[bytes, vote_pb2.SealingKey] = {}
 
     def fix_roster(self) -> None:
-        """Take the campaign's roster as fixed: who has been sent it once is sent its hash."""
+        """Take the campaign's roster as fixed: who has been sent it once is sent its hash.
+
+        Not of plain votes: any process of a party may answer those, such as each worker of Ray,
+        and one may not have what another was sent. The secrets of a masked sum are in one process.
+        """
         roster = self._campaign.terms.roster
-        self._short = (without_roster(self._campaign), roster_hash(roster)) if roster else None
+        once = bool(roster) and self._campaign.aggregation == "masked"
+        self._short = (without_roster(self._campaign), roster_hash(roster)) if once else None
         self._has_roster.clear()
 
     @property

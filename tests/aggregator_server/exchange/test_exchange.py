@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from aggregator_server.exchange.aggregation import Batch, PlainAggregation, Sum
+from aggregator_server.exchange.aggregation import Batch, MaskedAggregation, PlainAggregation, Sum
 from aggregator_server.exchange.exchange import Exchange
 from aggregator_server.flower.local_grid import FIRST_NODE, LocalGrid
 from aggregator_server.flower.wire import GridWire
@@ -30,6 +31,7 @@ from tests.support.campaign_messages import (
     WORTH,
     campaign_message,
     no_bar,
+    request_in,
     site,
     terms_message,
 )
@@ -99,11 +101,12 @@ class House:
         self,
         classes: Sequence[str] = (),
         enrolled: Callable[[], Mapping[str, bytes]] | None = None,
+        **changes: object,
     ) -> Exchange:
         body = pack_public_set(PUBLIC)
         return Exchange(
             self.link,
-            campaign_message(PUBLIC, classes=classes),
+            campaign_message(PUBLIC, None, classes=classes, **changes),
             signing_key=SERVER_KEY,
             pieces=lambda: [body[:100], body[100:]],
             say=self.said.append,
@@ -328,16 +331,13 @@ def test_a_roster_does_not_change_within_a_campaign(tmp_path: Path, houses: list
     assert any("a roster does not change" in line for line in house.said)
 
 
-def test_the_roster_is_sent_once_and_again_to_who_lost_it(
-    tmp_path: Path, houses: list[House]
-) -> None:
-    house = House(tmp_path, [Constant(3, 0), Constant(2, 1)], public=PUBLIC)
+def listening(house: House) -> list[tuple[str, str, bool]]:
+    """Note for each request who is asked what, and whether the roster is in it."""
     sent: list[tuple[str, str, bool]] = []
 
-    def listening(voter: Voter) -> Callable[[bytes], bytes]:
+    def noting(voter: Voter) -> Callable[[bytes], bytes]:
         def handle(body: bytes) -> bytes:
-            signed = vote_pb2.SignedRequest.FromString(body)
-            request = vote_pb2.PartyRequest.FromString(signed.body)
+            request = request_in(body)
             whole = bool(request.campaign.terms.roster)
             assert not (whole and request.roster)
             sent.append((voter._name, request.WhichOneof("body") or "", whole))
@@ -346,22 +346,60 @@ def test_the_roster_is_sent_once_and_again_to_who_lost_it(
         return handle
 
     house.grid.close()
-    house.grid = LocalGrid([make_client_app(listening(voter)) for voter in house.voters])
+    house.grid = LocalGrid([make_client_app(noting(voter)) for voter in house.voters])
     house.link = GridWire(house.grid)
+    return sent
+
+
+def test_the_roster_is_sent_once_and_again_to_who_lost_it(
+    tmp_path: Path, houses: list[House]
+) -> None:
+    house = House(tmp_path, [Constant(3, 0), Constant(2, 1), Constant(1, 1)], public=PUBLIC)
+    sent = listening(house)
+    houses.append(house)
+    exchange = house.exchange(aggregation="masked", threshold=3, colluders=1)
+    roster = exchange.gather(3)
+    fix(exchange, roster, roster[0].classes)
+
+    def sum_over(*rows: int) -> list[int]:
+        hashes = PUBLIC.row_hashes()
+        batch = Batch(rows, batch_hash([hashes[row] for row in rows]))
+        asked = MaskedAggregation(exchange.campaign, roster, batch)
+        found = exchange.collect(asked, least=3, patience=60.0, bar=no_bar)
+        return [int(count) for count in found.total.counts[0]]
+
+    def whole() -> list[tuple[str, str]]:
+        asked = [(name, what) for name, what, whole in sent if whole]
+        del sent[:]
+        return sorted(asked)
+
+    del sent[:]
+    assert sum_over(0, 1) == [3, 3]
+    steps = Counter(name for name, _, _ in sent)
+    assert steps == {"p0": 5, "p1": 5, "p2": 5}
+    assert whole() == [("p0", "ask_keys"), ("p1", "ask_keys"), ("p2", "ask_keys")]
+    assert sum_over(2, 3) == [3, 3]
+    assert whole() == []
+    # A process that restarts before the server notices fails once, and is sent it again.
+    house.voters[0]._rosters = Rosters()
+    assert sum_over(4, 5) == [3, 3]
+    assert whole() == [("p0", "ask_keys")]
+
+
+def test_requests_for_plain_votes_have_the_roster_each(tmp_path: Path, houses: list[House]) -> None:
+    """A party may answer each of them in another process, which was sent none before."""
+    house = House(tmp_path, [Constant(3, 0), Constant(2, 1)], public=PUBLIC)
+    sent = listening(house)
     houses.append(house)
     exchange = house.exchange()
     roster = exchange.gather(2)
     fix(exchange, roster, roster[0].classes)
-    for _ in range(2):
-        np.testing.assert_array_equal(house.collect(exchange, least=2).total.counts[0], [3, 2])
-    asked = [(name, whole) for name, what, whole in sent if what == "ask"]
-    assert sorted(asked) == [("p0", False), ("p0", True), ("p1", False), ("p1", True)]
-    # A process that restarts before the server notices fails once, and is sent it again.
-    house.voters[0]._rosters = Rosters()
     del sent[:]
-    np.testing.assert_array_equal(house.collect(exchange, least=2).total.counts[0], [3, 2])
-    asked = [(name, whole) for name, what, whole in sent if what == "ask"]
-    assert sorted(asked) == [("p0", False), ("p0", True), ("p1", False)]
+    for _ in range(2):
+        for voter in house.voters:
+            voter._rosters = Rosters()
+        np.testing.assert_array_equal(house.collect(exchange, least=2).total.counts[0], [3, 2])
+    assert sorted(sent) == [(name, "ask", True) for name in ("p0", "p0", "p1", "p1")]
 
 
 def test_all_parties_hear_of_the_end(tmp_path: Path, houses: list[House]) -> None:
