@@ -1,4 +1,4 @@
-"""The roster of a campaign, sent once to each party: later requests have only its hash.
+"""The roster of a masked campaign, sent once to each party: later requests have only its hash.
 
 A request without its roster is completed with the one that has this hash before anything reads it, so all
 checks see the same message as if the roster had been in it.
