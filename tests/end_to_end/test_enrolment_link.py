@@ -304,7 +304,12 @@ def test_whom_another_user_of_this_machine_lets_in_is_asked_nothing_and_shut_out
             "it is shut out",
             20,
         )
-    assert any("that belong to no enrolled party" in event for event in link.events)
+    # It is told after the SuperLink has shut the node out.
+    until(
+        lambda: any("that belong to no enrolled party" in event for event in link.events),
+        "the operator is told",
+        20,
+    )
     assert "excluded: a" not in link.events, "what it calls itself is not said"
     assert link.names() == ["a", "b"]
 

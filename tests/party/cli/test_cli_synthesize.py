@@ -679,12 +679,13 @@ def test_a_test_without_noise_needs_leave_and_leaves_no_figure(site: Site) -> No
 @pytest.mark.slow
 def test_a_seeded_release_that_fits(site: Site) -> None:
     site.home.mkdir()
-    (site.home / POLICY_FILE).write_text("largest_epsilon = 200.0")
+    (site.home / POLICY_FILE).write_text("largest_epsilon = 2000.0")
     site.schema(SCHEMA | {"min_rows": 400})
-    made = site.makes(*SEEDED, "--rows", "4", "--omega", "3-4", "--accounting", "tight")
-    assert 0 < made["rows"] <= 4
+    # At least a quarter of the attempts pass: all of 60 fail with a probability below 1e-7.
+    made = site.makes(*SEEDED, "--rows", "48", "--omega", "3-4", "--accounting", "tight")
+    assert 0 < made["rows"] <= 48
     (record,) = site.ledger.syntheses()
     kept = record.synthesis
-    assert kept.settings["attempts"] == "5"
+    assert kept.settings["attempts"] == "60"
     assert kept.delta < Fraction(1, 10**6)
-    assert kept.rho > 2  # five attempts of epsilon 1 and more
+    assert kept.rho > 24  # each attempt has epsilon 1 and more
