@@ -8,6 +8,7 @@ records. `page` generates docs/versus.md and its pictures from the newest result
     python -m benchmarks.versus page
 
 A run may be divided: --methods and --epsilons name a part, and figures that today's file has already stay.
+One that was interrupted goes on with --continue, also on another day.
 AG News and CIFAR-10 need PATE_TEST_ENCODERS, too (`python -m benchmarks.encoders`).
 """
 
@@ -45,7 +46,7 @@ def main(words: list[str] | None = None) -> int:
         for name in PROBLEMS if asked.what == "all" else [asked.what]:
             made = run(
                 name, methods=asked.methods, epsilons=asked.epsilons, dealings=asked.dealings,
-                work=work, out=asked.out, screen=screen, dirty=asked.dirty,
+                work=work, out=asked.out, screen=screen, dirty=asked.dirty, go_on=asked.go_on,
             )  # fmt: skip
             screen.say(f"{made} written")
     except PateError as error:
@@ -70,6 +71,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--docs", type=Path, default=record.FOLDER.parents[2] / "docs", metavar="DIR"
     )
+    parser.add_argument(
+        "--continue", dest="go_on", action="store_true",
+        help="with the newest file of OUT: run only what it lacks",
+    )  # fmt: skip
     parser.add_argument("--dirty", action="store_true", help="run with uncommitted files, to try")
     return parser
 

@@ -16,6 +16,7 @@ from benchmarks.versus.method import EPSILONS, Cost
 from benchmarks.versus.methods import all_methods
 from benchmarks.versus.record import Cell, Result
 from pate.errors import UsageError
+from pate.runtime.screen import listed
 from simulation.report import majority_accuracy
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def run(
     out: Path,
     screen: Screen,
     dirty: bool = False,
+    go_on: bool = False,
 ) -> Path:
     """Run methods on one data set; figures of other methods in today's file stay.
 
@@ -51,9 +53,11 @@ def run(
         out: folder of the results.
         screen: for lines.
         dirty: whether to run although files are not committed.
+        go_on: with the newest file of this data set, and only what it lacks.
 
     Raises:
-        UsageError: for an unknown method, or files that are not committed.
+        UsageError: for an unknown method, files that are not committed, or a file to go on with
+            of other records or packages.
     """
     commit = record.commit()
     if commit.endswith("+") and not dirty:
@@ -62,14 +66,16 @@ def run(
     if odd := set(methods) - set(known):
         raise UsageError(f"no method {min(odd)!r}; there is {', '.join(known)}")
     problem = PROBLEMS[name](work)
-    result = _begun(problem, out)
+    result = _newest(problem, out) if go_on else _begun(problem, out)
     for method in known.values():
         if not method.fits(problem) or (methods and method.name not in methods):
             continue
         for epsilon in epsilons or EPSILONS if method.private else (None,):
+            if go_on and result.cell(method.name, epsilon) is not None:
+                continue
             cell = run_cell(method, problem, epsilon, dealings, commit, screen)
             # Read again: another process may run another part.
-            result = _begun(problem, out).with_cell(cell)
+            result = (_newest if go_on else _begun)(problem, out).with_cell(cell)
             dated.write(result, out)
     return out / result.file
 
@@ -119,9 +125,29 @@ def _mean(costs: Sequence[Cost]) -> Cost:
     )
 
 
+def _newest(problem: Problem, out: Path) -> Result:
+    """Return the newest result, or an empty one; raise UsageError if it is of another problem."""
+    fresh = _empty(problem)
+    newest = record.latest(out).get(problem.name, fresh)
+    same = ("sizes", "unit", "versions")
+    if odd := [each for each in same if getattr(newest, each) != getattr(fresh, each)]:
+        raise UsageError(
+            f"{newest.file} has other {listed(odd)}: its figures and new ones cannot be compared. "
+            "Run all of it anew, without --continue"
+        )
+    return newest
+
+
 def _begun(problem: Problem, out: Path) -> Result:
+    """Return today's result, or an empty one."""
+    fresh = _empty(problem)
+    path = out / fresh.file
+    return Result.from_json(path.read_text(encoding="utf-8")) if path.is_file() else fresh
+
+
+def _empty(problem: Problem) -> Result:
     today, split = datetime.now(UTC).date().isoformat(), problem.split
-    begun = Result(
+    return Result(
         name=problem.name,
         date=today,
         sizes={
@@ -140,7 +166,3 @@ def _begun(problem: Problem, out: Path) -> Result:
         versions={name: metadata.version(name) for name in _PACKAGES},
         cells=(),
     )
-    path = out / begun.file
-    if not path.is_file():
-        return begun
-    return Result.from_json(path.read_text(encoding="utf-8"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from benchmarks import commit, dated, measure
 from benchmarks.measure import Estimate
 from benchmarks.papers.split import Split
-from benchmarks.versus import page, pictures, record
+from benchmarks.versus import page, pictures, record, run
 from benchmarks.versus.calibrate import altered_epsilon, gaussian_multiplier, mu
 from benchmarks.versus.choose import MOST_STEPS, beside, choose
 from benchmarks.versus.method import DELTA, Cost, Fitted, Method, Setting, product
@@ -23,7 +24,8 @@ from benchmarks.versus.words import WORDS
 from pate.accounting.gdp import delta_from_epsilon
 from pate.codes import code_of
 from pate.data.values import Dataset, Table
-from pate.errors import DataError
+from pate.errors import DataError, UsageError
+from pate.runtime.screen import Screen
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -261,6 +263,38 @@ def made(mean: float = 0.8) -> Result:
 def test_a_result_is_read_back_as_written(tmp_path: Path) -> None:
     dated.write(made(), tmp_path)
     assert record.latest(tmp_path) == {"heart": made()}
+
+
+def test_an_interrupted_run_goes_on_with_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = dataclasses.replace(tiny(), name="heart")
+    versions = {each: metadata.version(each) for each in ("numpy", "torch")}
+    monkeypatch.setattr(run, "_PACKAGES", tuple(versions))
+    monkeypatch.setattr(run, "PROBLEMS", {"heart": lambda _work: problem})
+    methods = {each.name: each for each in plain.METHODS}
+    monkeypatch.setattr(run, "all_methods", lambda _work, _screen: methods)
+
+    def go(*, go_on: bool = True) -> Result:
+        run.run(
+            "heart", methods=(), epsilons=(), dealings=1, work=tmp_path, out=tmp_path,
+            screen=Screen("versus"), dirty=True, go_on=go_on,
+        )  # fmt: skip
+        return record.latest(tmp_path)["heart"]
+
+    whole = go()
+    (alone, pooled) = whole.cells
+    # Of another day, and its second figure was not reached.
+    earlier = dataclasses.replace(whole, date="2000-01-01", cells=(alone,))
+    (tmp_path / whole.file).unlink()
+    dated.write(earlier, tmp_path)
+    later = go()
+    assert (later.date, later.cells[0]) == ("2000-01-01", alone)
+    assert [each.method for each in later.cells] == [alone.method, pooled.method]
+    dated.write(dataclasses.replace(earlier, versions={"numpy": "1.0"}), tmp_path)
+    with pytest.raises(UsageError, match=r"heart-2000-01-01\.json has other versions"):
+        go()
+    assert len(go(go_on=False).cells) == 2
 
 
 @pytest.mark.e2e
