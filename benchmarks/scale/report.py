@@ -26,8 +26,8 @@ FEW_QUERIES: Final = 1_000
 FIGURES: Final = (
     "server_cpu_seconds", "server_memory_peak", "bytes_up", "bytes_down", "seconds",
 )  # fmt: skip
-#: Peak memory of the most queries over that of a tenth of them, at most.
-MEMORY_RATIO: Final = 1.1
+#: Bytes of peak memory for each query more, at most: its inputs, mapped, and its label in the ledger.
+MEMORY_A_QUERY: Final = 256
 _LONGEST_S: Final = 7200.0
 
 Case = dict[str, object]
@@ -130,12 +130,13 @@ def memory_check(axes: Axes, done: dict[Size, Case]) -> dict[str, object]:
     tenth = Size(MIDDLE.parties, max(axes.queries) // 10, MIDDLE.classes)
     if most not in done or tenth not in done:
         return {"what": "needs a size and a tenth of it", "holds": None}
-    ratio = _number(done[most], "server_memory_peak") / _number(done[tenth], "server_memory_peak")
+    memory = [_number(done[each], "server_memory_peak") for each in (tenth, most)]
+    each = (memory[1] - memory[0]) / (most.queries - tenth.queries)
     return {
-        "what": f"peak memory of the server, {most.queries} queries over {tenth.queries}",
-        "ratio": round(ratio, 3),
-        "wanted": f"at most {MEMORY_RATIO}",
-        "holds": ratio <= MEMORY_RATIO,
+        "what": f"bytes of the server's memory a query, from {tenth.queries} to {most.queries}",
+        "found": round(each, 1),
+        "wanted": f"at most {MEMORY_A_QUERY}",
+        "holds": each <= MEMORY_A_QUERY,
     }
 
 
