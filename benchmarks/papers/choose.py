@@ -1,12 +1,13 @@
 """Chooses a row's settings by trials among public records, before the row's own campaign.
 
-In a trial half of the public part votes at the other half. Epsilon is greater by as much as voters are fewer
-than in the row, so that votes stand to noise as they do there. The labels of the public part are spent by
+In a trial half of the public part votes at the other half. Noise is smaller by as much as voters are fewer
+than in the row, so that votes stand to it as they do there. The labels of the public part are spent by
 this; no private and no test record is looked at.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
@@ -15,6 +16,7 @@ from benchmarks import measure
 from benchmarks.papers import reference
 from benchmarks.papers.campaign import lesson, run_campaign
 from benchmarks.papers.split import deal
+from pate.accounting.gdp import epsilon_from_delta, mu_squared_from_epsilon
 from student.trainers.base import Effort
 from student.trainers.choose import train
 
@@ -72,8 +74,27 @@ def best_of(found: Mapping[int, float], *, error: bool) -> int:
 
 
 def trial_options(options: Options, *, private: int, voters: int) -> Options:
-    """Return the options with epsilon such that fewer voters stand to the noise as all private records do."""
-    return replace(options, epsilon=options.epsilon * private / voters)
+    """Return the options with an epsilon at which noise is less by as much as voters are fewer.
+
+    Epsilon times the standard deviation is a constant only as long as both laws' epsilon is small.
+
+    >>> from benchmarks.papers.encoded_rows import RECORDS
+    >>> round(trial_options(RECORDS, private=8_000, voters=1_000).epsilon, 3)
+    5.812
+
+    Args:
+        options: of the row. Noise is geometric if they have that law, and else Gaussian.
+        private: records that vote in the row.
+        voters: in the trial.
+    """
+    ratio = private / voters
+    if options.noise_law == "geometric":
+        # A scale of two-sided geometric noise has the variance 2 a / (1 - a)^2, a = exp(-epsilon / 2).
+        halves = options.epsilon / 2
+        root = math.exp(-halves / 2) / (1 - math.exp(-halves)) / ratio
+        return replace(options, epsilon=4 * math.asinh(1 / (2 * root)))
+    mu = math.sqrt(mu_squared_from_epsilon(options.epsilon, options.delta))
+    return replace(options, epsilon=epsilon_from_delta(ratio * mu, options.delta))
 
 
 def _trial(

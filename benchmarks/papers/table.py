@@ -6,6 +6,7 @@ Do not edit it: run a row again, and then ``python -m benchmarks.papers table``.
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import TYPE_CHECKING, Final, cast
 
 from benchmarks.papers import monthly
@@ -21,6 +22,7 @@ from benchmarks.papers.figures import (
     verdict,
 )
 from benchmarks.papers.record import FOLDER, Result, latest, rounded
+from benchmarks.papers.row import Options
 from benchmarks.papers.rows import ROWS
 from pate.accounting.account import MEANING
 from pate.campaign.options import MechanismOptions
@@ -287,7 +289,10 @@ def _data(result: Result) -> str:
 
 def _settings(result: Result) -> str:
     chosen = cast("Mapping[str, object]", result.settings.get("chosen", {}))
-    settings = {**result.settings, **chosen}
+    # What was chosen names all its options; of the row's own ones others may not hold for it.
+    options = {each.name for each in fields(Options)} if chosen else set()
+    own = {name: value for name, value in result.settings.items() if name not in options}
+    settings = {**own, "parties": result.settings.get("parties"), **chosen}
     told = []
     for name, value in sorted(settings.items()):
         if name not in ("picked", "tries", "chosen", "choice") and value is not None:

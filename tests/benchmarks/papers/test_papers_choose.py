@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,11 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.choose import choose, trial_options
-from benchmarks.papers.encoded_rows import RECORDS, counts
+from benchmarks.papers.encoded_rows import RECORDS, tried
 from benchmarks.papers.row import Row, Wanted
 from benchmarks.papers.split import Split
 from benchmarks.papers.table import render
+from pate.accounting.gdp import delta_from_epsilon, mu_squared_from_epsilon
 from pate.data.values import Dataset, Table
 from pate.errors import DataError
 from pate.runtime.screen import Screen
@@ -30,7 +32,7 @@ ROW = Row(
     files=(),
     options=RECORDS,
     # One representative cannot tell two classes apart.
-    tries=counts(RECORDS, 1, 30),
+    tries=tried(RECORDS, "nearest-1", "nearest-30"),
     wanted=(Wanted(least=0.9, epsilon={"cap": 1.0}),),
 )
 
@@ -53,9 +55,23 @@ def split(*, wrong: bool) -> Split:
     )
 
 
-def test_fewer_voters_stand_to_the_noise_as_all_records_do() -> None:
-    found = trial_options(replace(RECORDS, epsilon=0.5), private=3_000, voters=500)
-    assert found.epsilon == pytest.approx(3.0)
+def geometric_deviation(epsilon: float) -> float:
+    """The standard deviation of two-sided geometric noise for an altered record, added up."""
+    values = np.arange(-2_000, 2_001)
+    law = np.exp(-epsilon / 2 * np.abs(values))
+    return float(np.sqrt((law * values**2).sum() / law.sum()))
+
+
+@pytest.mark.parametrize("ratio", [1, 6, 12])
+def test_fewer_voters_stand_to_the_noise_as_all_records_do(ratio: int) -> None:
+    pure = replace(RECORDS, epsilon=0.5)
+    found = trial_options(pure, private=500 * ratio, voters=500)
+    assert geometric_deviation(found.epsilon) == pytest.approx(geometric_deviation(0.5) / ratio)
+
+    (dense,) = tried(pure, "dense-64")
+    mu = math.sqrt(mu_squared_from_epsilon(0.5, dense.delta))
+    found = trial_options(dense, private=500 * ratio, voters=500)
+    assert delta_from_epsilon(ratio * mu, found.epsilon) == pytest.approx(dense.delta, rel=1e-6)
 
 
 @pytest.mark.parametrize("wrong", [False, True])
