@@ -60,7 +60,7 @@ def choose(
     """
     place = problem.rehearsal() if method.rehearses else problem
     settings = method.settings(problem)
-    if len(settings) == 1 and not method.widens:
+    if len(settings) == 1 and not beside(settings, 0, method):
         return Choice(settings[0], float("nan"), 1)
     found: dict[int, list[float]] = {}
 

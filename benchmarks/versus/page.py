@@ -21,6 +21,8 @@ _Number = TypeVar("_Number", int, float)
 #: Seconds that one request to a party and its answer are taken to need on a network.
 _EXCHANGE_S: Final = 2.0
 _OURS: Final = "ours"
+#: This project's methods, of which neither is a rival.
+_OWN: Final = (_OURS, "teachers")
 _HERE: Final = Path(__file__).parent
 PAGE: Final = "versus.md"
 TABLES: Final = "versus-tables.md"
@@ -81,8 +83,8 @@ def _best(shown: list[Result]) -> str:
         rows.append([TITLES[result.name], figure, *(_verdict(result, each) for each in EPSILONS)])
     head = ("data", "figure", *(f"epsilon {each:g}" for each in EPSILONS))
     return (
-        "This project less the best other private method of the same unit, in points of the figure, and that "
-        "method. Below zero the other is better. With `~` the two intervals overlap.\n\n"
+        "Records' votes of this project less the best other private method of the same unit, in points of "
+        "the figure, and that method. Below zero the other is better. With `~` the two intervals overlap.\n\n"
     ) + _table(head, rows)
 
 
@@ -148,7 +150,7 @@ def rivals(result: Result, epsilon: float) -> list[Cell]:
     found = [
         cell
         for cell in result.cells
-        if cell.epsilon == epsilon and cell.method != _OURS and not WORDS[cell.method].whole
+        if cell.epsilon == epsilon and cell.method not in _OWN and not WORDS[cell.method].whole
     ]
     return sorted(found, key=lambda cell: -goal_of(result, cell)[0])
 

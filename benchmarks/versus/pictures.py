@@ -26,6 +26,7 @@ SHOWN: Final = 1.0
 #: Okabe and Ito's colours, which the colour-blind can tell apart, and markers.
 _LOOKS: Final = {
     "ours": ("#000000", "o"),
+    "teachers": ("#7a4fbf", "p"),
     "dp-sgd": ("#d55e00", "s"),
     "dp-gradients": ("#e69f00", "^"),
     "dp-least-squares": ("#009e73", "D"),

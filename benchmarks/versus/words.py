@@ -30,9 +30,15 @@ class Words:
 WORDS: Final = {
     "ours": Words(
         "**This project**: records vote",
-        "this project",
+        "this project, records",
         "the server sees the noisy sum of all parties",
         "the public and the server; a {unit}",
+    ),
+    "teachers": Words(
+        "**This project**: teachers vote",
+        "this project, teachers",
+        "the server sees the exact sum of all parties",
+        "the public; a {unit}",
     ),
     "dp-sgd": Words(
         "DP-SGD on pooled records (Opacus)", "DP-SGD, pooled", _RECORDS_SEEN, "the public; a {unit}"

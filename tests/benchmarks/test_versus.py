@@ -17,7 +17,7 @@ from benchmarks.versus import page, pictures, record, run
 from benchmarks.versus.calibrate import altered_epsilon, gaussian_multiplier, mu
 from benchmarks.versus.choose import MOST_STEPS, beside, choose
 from benchmarks.versus.method import DELTA, Cost, Fitted, Method, Setting, product
-from benchmarks.versus.methods import linear, plain
+from benchmarks.versus.methods import linear, plain, teachers
 from benchmarks.versus.problem import LONGEST, Problem, problem_of
 from benchmarks.versus.record import TITLES, Cell, Result
 from benchmarks.versus.words import WORDS
@@ -134,6 +134,33 @@ def test_each_method_learns_what_is_there_to_learn(method: Method) -> None:
         for setting in method.settings(problem)[:6]
     )
     assert best > 0.8
+
+
+def test_teachers_learn_what_is_there_to_learn_and_nothing_without_a_budget(tmp_path: Path) -> None:
+    problem, method = tiny(), teachers.method(tmp_path, Screen("versus"))
+    setting: Setting = {"aggregator": "gnmax", "teachers": 50, "noise": 0.16}
+    made = method.fit(problem, setting, 50.0, 0)
+    assert measure.accuracy(made.test, problem.split.test.labels) > 0.8
+    assert made.cost.up > 0
+    assert made.cost.seconds > 0
+    untaught = method.fit(problem, setting, 1e-3, 0)
+    assert np.ptp(untaught.test) == 0
+    few: Setting = {**setting, "teachers": 400}
+    assert np.ptp(method.fit(problem, few, 50.0, 0).test) == 0
+
+
+@pytest.mark.parametrize("aggregator", ["gnmax", "confident-gnmax"])
+def test_a_campaign_of_teachers_has_the_noise_of_its_setting(aggregator: str) -> None:
+    setting: Setting = {"aggregator": aggregator, "teachers": 50, "noise": 0.5}
+    made = teachers.options_of(tiny(groups=True), setting, 2.0, 50)
+    assert (made.aggregator, made.epsilon, made.delta, made.unit) == (
+        aggregator,
+        2.0,
+        DELTA,
+        "patient",
+    )
+    assert made.sigma2 == "25"
+    assert made.sigma1 == (None if aggregator == "gnmax" else "79")
 
 
 def test_little_epsilon_teaches_little() -> None:

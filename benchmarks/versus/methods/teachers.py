@@ -1,0 +1,129 @@
+"""This project with teachers: each labels the public inputs with its part of a party's records."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from benchmarks.papers.campaign import ensemble
+from benchmarks.papers.row import Options
+from benchmarks.versus.method import DELTA, Cost, Fitted, Method, Setting, needed, product
+from benchmarks.versus.methods import protocol
+from pate.campaign.default_noise import PAPERS
+from pate.data.values import Images
+from pate.errors import BudgetError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarks.versus.problem import Problem
+    from party.voting.request import Ensemble
+    from pate.runtime.screen import Screen
+
+#: Teachers of all parties, and noise as a share of them, that the search begins with.
+_TEACHERS: Final = (50, 250)
+_NOISE: Final = (0.16, 0.5)
+#: The fewest records of a teacher.
+_FEWEST: Final = 6
+#: Of Confident-GNMax: noise of the check relative to that of the label, and the threshold as a share of the
+#: teachers, as the project's defaults have them.
+_CHECK, _THRESHOLD = PAPERS["sigma1"] / PAPERS["sigma2"], PAPERS["threshold"]
+
+
+def settings(problem: Problem) -> list[Setting]:
+    """Return what is tried first: two mechanisms, and numbers of teachers that the records suffice for.
+
+    Of images only the project's defaults, since each student there takes minutes.
+    """
+    if isinstance(problem.split.private.inputs, Images):
+        return product(aggregator=("confident-gnmax",))
+    numbers = [each for each in _TEACHERS if problem.units >= _FEWEST * each]
+    return product(aggregator=("gnmax", "confident-gnmax"), teachers=tuple(numbers), noise=_NOISE)
+
+
+def shares_of(problem: Problem, teachers: int, dealing: int) -> tuple[int, ...]:
+    """Return the teachers of each party, in proportion to its records; none if records are too few."""
+    parts = problem.parts(dealing)
+    if problem.units < _FEWEST * teachers:
+        return ()
+    whole = sum(map(len, parts))
+    return tuple(max(2, round(teachers * len(part) / whole)) for part in parts)
+
+
+def method(work: Path, screen: Screen) -> Method:
+    """Return the method, with a folder for the parties' homes."""
+    trained: dict[tuple[str, tuple[int, ...], int], tuple[list[Ensemble], float]] = {}
+
+    def ensembles(
+        problem: Problem, shares: tuple[int, ...], seed: int
+    ) -> tuple[list[Ensemble], float]:
+        """Return the parties' teachers, and the longest seconds that a party's training took."""
+        key = (problem.name, shares, seed)
+        if key not in trained:
+            place = work / "teachers"
+            shutil.rmtree(place, ignore_errors=True)
+            made, longest = [], 0.0
+            for number, (part, share) in enumerate(zip(problem.parts(seed), shares, strict=True)):
+                began = time.process_time()
+                records = problem.split.private.take(part)
+                made.append(ensemble(protocol.home(place, number), records, share, screen))
+                longest = max(longest, time.process_time() - began)
+            trained[key] = made, longest
+        return trained[key]
+
+    def fit(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
+        from pate.campaign.settings import spec_of
+
+        shares = shares_of(problem, int(setting.get("teachers", _TEACHERS[-1])), seed)
+        if not shares:
+            return _untaught(problem)
+        made, seconds = ensembles(problem, shares, seed)
+        public = problem.split.queries
+        options = replace(
+            options_of(problem, setting, needed(epsilon), sum(shares)), parties=str(len(made))
+        )
+        spec = spec_of(options, public, say=screen.say)
+        place = work / "homes"
+        shutil.rmtree(place, ignore_errors=True)
+        try:
+            labels, cost = protocol.campaign(made, public, spec, place, screen)
+        except BudgetError:  # not even one answer is paid for
+            return _untaught(problem)
+        return protocol.taught(
+            problem, labels, replace(cost, seconds=cost.seconds + seconds), "auto", seed
+        )
+
+    return Method(name="teachers", settings=settings, fit=fit, widens={"teachers": 2, "noise": 2})
+
+
+def options_of(problem: Problem, setting: Setting, epsilon: float, teachers: int) -> Options:
+    """Return the options of a campaign with so many teachers in all."""
+    confident = setting["aggregator"] == "confident-gnmax"
+    made = Options(
+        aggregator="confident-gnmax" if confident else "gnmax",
+        epsilon=epsilon,
+        delta=DELTA,
+        unit=problem.unit,
+        campaign="versus",
+        aggregation="masked",
+        classes=",".join(problem.split.private.classes),
+    )
+    if "noise" not in setting:
+        return made
+    noise = Fraction(setting["noise"]) * teachers
+    return replace(
+        made,
+        sigma2=str(math.ceil(noise)),
+        sigma1=str(math.ceil(noise * _CHECK)) if confident else None,
+        threshold=str(math.ceil(teachers * _THRESHOLD)) if confident else None,
+    )
+
+
+def _untaught(problem: Problem) -> Fitted:
+    """Return what no model says."""
+    validation, test = problem.validation, problem.split.test
+    return Fitted(protocol.nothing(validation), protocol.nothing(test), Cost(0, 0, 0, 0.0))
