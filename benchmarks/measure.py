@@ -179,4 +179,5 @@ def estimate(figure: Figure, scores: Sequence[Floats], test: Dataset) -> Estimat
         half = float(np.hypot(half, t.ppf(0.975, len(each) - 1) * spread))
     mean = float(np.mean(each))
     most = np.inf if figure is mae else 1.0
-    return Estimate(mean, max(mean - half, 0.0), min(mean + half, most), tuple(each))
+    least = -np.inf if figure is r2 else 0.0
+    return Estimate(mean, max(mean - half, least), min(mean + half, most), tuple(each))

@@ -17,6 +17,8 @@ from benchmarks.papers import reference
 from benchmarks.papers.campaign import lesson, run_campaign
 from benchmarks.papers.split import deal
 from pate.accounting.gdp import epsilon_from_delta, mu_squared_from_epsilon
+from pate.codes import DENSE, NEAREST, code_of
+from pate.errors import UsageError
 from student.trainers.base import Effort
 from student.trainers.choose import train
 
@@ -38,7 +40,7 @@ def choose(
     """Return the best of the row's tries, and a line that says what the choice rests on.
 
     Args:
-        row: with ``tries``; its first goal's figure is compared (:attr:`Row.chooser`).
+        row: with ``tries``; the figure of :attr:`Row.chooser` is compared.
         split: of the row, of which only the public part is looked at.
         work: folder for the trials.
         screen: for lines.
@@ -83,7 +85,8 @@ def trial_options(options: Options, *, private: int, voters: int) -> Options:
     5.812
 
     Args:
-        options: of the row. Noise is geometric if they have that law, and else Gaussian.
+        options: of the row: nearest votes with geometric noise, or others with Gaussian noise, as dense ones
+            have without a stated law.
         private: records that vote in the row.
         voters: in the trial.
     """
@@ -93,6 +96,8 @@ def trial_options(options: Options, *, private: int, voters: int) -> Options:
         halves = options.epsilon / 2
         root = math.exp(-halves / 2) / (1 - math.exp(-halves)) / ratio
         return replace(options, epsilon=4 * math.asinh(1 / (2 * root)))
+    if options.noise_law is None and code_of(options.code or NEAREST).name != DENSE:
+        raise UsageError("a trial needs options that name the law of the noise")
     mu = math.sqrt(mu_squared_from_epsilon(options.epsilon, options.delta))
     return replace(options, epsilon=epsilon_from_delta(ratio * mu, options.delta))
 

@@ -28,7 +28,7 @@ def tried(common: Options, *codes: str) -> tuple[Options, ...]:
     Args:
         common: epsilon and whatever codes share.
         codes: ``nearest-N``, which has geometric noise and delta 0; ``spread-K-N``, ``dense-N`` or
-            ``kernel-N``, which have the less noise of the two laws, at delta 1e-5 if that of ``common`` is 0.
+            ``kernel-N``, which have Gaussian noise, at delta 1e-5 if that of ``common`` is 0.
     """
     made = []
     for text in codes:
@@ -36,8 +36,14 @@ def tried(common: Options, *codes: str) -> tuple[Options, ...]:
         if name == NEAREST:
             each = replace(common, code=None, delta=0.0, noise_law="geometric")
         else:
-            code = name if name.startswith(SPREAD) else text
-            each = replace(common, code=code, delta=common.delta or 1e-5, noise_law=None)
+            spread = name.startswith(SPREAD)
+            each = replace(
+                common,
+                code=name if spread else text,
+                delta=common.delta or 1e-5,
+                # That of the others is Gaussian anyway: their arrays are long in L1.
+                noise_law="gaussian" if spread else None,
+            )
         made.append(replace(each, representatives=int(number)))
     return tuple(made)
 

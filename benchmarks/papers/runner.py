@@ -26,7 +26,7 @@ from student.trainers.base import Effort
 from student.trainers.choose import train as teach
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
     from types import ModuleType
 
@@ -56,7 +56,7 @@ def run_row(row: Row, *, seeds: int, work: Path, screen: Screen) -> Result:
         screen.say(f"{row.name}: {lacking}; a campaign over the published votes is run instead")
         runs = tuple(_of_votes(row, seed, work, screen) for seed in range(seeds))
         note = f"{lacking} whole; here are the votes that were published, and no student"
-        return _result(row, runs, work, screen, None, note)
+        return _result(row, runs, None, {}, note)
     module = module_of(row)
     embedder = Embedder.of(row.encoder, work) if row.encoder else None
     split: Split = module.load() if embedder is None else module.load(embedder)
@@ -77,7 +77,8 @@ def run_row(row: Row, *, seeds: int, work: Path, screen: Screen) -> Result:
     # Where parties agree on few columns, the non-private model still uses all of them.
     beside: Split = module.every_column() if hasattr(module, "every_column") else split
     named = "" if embedder is None else embedder.in_words
-    result = _result(row, runs, work, screen, beside, "", encoder=named)
+    told = _without_privacy(row, beside, work, screen)
+    result = _result(row, runs, split, told, "", encoder=named)
     if why:
         settings = {**result.settings, "chosen": chosen.told(), "choice": why}
         result = replace(result, settings=settings)
@@ -176,15 +177,13 @@ def _told(outcome: Outcome, public: Dataset, seed: int, *, reused: bool) -> Run:
 def _result(
     row: Row,
     runs: tuple[Run, ...],
-    work: Path,
-    screen: Screen,
     split: Split | None,
+    told: Mapping[str, float | str],
     note: str,
     *,
     encoder: str = "",
 ) -> Result:
     commit, versions, machine = surroundings()
-    told = {} if split is None else _without_privacy(row, split, work, screen)
     settings = row.settings()
     if encoder:
         settings["encoder"] = encoder

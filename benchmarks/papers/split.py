@@ -21,7 +21,8 @@ class Split:
 
     Attributes:
         private: the records of all parties together, divided by :func:`deal`.
-        public: the public set; its labels are only for reports.
+        public: the public set; its labels choose settings and the model without privacy, and are in
+            reports. No student learns from them.
         test: only for measuring the finished student.
         note: one line on the label, the unit and the split, for the results.
         validation: labelled records of the public part that may choose settings; None without.

@@ -120,6 +120,7 @@ def load(*, every_column: bool = False) -> Split:
             "label: readmitted within 30 days; unit: patient (patient_nbr), none in two parts; of "
             f"the patients {PUBLIC:.0%} public, {TEST:.0%} test, the rest private; columns: "
             + ("all" if every_column else "those of the LACE and HOSPITAL scores, discharge")
+            + "; all for the model without privacy" * (not every_column)
         ),
     )
 

@@ -12,11 +12,12 @@ import pytest
 from benchmarks.papers.choose import choose, trial_options
 from benchmarks.papers.encoded_rows import RECORDS, tried
 from benchmarks.papers.row import Row, Wanted
+from benchmarks.papers.rows import ROWS
 from benchmarks.papers.split import Split
 from benchmarks.papers.table import render
 from pate.accounting.gdp import delta_from_epsilon, mu_squared_from_epsilon
 from pate.data.values import Dataset, Table
-from pate.errors import DataError
+from pate.errors import DataError, UsageError
 from pate.runtime.screen import Screen
 from tests.support.benchmark_results import result
 
@@ -68,10 +69,19 @@ def test_fewer_voters_stand_to_the_noise_as_all_records_do(ratio: int) -> None:
     found = trial_options(pure, private=500 * ratio, voters=500)
     assert geometric_deviation(found.epsilon) == pytest.approx(geometric_deviation(0.5) / ratio)
 
-    (dense,) = tried(pure, "dense-64")
-    mu = math.sqrt(mu_squared_from_epsilon(0.5, dense.delta))
-    found = trial_options(dense, private=500 * ratio, voters=500)
-    assert delta_from_epsilon(ratio * mu, found.epsilon) == pytest.approx(dense.delta, rel=1e-6)
+    for each in tried(pure, "dense-64", "spread-3-80"):
+        mu = math.sqrt(mu_squared_from_epsilon(0.5, each.delta))
+        found = trial_options(each, private=500 * ratio, voters=500)
+        assert delta_from_epsilon(ratio * mu, found.epsilon) == pytest.approx(each.delta, rel=1e-6)
+
+
+def test_a_trial_has_a_stated_law_of_noise() -> None:
+    unsaid = replace(RECORDS, delta=1e-5, noise_law=None)
+    with pytest.raises(UsageError, match="law of the noise"):
+        trial_options(unsaid, private=10, voters=5)
+    for row in ROWS.values():
+        for each in row.tries:
+            trial_options(each, private=10, voters=5)
 
 
 @pytest.mark.parametrize("wrong", [False, True])
