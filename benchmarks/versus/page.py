@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -84,7 +85,8 @@ def _best(shown: list[Result]) -> str:
     head = ("data", "figure", *(f"epsilon {each:g}" for each in EPSILONS))
     return (
         "Records' votes of this project less the best other private method of the same unit, in points of "
-        "the figure, and that method. Below zero the other is better. With `~` the two intervals overlap.\n\n"
+        "the figure, and that method. Below zero the other is better. With `~` the difference is within the "
+        "sampling error of the two.\n\n"
     ) + _table(head, rows)
 
 
@@ -161,7 +163,9 @@ def _verdict(result: Result, epsilon: float) -> str:
         return "-"
     mean, low, high = goal_of(result, ours)
     other, least, most = goal_of(result, others[0])
-    close = "~" if low <= most and least <= high else ""
+    # As if the two were measured apart; they share test records, so that it is more than is needed.
+    error = math.hypot(max(high - mean, mean - low), max(most - other, other - least))
+    close = "~" if abs(mean - other) <= error else ""
     return f"{close}{100 * (mean - other):+.1f} ({WORDS[others[0].method].short})"
 
 
@@ -219,6 +223,8 @@ def _figures(result: Result, figure: str) -> str:
 def _number(cell: Cell | None, figure: str) -> str:
     if cell is None:
         return ""
+    if cell.epsilon is not None and not cell.cost.exchanges:  # not one answer was paid for
+        return "no model"
     if figure == "auc":
         return f"{cell.auc.mean:.3f} ({cell.auc.low:.3f} to {cell.auc.high:.3f})"
     found = cell.accuracy
@@ -246,7 +252,7 @@ def _costs(result: Result) -> str:
                     str(cost.steps), _size(size), _size(size), "",
                     f"{(cost.waiting + _EXCHANGE_S * cost.steps) / 60:.1f}",
                     "the server sees noisy sums of all parties",
-                    f"the public and the server; a {result.unit}",
+                    f"the public, and the server if no party colludes with it; a {result.unit}",
                 ]
             )  # fmt: skip
     head = (

@@ -28,6 +28,7 @@ _LOOKS: Final = {
     "ours": ("#000000", "o"),
     "teachers": ("#7a4fbf", "p"),
     "dp-sgd": ("#d55e00", "s"),
+    "dp-sgd-taught": ("#8b2500", "d"),
     "dp-gradients": ("#e69f00", "^"),
     "dp-least-squares": ("#009e73", "D"),
     "dp-objective": ("#999999", "v"),

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "pate-versus/1"
 #: What this benchmark writes, below the repository.
-_WRITTEN: Final = ("benchmarks/versus/results", "docs/versus.md", "docs/images")
+_WRITTEN: Final = (
+    "benchmarks/versus/results", "docs/versus.md", "docs/versus-tables.md", "docs/images",
+)  # fmt: skip
 FOLDER: Final = Path(__file__).parent / "results"
 #: The data sets, in the order of the page.
 TITLES: Final = {

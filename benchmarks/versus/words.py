@@ -32,7 +32,7 @@ WORDS: Final = {
         "**This project**: records vote",
         "this project, records",
         "the server sees the noisy sum of all parties",
-        "the public and the server; a {unit}",
+        "the public, and the server if no party colludes with it; a {unit}",
     ),
     "teachers": Words(
         "**This project**: teachers vote",
@@ -42,6 +42,12 @@ WORDS: Final = {
     ),
     "dp-sgd": Words(
         "DP-SGD on pooled records (Opacus)", "DP-SGD, pooled", _RECORDS_SEEN, "the public; a {unit}"
+    ),
+    "dp-sgd-taught": Words(
+        "The same, whose labels of the public set teach this project's student",
+        "DP-SGD and our student",
+        _RECORDS_SEEN,
+        "the public; a {unit}",
     ),
     "dp-gradients": Words(
         "DP softmax regression on pooled records, noisy gradients",
@@ -65,7 +71,7 @@ WORDS: Final = {
         "Federated averaging, DP-SGD at each party (Flower, Opacus)",
         "FedAvg, Opacus at parties",
         "the server sees each party's noisy models",
-        "the public and the server; a {unit}",
+        "the public, the server and other parties, whoever colludes; a {unit}",
     ),
     "fedavg-server-noise": Words(
         "Federated averaging, the server's noise (Flower)",
@@ -78,7 +84,7 @@ WORDS: Final = {
         "Federated averaging, the parties' noise (Flower)",
         "FedAvg, parties' noise",
         "the server sees each party's noisy models",
-        "the public and the server; all records of a party",
+        "the public, the server and other parties, whoever colludes; all records of a party",
         whole=True,
     ),
     "fedavg": Words(

@@ -17,13 +17,13 @@ from benchmarks.versus import page, pictures, record, run
 from benchmarks.versus.calibrate import altered_epsilon, gaussian_multiplier, mu
 from benchmarks.versus.choose import MOST_STEPS, beside, choose
 from benchmarks.versus.method import DELTA, Cost, Fitted, Method, Setting, product
-from benchmarks.versus.methods import linear, plain, teachers
+from benchmarks.versus.methods import linear, plain, taught, teachers
 from benchmarks.versus.problem import LONGEST, Problem, problem_of
 from benchmarks.versus.record import TITLES, Cell, Result
 from benchmarks.versus.words import WORDS
 from pate.accounting.gdp import delta_from_epsilon
 from pate.codes import code_of
-from pate.data.values import Dataset, Table
+from pate.data.values import Dataset, Images, Table
 from pate.errors import DataError, UsageError
 from pate.runtime.screen import Screen
 
@@ -147,6 +147,44 @@ def test_teachers_learn_what_is_there_to_learn_and_nothing_without_a_budget(tmp_
     assert np.ptp(untaught.test) == 0
     few: Setting = {**setting, "teachers": 400}
     assert np.ptp(method.fit(problem, few, 50.0, 0).test) == 0
+
+
+def bars(count: int, seed: int) -> Dataset:
+    """Noisy images of 8 x 8 with an upright or a lying bar."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 2, count)
+    pixels = random.integers(0, 90, (count, 8, 8))
+    for image, lying, at in zip(pixels, labels, random.integers(0, 8, count), strict=True):
+        (image if lying else image.T)[at] += 150
+    return Dataset(
+        Images(pixels.astype(np.uint8)[..., None]), labels.astype(np.int64), ("no", "yes")
+    )
+
+
+@pytest.mark.slow
+def test_labels_of_a_private_model_teach_our_student() -> None:
+    """Trials judge the model itself; what is reported is a student of its labels of public images only."""
+    problem = problem_of("mnist", "Bars", Split(bars(40, 1), bars(150, 2), bars(100, 3), ""))
+    asked = []
+
+    def fit(place: Problem, _setting: Setting, _epsilon: float | None, seed: int) -> Fitted:
+        asked.append((place.split.test, seed))
+        one = np.eye(2)
+        return Fitted(
+            one[place.validation.labels], one[place.split.test.labels], Cost(1, 2, 3, 4.0)
+        )
+
+    method = taught.method(Method(name="x", settings=lambda _: [{"rate": 1}], fit=fit))
+    assert method.name == "x-taught"
+    assert method.fits(problem)
+    assert not method.fits(tiny())
+    trial = method.fit(problem, {}, 1.0, 1_001)
+    assert asked[-1] == (problem.split.test, 1_001)
+    np.testing.assert_array_equal(trial.test, np.eye(2)[problem.split.test.labels])
+    made = method.fit(problem, {}, 1.0, 0)
+    assert asked[-1] == (problem.split.public, 0)
+    assert measure.accuracy(made.test, problem.split.test.labels) > 0.9
+    assert made.cost == Cost(1, 2, 3, 4.0)
 
 
 @pytest.mark.parametrize("aggregator", ["gnmax", "confident-gnmax"])
@@ -364,6 +402,27 @@ def test_the_page_names_what_is_missing_and_who_is_better() -> None:
     for text in pages.values():
         assert "80.0 (79.0 to 81.0)" in text
         assert "{" not in text
+
+
+@pytest.mark.parametrize(("apart", "close"), [(0.013, True), (0.016, False)])
+def test_a_difference_within_the_sampling_error_of_both_is_marked(
+    apart: float, close: bool
+) -> None:
+    """Intervals of 0.01 to each side overlap up to 0.02, but differ from 0.0141 on."""
+    mean = 0.8 - apart
+    lower = Estimate(mean, mean - 0.01, mean + 0.01, (mean,))
+    rival = dataclasses.replace(made().cells[0], method="dp-sgd", accuracy=lower)
+    told = page.render({"heart": made().with_cell(rival)})[page.PAGE]
+    assert ("~+" in told) == close
+
+
+def test_what_has_no_model_has_no_figure() -> None:
+    cell = dataclasses.replace(made().cells[0], method="teachers", cost=Cost(0, 0, 0, 0.0))
+    text = page.render({"heart": made().with_cell(cell)})[page.TABLES]
+    (line,) = [
+        each for each in text.splitlines() if WORDS["teachers"].title in each and "no model" in each
+    ][:1]
+    assert "80.0" not in line
 
 
 def test_what_protects_a_whole_party_is_no_rival() -> None:

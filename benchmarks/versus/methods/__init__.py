@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.versus.methods import federated, linear, ours, plain, pooled, teachers
+from benchmarks.versus.methods import federated, linear, ours, plain, pooled, taught, teachers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +24,7 @@ def all_methods(work: Path, screen: Screen) -> dict[str, Method]:
         ours.method(work, screen),
         teachers.method(work, screen),
         pooled.method(work),
+        taught.method(pooled.method(work)),
         *linear.METHODS,
         federated.opacus_at_each(work),
         *federated.METHODS,
