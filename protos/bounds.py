@@ -20,6 +20,9 @@ KEY_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64
 #: Largest serialised message of either direction.
 MAX_MESSAGE: Final = 64 * 2**20
+#: Of a request to a party: the largest has a piece of a public set, or the keys of all parties. It takes up
+#: to 30 times as much memory when it is read, and it is read before anything else is known of it.
+MAX_REQUEST: Final = 8 * 2**20
 #: Slice of a public set that travels in one message.
 PIECE_BYTES: Final = 2**20
 #: Largest public set, serialised.

@@ -75,7 +75,8 @@ class Rosters:
 
         Args:
             key: of the campaign.
-            campaign: read with its checks, and accepted by this party.
+            campaign: read with its checks, and with terms that were compared with those that this party
+                accepted.
         """
         roster = campaign.terms.roster
         if not roster:

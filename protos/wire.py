@@ -24,6 +24,7 @@ from protos.bounds import (
     KEY_BYTES,
     MAX_ENCODER_PIECES,
     MAX_PUBLIC_SET,
+    MAX_REQUEST,
     MAX_TEACHERS,
     PIECE_BYTES,
     SIGNATURE_BYTES,
@@ -78,7 +79,7 @@ def read_request(
         ProtocolError: if it is malformed, or not signed by the key that it names.
     """
     signed = vote_pb2.SignedRequest()
-    parse(signed, body, "request")
+    parse(signed, body, "request", limit=MAX_REQUEST)
     _verify(signed.key, signed.signature, _REQUEST + signed.body, "request")
     request = vote_pb2.PartyRequest()
     parse(request, signed.body, "request")

@@ -69,6 +69,7 @@ class Campaign:
         units: that voted in it; None outside a series, and before its first answer.
         forgotten: whether entries of this ledger may have been lost since it voted.
         ending: None while it may continue.
+        endings: how many were recorded; a campaign that is resumed has another one.
         files: envelopes that left, by the digest of the file that each answers, hex.
     """
 
@@ -87,6 +88,7 @@ class Campaign:
     units: UnitVotes | None = None
     forgotten: bool = False
     ending: EndingRecord | None = None
+    endings: int = 0
     files: dict[str, FileRecord] = field(default_factory=dict)
 
     @property

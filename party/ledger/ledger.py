@@ -18,7 +18,7 @@ from party.ledger.records import CampaignRecord, EndingRecord
 from party.ledger.sent_votes import Answer, Given, matrix_of, queries_digest, tags_digest
 from party.ledger.series import UnitVotes
 from party.ledger.synthesis import RESERVED, SPENT, Synthesis, SynthesisRecord
-from pate.errors import ProtocolError
+from pate.errors import ProtocolError, RefusedError
 from pate.masking.ahead.listing import MADE, USED
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 #: Name of the file in a party's home.
 LEDGER_FILE: Final = "ledger.db"
+#: Most reports of the end of one campaign that are recorded: each resume has one, and a server that sends
+#: others without end would fill the disk.
+MOST_ENDINGS: Final = 64
 
 
 def _utc() -> datetime:
@@ -276,7 +279,7 @@ class PartyLedger:
         """Record the server's report of the end of a campaign; a repetition is not recorded.
 
         Raises:
-            RefusedError: for a campaign that was never joined.
+            RefusedError: for a campaign that was never joined, or has ended too often.
             DiskError: if it cannot be recorded.
         """
         with self._turn:
@@ -285,6 +288,8 @@ class PartyLedger:
             )
             if self._log.state().ended_as(campaign, ending):
                 return
+            if self._log.state().endings(campaign) >= MOST_ENDINGS:
+                raise RefusedError(f"the server has reported {MOST_ENDINGS} ends of this campaign")
             self._log.append(
                 "ending",
                 {

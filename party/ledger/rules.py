@@ -394,6 +394,7 @@ class LedgerState:
         if ending.cause not in ("", *EARLY_ENDS):
             raise ProtocolError(f"a campaign cannot end by {ending.cause!r:.40}")
         current.ending, current.last = ending, entry.seq
+        current.endings += 1
 
     def _file(self, fields: dict[str, Any], entry: Entry) -> None:
         current = self._joined(_popped(fields, "campaign", str))
@@ -427,6 +428,10 @@ class LedgerState:
         """Return whether exactly this ending is recorded."""
         current = self._joined(campaign)
         return current.ending is not None and replace(current.ending, at=ending.at) == ending
+
+    def endings(self, campaign: str) -> int:
+        """Return how many endings of a campaign are recorded."""
+        return self._joined(campaign).endings
 
 
 def _popped(fields: dict[str, Any], name: str, kind: type) -> Any:

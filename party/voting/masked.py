@@ -166,10 +166,11 @@ class MaskedVotes:
             self._noise,
             answered=self._ledger.answered(campaign.id.hex(), batch),
         )
+        # First, so that a step that is refused leaves no entry. Nothing leaves before the entry is there.
+        packed = ongoing.masking.mask(masked.boxes_from_wire(asked.boxes), masked_values)
         if new:
             record(values)
             ongoing.recorded = which
-        packed = ongoing.masking.mask(masked.boxes_from_wire(asked.boxes), masked_values)
         return vote_pb2.MaskedVotes(packed=packed)
 
     def proof(self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskProof) -> vote_pb2.VoteProof:

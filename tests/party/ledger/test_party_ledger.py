@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from party.ledger.accountant import Totals, cost_of, cumulative_epsilon
-from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.ledger.ledger import LEDGER_FILE, MOST_ENDINGS, PartyLedger
 from party.ledger.sent_votes import Answer
 from party.offer import Offer
 from pate.accounting.composition import Gdp, Zcdp, total_cost
@@ -185,6 +185,21 @@ def test_an_ended_campaign_gets_no_more_votes(ledger: PartyLedger) -> None:
     ledger.open_batch("c1" * 16, opened, queries(2, 2), SIX)  # what it has already
     with pytest.raises(RefusedError, match="never joined"):
         ledger.end(OTHER, queries_asked=0, labels_released=0, epsilon=1.0, delta=1e-5)
+
+
+def test_a_server_cannot_report_ends_without_end(ledger: PartyLedger) -> None:
+    ledger.join(joining())
+
+    def end(asked: int) -> None:
+        ledger.end("c1" * 16, queries_asked=asked, labels_released=0, epsilon=1.0, delta=1e-5)
+
+    for asked in range(MOST_ENDINGS):
+        end(asked)
+    head = ledger.head
+    end(MOST_ENDINGS - 1)  # the last one again
+    with pytest.raises(RefusedError, match="64 ends"):
+        end(MOST_ENDINGS)
+    assert ledger.head == head
 
 
 def test_an_end_before_any_votes_is_kept_with_its_cause(ledger: PartyLedger, path: Path) -> None:

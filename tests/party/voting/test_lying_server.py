@@ -30,7 +30,9 @@ from pate.mechanisms import DistributedGNMax
 from pate.noise.exact import SystemNoise
 from protos import wire
 from protos.bits import bits_from_names
+from protos.bounds import MAX_REQUEST
 from protos.pate.v1 import vote_pb2
+from protos.rosters import roster_hash, without_roster
 from tests.support.campaign_messages import (
     CAMPAIGN_ID,
     SERVER_KEY,
@@ -750,3 +752,57 @@ def test_with_proofs_no_party_answers_a_seed_of_its_own(liar: Liar) -> None:
     asked = vote_pb2.PartyRequest()
     asked.ask_proof.attempt, asked.ask_proof.seed = early.attempt, early._masking._seed or b""
     liar.refuses("a", asked, "and the next is")
+
+
+def test_steps_that_are_refused_leave_no_entry(liar: Liar) -> None:
+    """Else a server fills a party's ledger by attempts that it never means to finish."""
+    ledger = liar.voters["b"]._site.ledger
+
+    def begun() -> None:
+        aggregation = liar.aggregation()
+        liar.tell("b", aggregation.request("b"))
+        ask = vote_pb2.PartyRequest(ask_masked=vote_pb2.AskMasked(attempt=aggregation.attempt))
+        liar.refuses("b", ask, "")
+
+    begun()
+    head = ledger.head
+    for _ in range(3):
+        begun()
+    assert ledger.head == head
+
+
+def test_a_step_that_compares_no_terms_keeps_no_roster(liar: Liar) -> None:
+    aggregation = liar.aggregation()
+    assert liar.tell("a", aggregation.request("a")).WhichOneof("body") == "keys"
+    other = vote_pb2.Campaign()
+    other.CopyFrom(liar.campaign)
+    other.terms.roster[1].identity = other.terms.roster[2].identity[::-1]
+    piece = vote_pb2.PublicPiece(index=0, pieces=2, content=b"x")
+    assert (
+        liar.tell("a", vote_pb2.PartyRequest(public_piece=piece), other).WhichOneof("body")
+        == "receipt"
+    )
+    short = vote_pb2.PartyRequest()
+    short.CopyFrom(aggregation.request("a"))
+    # Completed with the roster that it accepted, so that the same keys come again.
+    short.roster = roster_hash(liar.campaign.terms.roster)
+    reply = liar.tell("a", short, without_roster(liar.campaign))
+    assert reply.WhichOneof("body") == "keys"
+
+
+def test_pieces_of_a_public_set_that_the_campaign_has_not_are_refused(liar: Liar) -> None:
+    other = vote_pb2.Campaign()
+    other.CopyFrom(liar.campaign)
+    other.public_set = bytes(32)
+    piece = vote_pb2.PartyRequest(
+        public_piece=vote_pb2.PublicPiece(index=0, pieces=1, content=b"x")
+    )
+    liar.refuses("a", piece, "another public set", other)
+
+
+def test_a_request_that_is_larger_than_any_is_not_read(liar: Liar) -> None:
+    asked = vote_pb2.PartyRequest(version=wire.VERSION, nonce=wire.new_id())
+    asked.campaign.CopyFrom(liar.campaign)
+    asked.ask_shares.keys.extend([vote_pb2.PeerKeys()] * (MAX_REQUEST // 2))
+    with pytest.raises(ProtocolError, match="the limit is"):
+        liar.voters["a"].handle(wire.sign_request(asked, SERVER_KEY))
