@@ -12,6 +12,8 @@ from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from benchmarks import measure
 from benchmarks.papers import reference
 from benchmarks.papers.campaign import lesson, run_campaign
@@ -28,8 +30,11 @@ if TYPE_CHECKING:
 
     from benchmarks.papers.row import Options, Row
     from benchmarks.papers.split import Split
+    from pate.data.values import Dataset
     from pate.runtime.screen import Screen
 
+#: Options that say where a record votes.
+_CODE: Final = ("representatives", "code")
 #: So often each is tried, with other halves and parties dealt anew.
 TRIALS: Final = 5
 
@@ -106,7 +111,7 @@ def _trial(
     row: Row, split: Split, options: Options, seed: int, place: Path, screen: Screen
 ) -> Mapping[str, float]:
     voters, asked = deal(split.public, 2, seed)
-    asked_at = trial_options(options, private=len(split.private), voters=len(voters))
+    asked_at = trial_options(options, private=_units(split.private), voters=_units(voters))
     outcome = run_campaign(
         deal(voters, row.parties, seed), asked.inputs, asked_at, place=place, screen=screen
     )
@@ -120,8 +125,13 @@ def _trial(
     return reference.judge(student, asked)
 
 
+def _units(held: Dataset) -> int:
+    """Return how many records, or patients, vote."""
+    return len(held) if held.groups is None else len(np.unique(held.groups))
+
+
 def _words(row: Row, options: Options) -> str:
-    """Return what a try has and the row's own options have not, in words."""
-    usual = row.options.told()
+    """Return what a try has and the row's own options have not, in words; its code in any case."""
+    usual = {name: value for name, value in row.options.told().items() if name not in _CODE}
     told = [f"{name} {value}" for name, value in options.told().items() if usual.get(name) != value]
-    return ", ".join(told) or "the defaults"
+    return ", ".join(told)

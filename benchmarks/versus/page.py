@@ -215,7 +215,12 @@ def _figures(result: Result, figure: str) -> str:
         cells = {each: result.cell(name, each) for each in (*EPSILONS, None)}
         if not any(cells.values()):
             continue
-        rows.append([words.title, *(_number(cell, figure) for cell in cells.values())])
+        private = any(cells[each] for each in EPSILONS)
+        told = [
+            "not run" if private and cell is None and each is not None else _number(cell, figure)
+            for each, cell in cells.items()
+        ]
+        rows.append([words.title, *told])
     head = ("method", *(f"epsilon {each:g}" for each in EPSILONS), "no privacy")
     return _table(head, rows)
 
