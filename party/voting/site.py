@@ -129,6 +129,15 @@ class Site:
             raise RefusedError("a step of a campaign, signed by another key than the campaign's")
         return held
 
+    def compare(self, offer: Offer) -> None:
+        """Compare the terms of a request with those of the campaign that this party has joined.
+
+        Raises:
+            RefusedError: if it has joined none, or other terms, or the request has another key.
+        """
+        self.known(offer.key, bytes.fromhex(offer.campaign))
+        self.ledger.view(offer, None, None)
+
     def ended(self, campaign: bytes, finish: vote_pb2.Finish) -> None:
         """Record the server's report of the end of a campaign."""
         self.ledger.end(

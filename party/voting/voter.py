@@ -69,8 +69,6 @@ _KINDS = frozenset(kind for kind in every_kind().values() if kind.__module__ == 
 _ONLINE = frozenset({
     "ask_keys", "ask_shares", "ask_masked", "ask_proof", "ask_consent", "ask_opening",
 })  # fmt: skip
-#: Steps in which only the campaign's key and id are compared with what was accepted, not its other terms.
-_UNCOMPARED = frozenset({"public_piece", "finish"})
 #: Permanent errors: a party that stayed would not be asked again, without an explanation.
 _FINAL = (DataError, SchemaError, StateError, LedgerError, DiskError)
 
@@ -158,7 +156,8 @@ class Voter:
         self.error = None
         try:
             self._answer(key, request, reply)
-            if request.WhichOneof("body") not in _UNCOMPARED:
+            if request.WhichOneof("body") != "finish" and not request.public_piece.encoder:
+                # The other steps compare the whole terms with those that were accepted.
                 self._rosters.keep(key, request.campaign)
         except PateError as error:
             self.error = error
@@ -181,9 +180,7 @@ class Voter:
             case "public_piece" if request.public_piece.encoder:
                 self._take_encoder(key, campaign, request.public_piece, reply.receipt)
             case "public_piece":
-                offer = self._site.known(key, campaign.id)
-                if offer.public_set != campaign.public_set.hex():
-                    raise ProtocolError("a piece of another public set than that of the campaign")
+                self._site.compare(offer_of(key, campaign, 0))
                 self._take_piece(campaign, request.public_piece, reply.receipt)
             case "ask":
                 asked = self._asked(key, campaign, request.ask.batch)
