@@ -68,6 +68,7 @@ MONTHS: Final = 12
 PARTIES: Final = 5
 #: The row whose patients, columns, representatives, epsilon and student these are.
 _ROW: Final = ROWS["diabetes130"]
+_OPTIONS: Final = replace(_ROW.options, representatives=400)
 _SERIES: Final = "admissions"
 _MONTH_NAMES: Final = tuple(f"month {number + 1}" for number in range(MONTHS))
 #: Every how many months the other students are trained: of the campaign that asked all again, and of a
@@ -124,9 +125,9 @@ def run(dealings: int, work: Path, screen: Screen) -> dict[str, Any]:
         "versions": versions,
         "machine": machine,
         "settings": {
-            "epsilon": _ROW.options.epsilon,
+            "epsilon": _OPTIONS.epsilon,
             "delta": _DELTA.whole,
-            "representatives": _ROW.options.representatives,
+            "representatives": _OPTIONS.representatives,
             "parties": PARTIES,
             "student": _ROW.student,
             "half_life": HALF_LIFE,
@@ -174,7 +175,7 @@ def _dealing(
     # The same patients go to the same hospitals, whatever their rows are.
     numbered = replace(split.private, labels=months["private"], classes=_MONTH_NAMES)
     when = [each.labels for each in deal(numbered, PARTIES, dealing)]
-    series = _Arm(_ROW.options, place / "series", screen, name=_SERIES)
+    series = _Arm(_OPTIONS, place / "series", screen, name=_SERIES)
     again = _Arm(_again(), place / "again", screen, name=None)
     seen: set[str] = set()
     made: list[dict[str, Any]] = []
@@ -262,7 +263,7 @@ class _Arm:
 
 
 def _again() -> Options:
-    return replace(_ROW.options, noise_law="gaussian")
+    return replace(_OPTIONS, noise_law="gaussian", delta=_DELTA.whole)
 
 
 def section(folder: Path) -> list[str]:

@@ -50,8 +50,7 @@ def hospitals(monkeypatch: pytest.MonkeyPatch) -> Split:
     monkeypatch.setattr(monthly, "_encounters", lambda: numbers)
     monkeypatch.setattr(monthly, "MONTHS", MONTHS)
     monkeypatch.setattr(monthly, "_COMPARED", MONTHS)
-    fitting = replace(monthly._ROW.options, representatives=12)
-    monkeypatch.setattr(monthly, "_ROW", replace(monthly._ROW, options=fitting))
+    monkeypatch.setattr(monthly, "_OPTIONS", replace(monthly._OPTIONS, representatives=12))
     return split
 
 
