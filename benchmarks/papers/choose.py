@@ -12,12 +12,10 @@ from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from benchmarks import measure
 from benchmarks.papers import reference
 from benchmarks.papers.campaign import lesson, run_campaign
-from benchmarks.papers.split import deal
+from benchmarks.papers.split import deal, units_in
 from pate.accounting.gdp import epsilon_from_delta, mu_squared_from_epsilon
 from pate.codes import DENSE, NEAREST, code_of
 from pate.errors import UsageError
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 
     from benchmarks.papers.row import Options, Row
     from benchmarks.papers.split import Split
-    from pate.data.values import Dataset
     from pate.runtime.screen import Screen
 
 #: Options that say where a record votes.
@@ -92,7 +89,7 @@ def trial_options(options: Options, *, private: int, voters: int) -> Options:
     Args:
         options: of the row: nearest votes with geometric noise, or others with Gaussian noise, as dense ones
             have without a stated law.
-        private: records that vote in the row.
+        private: records, or patients, that vote in the row.
         voters: in the trial.
     """
     ratio = private / voters
@@ -111,7 +108,7 @@ def _trial(
     row: Row, split: Split, options: Options, seed: int, place: Path, screen: Screen
 ) -> Mapping[str, float]:
     voters, asked = deal(split.public, 2, seed)
-    asked_at = trial_options(options, private=_units(split.private), voters=_units(voters))
+    asked_at = trial_options(options, private=units_in(split.private), voters=units_in(voters))
     outcome = run_campaign(
         deal(voters, row.parties, seed), asked.inputs, asked_at, place=place, screen=screen
     )
@@ -123,11 +120,6 @@ def _trial(
         progress=lambda _step, _total, _loss: None,
     )
     return reference.judge(student, asked)
-
-
-def _units(held: Dataset) -> int:
-    """Return how many records, or patients, vote."""
-    return len(held) if held.groups is None else len(np.unique(held.groups))
 
 
 def _words(row: Row, options: Options) -> str:

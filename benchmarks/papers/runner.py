@@ -9,8 +9,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
-import numpy as np
-
 from benchmarks import measure
 from benchmarks.papers import cost, reference
 from benchmarks.papers.campaign import Outcome, hold, lesson, run_campaign
@@ -19,7 +17,7 @@ from benchmarks.papers.data import data_folder
 from benchmarks.papers.data.encoded import Embedder
 from benchmarks.papers.published import published
 from benchmarks.papers.record import Result, Run, surroundings
-from benchmarks.papers.split import Split, deal
+from benchmarks.papers.split import Split, deal, units_in
 from pate.errors import DataError
 from simulation.report import majority_accuracy
 from student.trainers.base import Effort
@@ -229,7 +227,7 @@ def _sizes(split: Split | None) -> dict[str, int | str]:
     if split is None:
         return {"note": "the images are not here: published votes"}
     units = {
-        name: len(part) if part.groups is None else len(np.unique(part.groups))
+        name: units_in(part)
         for name, part in (
             ("private", split.private),
             ("public", split.public),

@@ -78,6 +78,11 @@ def deal(private: Dataset, parties: int, seed: int) -> tuple[Dataset, ...]:
     return tuple(private.take(np.flatnonzero(party == number)) for number in range(parties))
 
 
+def units_in(data: Dataset) -> int:
+    """Return the number of units, records or patients, of some records."""
+    return len(data) if data.groups is None else len(np.unique(data.groups))
+
+
 def _units(data: Dataset) -> NDArray[np.int64]:
     """Return the number of each record's unit: its own, or its group's."""
     if data.groups is None:

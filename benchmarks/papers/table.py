@@ -193,9 +193,8 @@ def _here(row: Row, result: Result) -> str:
     ]
     auc = result.mean("student.auc")
     area = "" if auc is None else f", AUC {auc:.3f}"
-    if (
-        auc is not None and row.chooser == "auc"
-    ):  # accuracy is that of the commonest class, or nearly
+    # Accuracy is then that of the commonest class, or nearly.
+    if auc is not None and row.chooser == "auc":
         told, area = (
             f"**AUC {share(result, 'student.auc')}**",
             f", {share(result, 'student.accuracy')}",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from benchmarks.papers.split import Split, deal
+from benchmarks.papers.split import Split, deal, units_in
 from pate.data.embeddings import Embeddings
 from pate.data.values import Dataset, Images, Table
 from pate.errors import UsageError
@@ -92,8 +92,7 @@ class Problem:
     @cached_property
     def units(self) -> int:
         """The number of private units."""
-        groups = self.split.private.groups
-        return len(self.split.private) if groups is None else len(np.unique(groups))
+        return units_in(self.split.private)
 
     def parts(self, dealing: int) -> tuple[Ints, ...]:
         """Return the private rows of each party in one dealing."""
