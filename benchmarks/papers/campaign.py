@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from aggregator_server.ledger.encoding import Probabilities
     from aggregator_server.ledger.state import CampaignState
     from benchmarks.papers.row import Options
+    from party.teachers import training
     from party.voting.request import Ensemble
     from pate.campaign.spec import CampaignSpec
     from pate.data.values import Dataset, Inputs
@@ -190,7 +191,7 @@ def _spec(
 
 def ensemble(
     home: Path, records: Dataset, teachers: int, screen: Screen, *, model: str = "auto"
-) -> Ensemble:
+) -> training.Ensemble:
     """Return a party's teachers, trained, or loaded from its home."""
     with screen.bar(f"{home.name}: {len(records)} records, {teachers} teachers") as progress:
         return open_ensemble(home, records, teachers, model=model, device="auto", progress=progress)

@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks import commit, dated, measure
 from benchmarks.measure import Estimate
+from benchmarks.papers.campaign import ensemble
 from benchmarks.papers.split import Split
 from benchmarks.versus import page, pictures, record, run
 from benchmarks.versus.calibrate import altered_epsilon, gaussian_multiplier, mu
@@ -147,6 +148,23 @@ def test_teachers_learn_what_is_there_to_learn_and_nothing_without_a_budget(tmp_
     assert np.ptp(untaught.test) == 0
     few: Setting = {**setting, "teachers": 400}
     assert np.ptp(method.fit(problem, few, 50.0, 0).test) == 0
+
+
+def test_teachers_answer_the_same_queries_once_and_others_anew(tmp_path: Path) -> None:
+    problem = tiny()
+    records, public = problem.split.private, problem.split.queries
+    taught_ = ensemble(tmp_path / "party_0", records, 5, Screen("versus"))
+    made = teachers.Remembering.of(taught_)
+    first = made.vote(public, records.classes)
+    first[:] = 0  # who asked may change what it got
+    np.testing.assert_array_equal(
+        made.vote(public, records.classes), taught_.vote(public, records.classes)
+    )
+    some = public.take(np.array([3, 1]))
+    np.testing.assert_array_equal(
+        made.vote(some, records.classes), taught_.vote(some, records.classes)
+    )
+    assert len(made.answered) == 2
 
 
 def bars(count: int, seed: int) -> Dataset:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
@@ -13,16 +13,19 @@ from benchmarks.papers.campaign import ensemble
 from benchmarks.papers.row import Options
 from benchmarks.versus.method import DELTA, Cost, Fitted, Method, Setting, needed, product
 from benchmarks.versus.methods import protocol
+from party.teachers.training import Ensemble
 from pate.campaign.default_noise import PAPERS
-from pate.data.values import Images
+from pate.data.values import Images, content_hash
 from pate.errors import BudgetError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from benchmarks.versus.problem import Problem
-    from party.voting.request import Ensemble
+    from pate.data.values import Inputs
     from pate.runtime.screen import Screen
+    from pate.votes import Counts
 
 #: Teachers of all parties, and noise as a share of them, that the search begins with.
 _TEACHERS: Final = (50, 250)
@@ -32,6 +35,25 @@ _FEWEST: Final = 6
 #: Of Confident-GNMax: noise of the check relative to that of the label, and the threshold as a share of the
 #: teachers, as the project's defaults have them.
 _CHECK, _THRESHOLD = PAPERS["sigma1"] / PAPERS["sigma2"], PAPERS["threshold"]
+
+
+@dataclass(frozen=True, eq=False)
+class Remembering(Ensemble):
+    """Teachers that answer the same queries once: the campaigns of a search differ in what follows."""
+
+    answered: dict[tuple[bytes, tuple[str, ...]], Counts] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, made: Ensemble) -> Remembering:
+        """Return the same teachers."""
+        return cls(**{each.name: getattr(made, each.name) for each in fields(made)})
+
+    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+        """Return how many teachers answer each class."""
+        key = content_hash(inputs), tuple(classes)
+        if key not in self.answered:
+            self.answered[key] = super().vote(inputs, classes)
+        return self.answered[key].copy()
 
 
 def settings(problem: Problem) -> list[Setting]:
@@ -61,16 +83,19 @@ def method(work: Path, screen: Screen) -> Method:
     def ensembles(
         problem: Problem, shares: tuple[int, ...], seed: int
     ) -> tuple[list[Ensemble], float]:
-        """Return the parties' teachers, and the longest seconds that a party's training took."""
+        """Return the parties' teachers, and the most seconds that a party's training and votes took."""
         key = (problem.name, shares, seed)
         if key not in trained:
             place = work / "teachers"
             shutil.rmtree(place, ignore_errors=True)
-            made, longest = [], 0.0
+            made: list[Ensemble] = []
+            longest = 0.0
             for number, (part, share) in enumerate(zip(problem.parts(seed), shares, strict=True)):
                 began = time.process_time()
                 records = problem.split.private.take(part)
-                made.append(ensemble(protocol.home(place, number), records, share, screen))
+                home = protocol.home(place, number)
+                made.append(Remembering.of(ensemble(home, records, share, screen)))
+                made[-1].vote(problem.split.queries, problem.split.private.classes)
                 longest = max(longest, time.process_time() - began)
             trained[key] = made, longest
         return trained[key]
