@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from benchmarks import measure
+from benchmarks.versus.method import TRIALS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from benchmarks.versus.method import Method, Setting
     from benchmarks.versus.problem import Problem
 
-#: Numbers of the trials; no dealing that is reported has one of them.
-_TRIALS: Final = (1_001, 1_002, 1_003)
 #: Candidates that are tried again, with other noise.
 _AGAIN: Final = 3
 #: Times that the search goes on from a better setting.
@@ -65,7 +64,7 @@ def choose(
     found: dict[int, list[float]] = {}
 
     def tried(at: int) -> float:
-        found[at] = [_score(method, place, settings[at], epsilon, _TRIALS[0])]
+        found[at] = [_score(method, place, settings[at], epsilon, TRIALS[0])]
         return found[at][0]
 
     best = max(range(len(settings)), key=tried)
@@ -80,7 +79,7 @@ def choose(
     say(f"{method.name}: best of {len(settings)} settings {found[best][0]:.4f} on validation")
     if method.private and not method.rehearses:
         for at in order:
-            found[at] += [_score(method, place, settings[at], epsilon, n) for n in _TRIALS[1:]]
+            found[at] += [_score(method, place, settings[at], epsilon, n) for n in TRIALS[1:]]
     winner = max(order, key=lambda at: float(np.mean(found[at])))
     return Choice(settings[winner], float(np.mean(found[winner])), len(settings))
 

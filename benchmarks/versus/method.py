@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -19,6 +19,8 @@ Setting: TypeAlias = Mapping[str, float | int | str]
 #: The failure probability of every guarantee that has one.
 DELTA: Final = 1e-5
 EPSILONS: Final = (0.1, 0.5, 1.0, 4.0, 8.0)
+#: Numbers of the trials that choose a setting; no dealing that is reported has one of them.
+TRIALS: Final = (1_001, 1_002, 1_003)
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,22 @@ class Cost:
     waiting: float = 0.0
     numbers: int = 0
     steps: int = 0
+
+    @classmethod
+    def of_parties(cls, parties: Sequence[Cost], seconds: float) -> Cost:
+        """Return the largest cost of any party, by kind.
+
+        Args:
+            parties: the cost of each.
+            seconds: of a processor in all; the server has what the parties leave of them.
+        """
+        return cls(
+            max(cost.exchanges for cost in parties),
+            max(cost.up for cost in parties),
+            max(cost.down for cost in parties),
+            max(cost.seconds for cost in parties),
+            max(seconds - sum(cost.seconds for cost in parties), 0.0),
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -150,6 +150,12 @@ def test_teachers_learn_what_is_there_to_learn_and_nothing_without_a_budget(tmp_
     assert np.ptp(method.fit(problem, few, 50.0, 0).test) == 0
 
 
+def test_a_cost_is_the_largest_of_any_party_and_the_server_has_the_rest() -> None:
+    found = Cost.of_parties([Cost(2, 10, 7, 1.5), Cost(3, 5, 9, 0.5)], 2.25)
+    assert found == Cost(3, 10, 9, 1.5, 0.25)
+    assert Cost.of_parties([Cost(1, 1, 1, 2.0)], 1.0).waiting == 0  # clocks of threads are coarse
+
+
 def test_teachers_answer_the_same_queries_once_and_others_anew(tmp_path: Path) -> None:
     problem = tiny()
     records, public = problem.split.private, problem.split.queries

@@ -96,16 +96,10 @@ def average(
         )
     finally:
         grid.close()
-    server = time.process_time() - began - sum(party.seconds for party in parties)
+    seconds = time.process_time() - began
     networks.fill(model, found.arrays.to_numpy_ndarrays())
-    cost = Cost(
-        max(party.rounds for party in parties),
-        max(party.up for party in parties),
-        max(party.down for party in parties),
-        max(party.seconds for party in parties),
-        max(server, 0.0),
-    )
-    return Fitted(*of_both(model, rows), cost)
+    costs = [Cost(each.rounds, each.up, each.down, each.seconds) for each in parties]
+    return Fitted(*of_both(model, rows), Cost.of_parties(costs, seconds))
 
 
 def _everyone() -> Strategy:

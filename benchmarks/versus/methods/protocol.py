@@ -79,16 +79,8 @@ def campaign(
         wire_to(cast("list[Voter]", voters)) as wire,
     ):
         run_campaign(ledger, public, wire, screen=screen)
-    costs = [voter.cost for voter in voters]
-    server = time.process_time() - began - sum(cost.seconds for cost in costs)
-    cost = Cost(
-        max(cost.exchanges for cost in costs),
-        max(cost.up for cost in costs),
-        max(cost.down for cost in costs),
-        max(cost.seconds for cost in costs),
-        max(server, 0.0),
-    )
-    return label_set(folder), cost
+    seconds = time.process_time() - began
+    return label_set(folder), Cost.of_parties([voter.cost for voter in voters], seconds)
 
 
 def home(place: Path, number: int) -> Path:
