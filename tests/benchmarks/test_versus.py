@@ -156,6 +156,14 @@ def test_a_cost_is_the_largest_of_any_party_and_the_server_has_the_rest() -> Non
     assert Cost.of_parties([Cost(1, 1, 1, 2.0)], 1.0).waiting == 0  # clocks of threads are coarse
 
 
+def test_teachers_of_a_large_table_have_records_enough_for_a_kind_of_their_own() -> None:
+    assert teachers.fewest(tiny()) == 6
+    large = tiny()
+    large.__dict__["units"] = 3_000
+    assert teachers.fewest(large) == 60
+    assert teachers.shares_of(large, 51, 0) == ()
+
+
 def test_teachers_answer_the_same_queries_once_and_others_anew(tmp_path: Path) -> None:
     problem = tiny()
     records, public = problem.split.private, problem.split.queries

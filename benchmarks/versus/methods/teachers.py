@@ -15,7 +15,7 @@ from benchmarks.versus.method import DELTA, Cost, Fitted, Method, Setting, neede
 from benchmarks.versus.methods import protocol
 from party.teachers.training import Ensemble
 from pate.campaign.default_noise import PAPERS
-from pate.data.values import Images, content_hash
+from pate.data.values import Images, Table, content_hash
 from pate.errors import BudgetError
 
 if TYPE_CHECKING:
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 #: Teachers of all parties, and noise as a share of them, that the search begins with.
 _TEACHERS: Final = (50, 250)
 _NOISE: Final = (0.16, 0.5)
-#: The fewest records of a teacher.
+#: The fewest units of a teacher; and of a table with units enough, where a teacher of fewer records is a
+#: prior-fitted network, and the votes of a campaign of a thousand take it half an hour.
 _FEWEST: Final = 6
+_FEWEST_OF_TABLE: Final = 60
 #: Of Confident-GNMax: noise of the check relative to that of the label, and the threshold as a share of the
 #: teachers, as the project's defaults have them.
 _CHECK, _THRESHOLD = PAPERS["sigma1"] / PAPERS["sigma2"], PAPERS["threshold"]
@@ -63,14 +65,21 @@ def settings(problem: Problem) -> list[Setting]:
     """
     if isinstance(problem.split.private.inputs, Images):
         return product(aggregator=("confident-gnmax",))
-    numbers = [each for each in _TEACHERS if problem.units >= _FEWEST * each]
+    numbers = [each for each in _TEACHERS if problem.units >= fewest(problem) * each]
     return product(aggregator=("gnmax", "confident-gnmax"), teachers=tuple(numbers), noise=_NOISE)
+
+
+def fewest(problem: Problem) -> int:
+    """Return the fewest units that a teacher has."""
+    table = isinstance(problem.split.private.inputs, Table)
+    many = problem.units >= _TEACHERS[0] * _FEWEST_OF_TABLE
+    return _FEWEST_OF_TABLE if table and many else _FEWEST
 
 
 def shares_of(problem: Problem, teachers: int, dealing: int) -> tuple[int, ...]:
     """Return the teachers of each party, in proportion to its records; none if records are too few."""
     parts = problem.parts(dealing)
-    if problem.units < _FEWEST * teachers:
+    if problem.units < fewest(problem) * teachers:
         return ()
     whole = sum(map(len, parts))
     return tuple(max(2, round(teachers * len(part) / whole)) for part in parts)
