@@ -180,7 +180,7 @@ def _data(result: Result) -> str:
         f"- {result.note}; of its public part a third, at most 3,000, is for validation, where the data have "
         "no other such records\n"
         f"- settings were chosen by {'AUC' if result.goal == 'auc' else 'accuracy'}; means of "
-        f"{_dealings(result)} dealings; run: {result.date}, commit {commits}; {versions}\n"
+        f"{_dealings(result)} dealings; run from {result.date} on, commit {commits}; {versions}\n"
     )
     of_auc = ", mean of each class against the others" if sizes["classes"] > 2 else ""
     tables = [

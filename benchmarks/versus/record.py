@@ -71,7 +71,7 @@ class Result:
 
     Attributes:
         name: of the data set.
-        date: ISO date of the last run.
+        date: ISO date on which the run began.
         sizes: of its parts, in records; ``units`` of the private part, ``parties``, ``classes``.
         unit: record or patient.
         goal: the figure by which settings were chosen, accuracy or auc.
