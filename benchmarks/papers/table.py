@@ -84,6 +84,9 @@ comparison with the papers' figures, which are of the same kind: the records of 
 - The adjacency of the papers and of the bounds is one vote changed. All figures are about the public as
   the observer, who sees the labels and the student. What the server may learn has a line of its own.
 - Rows of neighbour votes at delta 0 have geometric noise, the others Gaussian noise.
+- Delta allows a mechanism that shows each unit outright with that probability, so delta times the number of
+  units should be far below 1; each row has that product. The papers' rows have their deltas, with which it
+  is not.
 - A row says how its settings were chosen. **Chosen in the row** is what a program chose when the row ran, by
   trials in which half of the public part votes at the other half: it looks at no private and no test record,
   but at the *labels* of the public part, which a real campaign would have to pay for. No student learns from
@@ -199,8 +202,7 @@ def _here(row: Row, result: Result) -> str:
             f"**AUC {share(result, 'student.auc')}**",
             f", {share(result, 'student.accuracy')}",
         )
-    exact = ", delta 0" if delta_of(result) == 0.0 else ""
-    return f"{told}{area} at {', '.join(epsilons)}{exact}"
+    return f"{told}{area} at {', '.join(epsilons)}, delta {delta_of(result):g}"
 
 
 def _reference(result: Result) -> str:
@@ -235,7 +237,7 @@ def _section(row: Row, result: Result) -> list[str]:
         (
             "privacy",
             (
-                f"unit: {guarantee['unit']}; delta {guarantee['delta']:g}; observer: "
+                f"unit: {guarantee['unit']}; delta {guarantee['delta']:g}{_shown(result)}; observer: "
                 f"{guarantee['observer']}; neighbours of the cap: {guarantee['adjacency']}"
             ),
         ),
@@ -283,6 +285,14 @@ def _paper(row: Row) -> str:
         f"{paper.accuracy:g} % at epsilon {paper.epsilon:g}, delta {paper.delta:g}, by {paper.basis}"
         f"{without} ({paper.where})"
     )
+
+
+def _shown(result: Result) -> str:
+    """Return delta times the private units, by which a reader judges it; nothing at delta 0."""
+    units = result.split.get("private_units")
+    if not isinstance(units, int) or not delta_of(result):
+        return ""
+    return f" (times {units:,} units: {delta_of(result) * units:.2g})"
 
 
 def _data(result: Result) -> str:

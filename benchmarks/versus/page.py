@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from benchmarks.versus import pictures, record
+from benchmarks.versus import claims, pictures, record
 from benchmarks.versus.method import EPSILONS
-from benchmarks.versus.pictures import SHOWN, goal_of
-from benchmarks.versus.record import TITLES
+from benchmarks.versus.pictures import SHOWN
+from benchmarks.versus.record import SITES, TITLES
 from benchmarks.versus.words import WORDS
 
 if TYPE_CHECKING:
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
 _Number = TypeVar("_Number", int, float)
 #: Seconds that one request to a party and its answer are taken to need on a network.
 _EXCHANGE_S: Final = 2.0
-_OURS: Final = "ours"
-#: This project's methods, of which neither is a rival.
-_OWN: Final = (_OURS, "teachers")
 _HERE: Final = Path(__file__).parent
 PAGE: Final = "versus.md"
 TABLES: Final = "versus-tables.md"
@@ -45,6 +41,10 @@ def render(results: Mapping[str, Result]) -> dict[str, str]:
     parts = {
         "pictures": _pictures(shown),
         "best": _best(shown),
+        "ahead": claims.ahead(shown, EPSILONS[0]),
+        "behind": claims.behind(shown),
+        "federated": claims.federated(shown),
+        "alone": claims.alone(shown),
         "at": f"{SHOWN:g}",
         "figures": _at_one(shown),
         "asked": _asked(shown),
@@ -85,8 +85,9 @@ def _best(shown: list[Result]) -> str:
     head = ("data", "figure", *(f"epsilon {each:g}" for each in EPSILONS))
     return (
         "Records' votes of this project less the best other private method of the same unit, in points of "
-        "the figure, and that method. Below zero the other is better. With `~` the difference is within the "
-        "sampling error of the two.\n\n"
+        "the figure, and that method. Below zero the other is better. Its test figure makes it the best, "
+        "which favours it. With `~` the difference is within the sampling error of two measurements apart; "
+        "these share their test records, so some such differences are real.\n\n"
     ) + _table(head, rows)
 
 
@@ -147,26 +148,12 @@ def _minutes(name: str, cost: Cost) -> float:
     return (cost.seconds + cost.waiting + _EXCHANGE_S * cost.exchanges) / 60
 
 
-def rivals(result: Result, epsilon: float) -> list[Cell]:
-    """Return the other private methods at an epsilon, best first."""
-    found = [
-        cell
-        for cell in result.cells
-        if cell.epsilon == epsilon and cell.method not in _OWN and not WORDS[cell.method].whole
-    ]
-    return sorted(found, key=lambda cell: -goal_of(result, cell)[0])
-
-
 def _verdict(result: Result, epsilon: float) -> str:
-    ours, others = result.cell(_OURS, epsilon), rivals(result, epsilon)
+    ours, others = result.cell(claims.OURS, epsilon), claims.rivals(result, epsilon)
     if ours is None or not others:
         return "-"
-    mean, low, high = goal_of(result, ours)
-    other, least, most = goal_of(result, others[0])
-    # As if the two were measured apart; they share test records, so that it is more than is needed.
-    error = math.hypot(max(high - mean, mean - low), max(most - other, other - least))
-    close = "~" if abs(mean - other) <= error else ""
-    return f"{close}{100 * (mean - other):+.1f} ({WORDS[others[0].method].short})"
+    points, beyond = claims.difference(result, ours, others[0])
+    return f"{'' if beyond else '~'}{points:+.1f} ({WORDS[others[0].method].short})"
 
 
 def _data(result: Result) -> str:
@@ -180,7 +167,7 @@ def _data(result: Result) -> str:
         f"- {result.note}; of its public part a third, at most 3,000, is for validation, where the data have "
         "no other such records\n"
         f"- settings were chosen by {'AUC' if result.goal == 'auc' else 'accuracy'}; means of "
-        f"{_dealings(result)} dealings; run from {result.date} on, commit {commits}; {versions}\n"
+        f"{_dealings(result)}; run from {result.date} on, commit {commits}; {versions}\n"
     )
     of_auc = ", mean of each class against the others" if sizes["classes"] > 2 else ""
     tables = [
@@ -200,7 +187,8 @@ def _data(result: Result) -> str:
 
 def _dealings(result: Result) -> str:
     numbers = sorted({len(cell.accuracy.dealings) for cell in result.cells})
-    return " or ".join(map(str, numbers))
+    what = "runs, the parties being the four hospitals" if result.name in SITES else "dealings"
+    return f"{' or '.join(map(str, numbers))} {what}"
 
 
 def _commits(result: Result) -> list[str]:

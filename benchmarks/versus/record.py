@@ -33,6 +33,8 @@ TITLES: Final = {
     "cifar10": "CIFAR-10, EfficientNet-Lite0",
     "mnist": "MNIST",
 }
+#: Of these the parties are sites, and no dealing divides the records.
+SITES: Final = ("heart",)
 _NAME: Final = re.compile(r"(?P<name>[a-z0-9-]+?)-(?P<date>\d{4}-\d\d-\d\d)\.json")
 
 

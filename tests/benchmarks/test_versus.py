@@ -14,7 +14,7 @@ from benchmarks import commit, dated, measure
 from benchmarks.measure import Estimate
 from benchmarks.papers.campaign import ensemble
 from benchmarks.papers.split import Split
-from benchmarks.versus import page, pictures, record, run
+from benchmarks.versus import claims, page, pictures, record, run
 from benchmarks.versus.calibrate import altered_epsilon, gaussian_multiplier, mu
 from benchmarks.versus.choose import MOST_STEPS, beside, choose
 from benchmarks.versus.method import DELTA, Cost, Fitted, Method, Setting, product
@@ -457,10 +457,59 @@ def test_what_has_no_model_has_no_figure() -> None:
     assert "80.0" not in line
 
 
+def cell_of(method: str, mean: float, epsilon: float | None = 1.0) -> Cell:
+    figure = Estimate(mean, mean - 0.01, mean + 0.01, (mean,))
+    return dataclasses.replace(made().cells[0], method=method, epsilon=epsilon, accuracy=figure)
+
+
+@pytest.mark.parametrize(
+    ("teachers_", "told"),
+    [
+        (0.79, "behind them in 1 of 1 comparisons"),
+        (
+            0.8,
+            "0 of 1 comparisons, and level or ahead in the rest, nowhere beyond the sampling error",
+        ),
+        (0.9, "0 of 1 comparisons, and level or ahead in the rest, everywhere beyond"),
+    ],
+)
+def test_sentences_on_teachers_follow_the_figures(teachers_: float, told: str) -> None:
+    shown = made().with_cell(cell_of("teachers", teachers_))
+    assert told in claims.behind([shown])
+    assert told in page.render({"heart": shown})[page.PAGE]
+
+
+def test_sentences_name_the_data_sets_that_they_hold_for() -> None:
+    shown = made().with_cell(cell_of("fedavg-opacus", 0.9)).with_cell(cell_of("dp-sgd", 0.805))
+    other = dataclasses.replace(
+        made().with_cell(cell_of("fedavg-opacus", 0.79)).with_cell(cell_of("dp-sgd", 0.7)),
+        name="ag-news",
+    )
+    assert claims.federated([shown, other]) == (
+        "it is ahead of this project on Heart Disease, everywhere beyond the sampling error, "
+        "and behind on AG News, nowhere beyond the sampling error"
+    )
+    # Of the best other method, on each data set.
+    assert claims.ahead([shown, other], 1.0) == (
+        "at epsilon 1 it is ahead on AG News, nowhere beyond the sampling error"
+    )
+    assert claims.ahead([shown], 1.0).startswith("at epsilon 1 it is ahead on none")
+
+
+def test_a_party_alone_is_better_only_if_no_private_model_is_as_good() -> None:
+    shown = made().with_cell(cell_of("alone", 0.85, None)).with_cell(cell_of("ours", 0.8, 0.1))
+    assert "on Heart Disease a party's own model" in claims.alone([shown])
+    assert "everywhere beyond" in claims.alone([shown])
+    better = shown.with_cell(cell_of("dp-sgd", 0.86, 0.5))
+    assert claims.alone([better]).startswith("on none ")
+    near = shown.with_cell(cell_of("dp-sgd", 0.845, 0.5))
+    assert "nowhere beyond" in claims.alone([near])
+
+
 def test_what_protects_a_whole_party_is_no_rival() -> None:
     cell = dataclasses.replace(made().cells[0], method="fedavg-server-noise")
     assert WORDS["fedavg-server-noise"].whole
-    assert page.rivals(made().with_cell(cell), 1.0) == []
+    assert claims.rivals(made().with_cell(cell), 1.0) == []
 
 
 def test_the_page_is_what_the_results_say() -> None:
