@@ -92,8 +92,9 @@ comparison with the papers' figures, which are of the same kind: the records of 
   but at the *labels* of the public part, which a real campaign would have to pay for. No student learns from
   them.
 - [Neighbour votes](neighbour.md) explains nearest, spread, dense and kernel votes and their directions. *The
-  head* is the student of embeddings: a linear model on them, whose answers on public inputs that lie near each
-  other are drawn together along a *graph*. *Contrast* is how much the student varies that of its pictures.
+  head* is the student of embeddings: a linear model on them, whose answers on public inputs that lie near
+  each other are drawn together along a *graph*. *Contrast* is how much the student varies that of its
+  pictures.
 - Defaults of the student of images and of the number of representatives were found on MNIST's training
   images, which are the private records of every MNIST row; no epsilon covers that.
 - Other settings chosen by looking at the votes or labels of this
