@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from benchmarks import gpu
+from benchmarks.scale import gpu
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.gpu [--out DIR] [--quick]``: what a GPU changes for a party and for the student.
+"""``python -m benchmarks.scale.gpu [--out DIR] [--quick]``: what a GPU changes for a party and a student.
 
 Needs PATE_TEST_DATA, for MNIST. A party trains teachers of 240 images each on the processor, then on the
 GPU, and both vote on 9,000 public images: seconds a teacher, and the share of votes that are for another
