@@ -13,7 +13,6 @@ a disk.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
@@ -38,7 +37,7 @@ from aggregator_server.exchange.wire import Arrival
 from aggregator_server.identities import Identities
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.reaching import enrolled_of
-from benchmarks.figures import add_out, publish
+from benchmarks.figures import options, publish
 from party.envelopes.answering import Answers
 from party.identity.enrolment import enrol
 from party.identity.keys import identity_key
@@ -378,13 +377,10 @@ def table_of(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_out(parser)
-    parser.add_argument("--quick", action="store_true", help="5 parties only")
-    options = parser.parse_args()
-    found = run(quick=options.quick)
+    asked = options(__doc__, "5 parties only")
+    found = run(quick=asked.quick)
     sys.stderr.write(table_of(found) + "\n")
-    publish(found, options.out, "envelopes")
+    publish(found, asked.out, "envelopes")
 
 
 if __name__ == "__main__":

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Mapping
 
 
 def add_out(parser: argparse.ArgumentParser) -> None:
     """Add ``--out``."""
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for figures and pictures")
+
+
+def options(about: str | None, quick: str) -> argparse.Namespace:
+    """Return ``out`` and ``quick`` of the command line.
+
+    Args:
+        about: the benchmark's description.
+        quick: what a quick run does.
+    """
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_out(parser)
+    parser.add_argument("--quick", action="store_true", help=quick)
+    return parser.parse_args()
 
 
 def publish(

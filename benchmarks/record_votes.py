@@ -10,7 +10,6 @@ after another in one process, so seconds are CPU seconds.
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from benchmarks.figures import add_out, publish
+from benchmarks.figures import options, publish
 from benchmarks.masking.sums import Size, masked_sum
 from party.voting.neighbour import NeighbourVotes
 from party.voting.series import series_voters
@@ -216,11 +215,8 @@ def run(*, quick: bool) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_out(parser)
-    parser.add_argument("--quick", action="store_true", help="5 parties, and one code's step")
-    options = parser.parse_args()
-    publish(run(quick=options.quick), options.out, "record_votes")
+    asked = options(__doc__, "5 parties, and one code's step")
+    publish(run(quick=asked.quick), asked.out, "record_votes")
 
 
 if __name__ == "__main__":

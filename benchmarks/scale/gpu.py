@@ -11,7 +11,6 @@ Without a GPU only the processor is measured. Seconds are wall time, so compare 
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
@@ -22,7 +21,7 @@ import numpy as np
 import torch
 
 from benchmarks import measure
-from benchmarks.figures import add_out, publish
+from benchmarks.figures import options, publish
 from benchmarks.papers.data import mnist
 from party.teachers.training import train_ensemble
 from student.trainers import fixmatch
@@ -133,13 +132,8 @@ def run(*, quick: bool) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add_out(parser)
-    parser.add_argument("--quick", action="store_true", help="a few teachers and steps")
-    options = parser.parse_args()
-    publish(run(quick=options.quick), options.out, "gpu")
+    asked = options(__doc__, "a few teachers and steps")
+    publish(run(quick=asked.quick), asked.out, "gpu")
 
 
 if __name__ == "__main__":
