@@ -392,6 +392,55 @@ def test_flower_is_imported_by_its_glue_only() -> None:
             assert name in GLUE, f"{name} imports flwr"
 
 
+def openers(path: Path) -> set[int]:
+    """Lines of a module that open a picture by Pillow's or another library's own reader."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    named = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "PIL"
+        for alias in node.names
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "PIL.Image":
+            found |= {node.lineno for alias in node.names if alias.name == "open"}
+        elif isinstance(node, ast.Attribute):
+            of = node.value.id if isinstance(node.value, ast.Name) else ""
+            of = node.value.attr if isinstance(node.value, ast.Attribute) else of
+            pillow = of in {*named, "Image"} and node.attr == "open"
+            if pillow or node.attr in {"imread", "read_image", "decode_image"}:
+                found.add(node.lineno)
+    return found
+
+
+def test_pictures_are_opened_in_one_place() -> None:
+    """Where formats are stated, pixels are bounded, and no error of a decoder passes."""
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in modules(*SHIPPED, "benchmarks", "deploy", "docs")
+        if openers(path)
+    }
+    assert found == {"pate/data/files/pictures.py"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from PIL import Image\nImage.open(1)",
+        "from PIL import Image as I\nwith I.open(1): pass",
+        "import PIL.Image\nPIL.Image.open(1)",
+        "from PIL.Image import open",
+        "import matplotlib.pyplot as plt\nplt.imread(1)",
+    ],
+)
+def test_another_place_that_opens_pictures_is_found(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(text)
+    assert openers(tmp_path / "a.py")
+    (tmp_path / "a.py").write_text("from PIL import Image\nImage.new('L', (1, 1)); p.open('rb')")
+    assert not openers(tmp_path / "a.py")
+
+
 def test_no_pickle_anywhere() -> None:
     for path in modules(*SHIPPED):
         wrong = top(imported(path)) & {

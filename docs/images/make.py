@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.monitoring.token import kept_token
+from pate.data.files.pictures import opened
 from pate.errors import ProcessError
 from pate.runtime.child import free_port
 from pate.runtime.screen import Screen
@@ -89,7 +90,7 @@ def photograph(tab: Tab, file: Path) -> None:
         raise ProcessError("the page shows no curve")
     clip = {"x": 0, "y": 0, "width": WIDTH, "height": box["y"] + box["height"] + 16}
     taken = tab.screenshot(full_page=True, animations="disabled", clip=clip)  # type: ignore[arg-type]
-    with Image.open(io.BytesIO(taken)) as picture:
+    with opened(io.BytesIO(taken)) as picture:
         picture.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(file, optimize=True)
 
 

@@ -94,7 +94,7 @@ def _one(
     """Write one image in its size, and tell whether it could be read."""
     from PIL import Image, ImageOps
 
-    from pate.data.files import images
+    from pate.data.files import images, pictures
 
     place = f"{path.parent.name}/{path.name}"
     lost = images.oddity(path)
@@ -113,7 +113,7 @@ def _one(
         odd.record("another image would have the same name", place)
         return False
     image = Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
-    with suppress(*images.DAMAGE), Image.open(path) as file:
+    with suppress(DataError), pictures.opened(path) as file:
         # Cameras write which side is up, and no reader of pixels looks.
         image.getexif()[_UP] = file.getexif().get(_UP, 1)
         image = ImageOps.exif_transpose(image)

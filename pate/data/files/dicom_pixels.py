@@ -26,7 +26,8 @@ from pate.data.files.dicom_header import (
     UnusableError,
     unread,
 )
-from pate.data.files.images import DAMAGE, DEEP, windowed
+from pate.data.files.images import DEEP, windowed
+from pate.data.files.pictures import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,16 +187,10 @@ def _require_size(content: bytes, header: Header) -> None:
         raise UnusableError(unread("JPEG of more than 8 bits"))
     # A bare codestream: of a JPEG 2000 file with boxes another size could be decoded than is stated.
     start = b"\xff\xd8" if header.syntax in JPEG else b"\xff\x4f\xff\x51"
-    try:
-        image = Image.open(io.BytesIO(content), formats=("JPEG", "JPEG2000"))
-    except DAMAGE:
-        raise UnusableError("the image's pixels are damaged") from None
     modes = ("L", "I;16") if header.samples == 1 else ("RGB", "YCbCr")
-    if (
-        not content.startswith(start)
-        or image.size != (header.columns, header.rows)
-        or image.mode not in modes
-    ):
+    with opened(io.BytesIO(content), ("JPEG", "JPEG2000")) as image:
+        told = image.size == (header.columns, header.rows) and image.mode in modes
+    if not told or not content.startswith(start):
         raise UnusableError(LIES)
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import struct
-import warnings
-import zlib
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
 
+from pate.data.files.pictures import opened
 from pate.data.limits import require_room
 from pate.data.odd import Odd
 from pate.data.values import Images
@@ -21,18 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+    from PIL import Image
 
     from pate.data.values import Window
 
 #: Height, width, channels.
 Size: TypeAlias = tuple[int, int, int]
 
-#: Pillow's errors for a file of unknown format, or a damaged one.
-DAMAGE: Final = (
-    OSError, SyntaxError, ValueError, EOFError, struct.error, TypeError, KeyError, IndexError,
-    AttributeError, OverflowError, MemoryError, NotImplementedError, AssertionError, zlib.error,
-    Image.DecompressionBombError,
-)  # fmt: skip
 _SUFFIXES: Final = frozenset(
     {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
 )
@@ -228,14 +220,13 @@ def windowed(
 def oddity(path: Path) -> str:
     """Return what is lost in reading an image file, "" if nothing is."""
     try:
-        with warnings.catch_warnings(), Image.open(path) as image:
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        with opened(path) as image:
             # A camera's MPO is a photograph with previews.
             if image.format != "MPO" and getattr(image, "is_animated", False):
                 return "each has several frames: only the first one is read"
             if image.mode not in _SCREEN_MODES | _GREY_MODES | _DEEP_MODES:
                 return f"each has the colours {image.mode}: red, green and blue are approximate"
-    except DAMAGE:
+    except DataError:
         pass
     return ""
 
@@ -249,11 +240,10 @@ def note_oddity(path: Path, odd: Odd) -> None:
 def _told_size(path: Path) -> Size | None:
     """Return height, width and channels from a file's header, None if it cannot be read."""
     try:
-        with warnings.catch_warnings(), Image.open(path) as image:
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        with opened(path) as image:
             grey = image.mode in _GREY_MODES | _DEEP_MODES | _UNUSABLE_MODES
             return image.size[1], image.size[0], 1 if grey else 3
-    except DAMAGE:
+    except DataError:
         return None
 
 
@@ -287,18 +277,8 @@ def read_one(path: Path, window: Window | None) -> NDArray[np.uint8]:
     Raises:
         DataError: as :func:`read_images`.
     """
-    try:
-        with warnings.catch_warnings():
-            # Pillow only warns of a decompression bomb; we refuse it.
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path) as image:
-                return _pixels(image, path, window)
-    except UnidentifiedImageError as error:
-        raise DataError(f"{path} is not an image that can be read") from error
-    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
-        raise DataError(f"{path} has too many pixels; scale it down") from error
-    except DAMAGE as error:
-        raise DataError(f"{path} is damaged or truncated ({error}); copy it again") from error
+    with opened(path) as image:
+        return _pixels(image, path, window)
 
 
 def _pixels(image: Image.Image, path: Path, window: Window | None) -> NDArray[np.uint8]:

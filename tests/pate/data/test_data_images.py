@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import io
+import os
 import struct
 import zlib
 from typing import TYPE_CHECKING
@@ -9,6 +11,7 @@ import pytest
 from PIL import Image
 
 from pate.data.files.images import windowed
+from pate.data.files.pictures import FORMATS, opened
 from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
 from pate.data.schema import Schema
@@ -251,6 +254,77 @@ def test_a_stray_file_among_images(folder: Path) -> None:
 def test_label_and_group_name_no_column_of_images(folder: Path) -> None:
     with pytest.raises(UsageError, match="no columns"):
         read_dataset(folder, group="patient")
+
+
+def eps(marks: Path) -> bytes:
+    """A program for Ghostscript, with a stand-in for it that leaves a mark when it is started."""
+    (marks / "gs").write_text(f"#!/bin/sh\ntouch {marks / 'started'}\n")
+    (marks / "gs").chmod(0o755)
+    return b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 5 4\n%%EndComments\nshowpage\n%%EOF\n"
+
+
+def as_png(kind: str) -> bytes:
+    """A good image of another format, of the size of the others."""
+    held = io.BytesIO()
+    Image.new("L", (5, 4)).save(held, kind)
+    return held.getvalue()
+
+
+def test_a_name_does_not_choose_the_decoder(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is in a file called .png is read if it is a photograph's format, and else by nobody."""
+    before = read_dataset(folder).row_hashes()
+    marks = tmp_path_factory.mktemp("marks")
+    monkeypatch.setenv("PATH", str(marks), prepend=os.pathsep)
+    (folder / "9" / "eps.png").write_bytes(eps(marks))
+    others = ("AVIF", "ICO", "JPEG2000", "PCX", "TGA")
+    for kind in others:
+        (folder / "9" / f"{kind}.png").write_bytes(as_png(kind))
+    odd = Odd()
+    data = read_dataset(folder, odd=odd)
+    assert sorted(data.row_hashes()) == sorted(before)
+    assert odd.reasons == ["the image is not an image that can be read"]
+    assert not (marks / "started").exists()
+    photographs = ("BMP", "GIF", "JPEG", "MPO", "PNG", "PPM", "TIFF", "WEBP")
+    for kind in photographs:
+        (folder / "9" / f"{kind}.png").write_bytes(as_png(kind))
+    assert {*FORMATS, "MPO"} == set(photographs)
+    coloured = Schema.parse("images 4x5x3")  # WebP has colours only
+    assert len(read_dataset(folder, odd=Odd(), schema=coloured)) == len(before) + len(photographs)
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("two\nlines"), ZeroDivisionError(), RecursionError(), MemoryError()]
+)
+def test_whatever_a_decoder_raises_is_one_line(
+    error: Exception, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    with pytest.raises(DataError) as raised, opened(folder / "9" / "0.png"):
+        fail()
+    assert "\n" not in str(raised.value)
+    own = DataError("ours")
+    with pytest.raises(DataError) as raised, opened(folder / "9" / "0.png"):
+        raise own
+    assert raised.value is own
+    with pytest.raises(KeyboardInterrupt), opened(folder / "9" / "0.png"):
+        raise KeyboardInterrupt
+
+
+def test_a_file_of_too_many_pixels_is_left_out_unread(folder: Path) -> None:
+    """Of 100 million, in 12 kB: Pillow only warns of it."""
+    before = len(read_dataset(folder))
+    bomb = io.BytesIO()
+    Image.new("1", (10_000, 10_000)).save(bomb, "PNG")
+    # More than there are good ones: but theirs is not the common size.
+    for copy in range(2 * before):
+        (folder / "9" / f"bomb{copy}.png").write_bytes(bomb.getvalue())
+    odd = Odd()
+    assert len(read_dataset(folder, odd=odd)) == before
+    assert odd.reasons == ["the image has too many pixels"]
 
 
 def test_float_images_are_refused(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from PIL import Image
 
 from benchmarks.papers.data import data_folder
 from benchmarks.papers.data.encoded import divided, labelled
 from pate.data.embeddings import Embeddings
+from pate.data.files.pictures import opened
 from pate.features.space import space_over
 
 if TYPE_CHECKING:
@@ -68,5 +68,5 @@ def _part(embedder: Embedder, name: str) -> Dataset:
 
 
 def _image(file: Path) -> NDArray[np.uint8]:
-    with Image.open(file) as picture:
+    with opened(file) as picture:
         return np.asarray(picture.convert("L"))[..., None]

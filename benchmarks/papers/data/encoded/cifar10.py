@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from PIL import Image
 
 from benchmarks.papers.data import data_folder
 from benchmarks.papers.data.encoded import divided, labelled
+from pate.data.files.pictures import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,5 +47,5 @@ def _part(embedder: Embedder, name: str, files: range | tuple[int, ...]) -> Data
 
 
 def _images(file: int) -> Iterator[NDArray[np.uint8]]:
-    with Image.open(data_folder() / "cifar10" / f"batch_{file}.png") as picture:
+    with opened(data_folder() / "cifar10" / f"batch_{file}.png") as picture:
         yield from np.asarray(picture.convert("RGB")).reshape(-1, 32, 32, 3)
