@@ -1,4 +1,7 @@
-"""``python -m tests.fuzz --messages 100000``: malformed messages for every parser of network input."""
+"""``python -m tests.fuzz --messages 100000``: malformed messages for every parser of network input.
+
+``--files 2000`` feeds that many broken files of each kind to their readers instead.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.fuzz.campaign import Tally, run
+from tests.fuzz.campaign import Tally, run, run_apart
+from tests.fuzz.files import KINDS
 from tests.fuzz.guard import LIMIT_S, ROOM_BYTES
 from tests.fuzz.targets import targets
 
@@ -19,6 +23,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--messages", type=int, default=100_000, help="in all (default: 100,000)")
     parser.add_argument("--seed", type=int, default=0, help="of all messages (default: 0)")
+    parser.add_argument("--files", type=int, help="of each kind, in place of messages")
+    parser.add_argument("--kinds", default=",".join(KINDS), help="of files (default: %(default)s)")
     asked = parser.parse_args()
     logging.disable(logging.CRITICAL)
 
@@ -30,7 +36,12 @@ def main() -> int:
 
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="pate-fuzz-") as folder:
-        found = run(targets(Path(folder)), asked.messages, asked.seed, show)
+        if asked.files is None:
+            found = run(targets(Path(folder)), asked.messages, asked.seed, show)
+        else:
+            found = {}
+            for kind in asked.kinds.split(","):
+                found |= run_apart(KINDS[kind], Path(folder), asked.files, asked.seed, show)
     faults = sum(len(tally.faults) for tally in found.values())
     fed = sum(sum(tally.outcomes.values()) for tally in found.values()) + faults
     print(  # noqa: T201

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import multiprocessing
 import random
+import signal
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -12,8 +15,23 @@ from tests.fuzz.guard import attempt, guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from multiprocessing.connection import Connection
+    from pathlib import Path
 
-    from tests.fuzz.targets import Target
+
+@dataclass(frozen=True)
+class Target:
+    """One reader of foreign bytes.
+
+    Attributes:
+        name: for people.
+        side: who reads: party, server or student.
+        make: makes one broken message and returns what feeds it.
+    """
+
+    name: str
+    side: str
+    make: Callable[[random.Random], Callable[[], object]]
 
 
 @dataclass
@@ -64,3 +82,80 @@ def _feed(target: Target, number: int, seed: int, tally: Tally) -> None:
     except Exception as error:  # noqa: BLE001 - that nothing else comes is what is tested
         tally.faults.append(f"message {number}: {type(error).__name__}: {error}")
     tally.slowest = max(tally.slowest, time.perf_counter() - began)
+
+
+def run_apart(
+    make: Callable[[Path], Sequence[Target]],
+    folder: Path,
+    messages: int,
+    seed: int,
+    progress: Callable[[str, Tally], None] = lambda *_: None,
+) -> dict[str, Tally]:
+    """Feed as :func:`run` does, in a child process: what ends it is a fault, and another goes on.
+
+    Args:
+        make: a function of a module, which makes the targets in the child.
+        folder: for their files.
+        messages: total number.
+        seed: any integer.
+        progress: called after each target.
+    """
+    context = multiprocessing.get_context("spawn")
+    found: dict[str, Tally] = {}
+    at = (0, 0)
+    while True:
+        ours, theirs = context.Pipe(duplex=False)
+        child = context.Process(
+            target=_feed_all, args=(make, folder, messages, seed, at, theirs), daemon=True
+        )
+        child.start()
+        theirs.close()
+        name = ""
+        try:
+            while True:
+                number, name, told = ours.recv()
+                tally = found.setdefault(name, Tally())
+                if told is None:
+                    at = number
+                else:
+                    tally.outcomes += told.outcomes
+                    tally.faults += told.faults
+                    tally.slowest = max(tally.slowest, told.slowest)
+        except EOFError:
+            child.join()
+        finally:
+            ours.close()
+        if child.exitcode == 0:
+            break
+        assert name, f"the child ended with {child.exitcode} before its first message"
+        ended = signal.Signals(-child.exitcode).name if child.exitcode < 0 else child.exitcode
+        found[name].faults.append(f"message {at[1]}: the process ended with {ended}")
+        at = (at[0], at[1] + 1)
+    for name, tally in found.items():
+        progress(name, tally)
+    return found
+
+
+def _feed_all(
+    make: Callable[[Path], Sequence[Target]],
+    folder: Path,
+    messages: int,
+    seed: int,
+    first: tuple[int, int],
+    pipe: Connection,
+) -> None:
+    """Feed from the first on, a target's place and a message's number; say which before, and how after."""
+    logging.disable(logging.CRITICAL)
+    targets = make(folder)
+    each = -(-messages // len(targets))
+    for target in targets:  # what a reader imports counts for no message
+        _feed(target, -1, seed, Tally())
+    with guarded():
+        for at, target in enumerate(targets):
+            for number in range(each):
+                if (at, number) >= first:
+                    name, tally = f"{target.side}: {target.name}", Tally()
+                    pipe.send(((at, number), name, None))
+                    _feed(target, number, seed, tally)
+                    pipe.send(((at, number), name, tally))
+    pipe.close()

@@ -7,7 +7,6 @@ signature against a malicious participant. One in ten is changed after signing, 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +28,7 @@ from protos.pate.v1 import student_pb2, vote_pb2
 from protos.public_set import pack_public_set, read_public_set
 from student.arrivals import EventCheck, PublicSet, checked_campaign
 from tests.fuzz import fleet
+from tests.fuzz.campaign import Target
 from tests.fuzz.mutate import mutated_bytes, mutated_message
 from tests.fuzz.page import page
 from tests.party.voting.test_lying_server import CLASSES, NAMES, PUBLIC, Liar, describe
@@ -47,21 +47,6 @@ if TYPE_CHECKING:
     from aggregator_server.exchange.aggregation import MaskedAggregation
 
 _OTHER_KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
-
-
-@dataclass(frozen=True)
-class Target:
-    """One reader of foreign bytes.
-
-    Attributes:
-        name: for people.
-        side: who reads: party, server or student.
-        make: makes one broken message and returns what feeds it.
-    """
-
-    name: str
-    side: str
-    make: Callable[[random.Random], Callable[[], object]]
 
 
 def targets(folder: Path) -> tuple[Target, ...]:

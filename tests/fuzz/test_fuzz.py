@@ -11,8 +11,8 @@ import pytest
 
 from pate.errors import ProtocolError
 from tests.fuzz import guard
-from tests.fuzz.campaign import run
-from tests.fuzz.targets import Target, targets
+from tests.fuzz.campaign import Target, run
+from tests.fuzz.targets import targets
 
 if TYPE_CHECKING:
     import random

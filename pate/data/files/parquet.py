@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pate.data.files.tables import TextTable, clean
 from pate.data.limits import CELL_BYTES, require_room
 from pate.errors import DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from pate.data.odd import Odd
+
+_CONTRADICTION: Final = "is damaged: its numbers of rows contradict each other"
 
 
 def read_parquet(path: Path, odd: Odd | None = None, *, text: str | None = None) -> TextTable:
@@ -48,13 +51,11 @@ def read_parquet(path: Path, odd: Odd | None = None, *, text: str | None = None)
         found = TextTable(path, columns, None, odd, text)
         held = 0
         with pq.ParquetFile(path, read_dictionary=texts) as file:
-            for group in range(file.metadata.num_row_groups):
-                part = file.read_row_group(group)
+            for part in _parts(path, file):
                 held += CELL_BYTES * part.num_rows * part.num_columns
-                for name, column in zip(part.column_names, part.columns, strict=True):
-                    for chunk in column.chunks:
-                        columns[name] += _cells(found, name, chunk, held, len(columns[name]))
-                        held += _bytes_of_texts(chunk)
+                for name, column in zip(part.schema.names, part.columns, strict=True):
+                    columns[name] += _cells(found, name, column, held, len(columns[name]))
+                    held += _bytes_of_texts(column)
                 require_room(path, held)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).partition("\n")[0]
@@ -66,18 +67,32 @@ def _check_claims(path: Path, told: pq.FileMetaData) -> None:
     """Check the stated size of a Parquet file before unpacking anything."""
     groups = [told.row_group(at) for at in range(told.num_row_groups)]
     rows = sum(group.num_rows for group in groups)
-    # A column that is not a list has one value per row; a reader trusts the column's count, not the group's.
-    if rows != told.num_rows or any(
-        group.column(at).num_values != group.num_rows
-        for group in groups
-        for at in range(group.num_columns)
-        if told.schema.column(at).max_repetition_level == 0
-    ):
-        raise DataError(f"{path} is damaged: its numbers of rows contradict each other")
+    if rows != told.num_rows or any(group.num_rows < 0 for group in groups):
+        raise DataError(f"{path} {_CONTRADICTION}")
     if rows < 1:
         raise DataError(f"{path} holds no records")
     require_room(path, rows * told.num_columns * CELL_BYTES)
     require_room(path, sum(group.total_byte_size for group in groups))
+
+
+def _parts(path: Path, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of each group, in one part or a few.
+
+    No column is read further than its group has rows, whatever number of values it states. That number is
+    not looked at: for some damage Arrow ends the process where a column's metadata is asked for, and only
+    refuses the file where its cells are.
+    """
+    for group in range(file.metadata.num_row_groups):
+        left = file.metadata.row_group(group).num_rows
+        if not left:
+            continue
+        for part in file.iter_batches(batch_size=left, row_groups=[group]):
+            left -= part.num_rows
+            if left < 0:
+                break
+            yield part
+        if left:
+            raise DataError(f"{path} {_CONTRADICTION}")
 
 
 def _check_kind(path: Path, name: str, kind: pa.DataType) -> None:
