@@ -5,13 +5,18 @@ from __future__ import annotations
 import ast
 import re
 import runpy
+import shlex
+import subprocess
 import sys
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from tests.support.needs import require
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ("aggregator_server", "party", "pate", "protos", "simulation", "student")
@@ -64,29 +69,71 @@ def test_every_package_that_is_imported_is_declared() -> None:
     assert imports() - set(declared()) == BROUGHT | OPTIONAL | DEVELOPMENT
 
 
-def test_the_parser_of_strangers_requests_has_a_floor() -> None:
-    assert "0.14.0" not in declared()["h11"].specifier
-    assert "0.16.0" in declared()["h11"].specifier
+@pytest.mark.parametrize(
+    ("name", "faulty", "mended"),
+    [
+        ("h11", "0.14.0", "0.16.0"),
+        ("onnx", "1.20.1", "1.21.0"),
+        ("pillow", "12.2.0", "12.3.0"),
+        ("protobuf", "6.33.4", "6.33.5"),
+        ("pyarrow", "23.0.0", "23.0.1"),
+        ("pydicom", "3.0.1", "3.0.2"),
+    ],
+)
+def test_readers_of_foreign_bytes_have_a_floor(name: str, faulty: str, mended: str) -> None:
+    assert faulty not in declared()[name].specifier
+    assert mended in declared()[name].specifier
 
 
-def constraints() -> dict[str, str]:
+@dataclass(frozen=True)
+class Pin:
+    """A package of the release: its version, hashes of its wheels, and what else needs it, or ""."""
+
+    version: str
+    hashes: tuple[str, ...]
+    part: str
+
+
+LINE = re.compile(
+    r"([a-z0-9-]+)==([0-9][0-9a-z.]*)((?: --hash=sha256:[0-9a-f]{64})+)(?:  # (\w+))?"
+)
+
+
+def constraints() -> dict[str, Pin]:
     text = (ROOT / "deploy" / "constraints.txt").read_text()
-    lines = [line for line in text.splitlines() if not line.startswith("#")]
-    assert all(re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", line) for line in lines)
-    return dict(line.split("==") for line in lines)
+    found = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            match = LINE.fullmatch(line)
+            assert match, line
+            name, version, hashes, part = match.groups()
+            found[name] = Pin(version, tuple(re.findall("[0-9a-f]{64}", hashes)), part or "")
+    return found
 
 
 @pytest.mark.slow
 def test_all_versions_of_a_release_are_written_down_and_within_the_bounds() -> None:
     found = constraints()
     made = runpy.run_path(str(ROOT / "deploy" / "constraints.py"))
-    for each in made["wanted"]():
-        assert found[canonicalize_name(each.name)] in each.specifier, each
+    for each in made["wanted"](*made["EXTRAS"]):
+        assert found[canonicalize_name(each.name)].version in each.specifier, each
+    assert {pin.part for pin in found.values()} == {"", "cuda", *made["EXTRAS"]}
+
+
+@pytest.mark.slow
+def test_the_versions_of_a_release_are_those_that_are_tested() -> None:
+    """On its Python. `.ci/run` installs them for it; elsewhere pip may have taken newer ones."""
+    made = runpy.run_path(str(ROOT / "deploy" / "constraints.py"))
     header = (ROOT / "deploy" / "constraints.txt").read_text().splitlines()[1]
-    here = f"Python {sys.version_info.major}.{sys.version_info.minor} on {sys.platform}"
-    if here in header:  # elsewhere other packages are needed
-        needed = set(made["closure"](made["wanted"]()))
-        assert needed <= set(found), "make deploy/constraints.txt anew"
+    here = f"Python {sys.version_info.major}.{sys.version_info.minor} on {sys.platform};"
+    if here not in header:
+        pytest.skip("another Python has packages of its own")
+    told = {name: (pin.version, pin.part) for name, pin in constraints().items()}
+    found = made["parts"]()
+    assert set(found) <= set(told), "make deploy/constraints.txt anew"
+    newer = {name: each for name, each in found.items() if each != told[name]}
+    require(not newer, f"the versions of deploy/constraints.txt (here {newer}): make it anew")
+    assert found == told
 
 
 def test_no_file_says_where_packages_come_from() -> None:
@@ -98,7 +145,36 @@ def test_no_file_says_where_packages_come_from() -> None:
 
 
 def test_images_are_built_with_them() -> None:
+    """And with nothing that no hash covers but PyTorch's CPU wheels, which another place serves."""
     dockerfile = (ROOT / "deploy" / "containers" / "Dockerfile").read_text()
-    installs = re.findall(r"pip install\b[^&\n]*", dockerfile)
-    assert len(installs) == 3
-    assert all("--constraint deploy/constraints.txt" in line for line in installs)
+    installs = [shlex.split(line)[2:] for line in re.findall(r"pip install\b[^&\\\n]*", dockerfile)]
+    assert all("--no-deps" in each for each in installs)
+    own = ["--no-deps", "--no-build-isolation", "."]
+    hashed = [each for each in installs if each != own and "--require-hashes" not in each]
+    assert hashed == [["--no-deps", "${TORCH_FROM}", "--requirement", "torch.txt"]]
+    assert installs.count(own) == 2
+    assert len(installs) == 5
+
+
+@pytest.mark.e2e
+def test_what_an_image_selects_of_them() -> None:
+    """By the very commands of its file."""
+    dockerfile = (ROOT / "deploy" / "containers" / "Dockerfile").read_text()
+    greps = re.findall(r"(grep .* deploy/constraints\.txt) > (\w+)\.txt", dockerfile)
+    chosen = {
+        name: subprocess.run(
+            shlex.split(command), cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+        for command, name in greps
+    }
+    pins = constraints()
+    assert chosen["torch"] == [f"{name}=={pins[name].version}" for name in ("torch", "torchvision")]
+    names = {
+        name: {line.partition("==")[0] for line in lines if not line.startswith("#")}
+        for name, lines in chosen.items()
+    }
+    parts = {name: {pins[each].part for each in found} for name, found in names.items()}
+    assert parts == {"torch": {""}, "others": {"", "postgres"}, "all": {"", "postgres", "cuda"}}
+    assert names["others"] | names["torch"] == {
+        name for name, pin in pins.items() if pin.part in ("", "postgres")
+    }
