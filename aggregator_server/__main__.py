@@ -1,5 +1,12 @@
-"""``python -m aggregator_server`` is the same as ``pate-server``."""
+"""``python -m aggregator_server`` and ``pate-server`` begin here."""
 
-from aggregator_server.cli.main import main
+from pate.start import start
 
-main()
+
+def main() -> None:
+    """Run the command."""
+    start("pate-server", "aggregator_server.cli.main")
+
+
+if __name__ == "__main__":
+    main()

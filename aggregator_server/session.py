@@ -73,6 +73,8 @@ _SEEN: Final = {
 }
 #: Marks that the parties were notified of the campaign's end.
 _TOLD_FILE = "parties-told"
+#: Marks that the labels were served, too: the same command has nothing left to do.
+_SERVED_FILE = "labels-served"
 
 
 def start_campaign(
@@ -85,6 +87,8 @@ def start_campaign(
     encoder: Path | None = None,
 ) -> dict[str, object]:
     """Run a new campaign to its end, or continue the same one if it exists.
+
+    It is over once its parties were notified of its end and its labels were served.
 
     Args:
         folder: of the campaign.
@@ -100,7 +104,7 @@ def start_campaign(
         The output of ``pate-server --json``.
 
     Raises:
-        StateError: if another campaign is in the folder, or a finished one.
+        StateError: if another campaign is in the folder, or one that is over.
         UsageError: for a campaign of a series without identities, or one that cannot go by envelope.
         PateError: if the campaign ends early; released labels are not lost.
     """
@@ -109,7 +113,7 @@ def start_campaign(
         with Ledger.open(place) as ledger:
             state = ledger.state()
             state.spec.require_same(spec)
-            if state.phase == "finished":
+            if state.phase == "finished" and (folder / _SERVED_FILE).exists():
                 raise StateError(
                     f"the campaign in {folder} is finished; name a new one with --campaign, or "
                     "`pate-server export` its labels"
@@ -288,6 +292,7 @@ def _run(
                 f"the noisy sums that this server saw: {_guarantee(statement, seen, 'server')}"
             )
         _serve_to_the_end(service, listening.linger, screen, token)
+        write_file(folder / _SERVED_FILE, b"")
     return found
 
 

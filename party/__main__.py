@@ -1,5 +1,12 @@
-"""``python -m party`` is the same as ``pate-party``."""
+"""``python -m party`` and ``pate-party`` begin here."""
 
-from party.cli.main import main
+from pate.start import start
 
-main()
+
+def main() -> None:
+    """Run the command."""
+    start("pate-party", "party.cli.main")
+
+
+if __name__ == "__main__":
+    main()

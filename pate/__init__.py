@@ -10,8 +10,8 @@ Names are imported on first use, so that commands start quickly.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # commands begin with `pate.start`: nothing is imported before it
 if TYPE_CHECKING:
     from pate.label_source import Answers, LabelSource
     from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Neighbour

@@ -1,5 +1,12 @@
-"""``python -m simulation`` is the same as ``pate``."""
+"""``python -m simulation`` and ``pate`` begin here."""
 
-from simulation.cli import main
+from pate.start import start
 
-main()
+
+def main() -> None:
+    """Run the command."""
+    start("pate", "simulation.cli")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,12 @@
-"""``python -m student`` is the same as ``pate-student``."""
+"""``python -m student`` and ``pate-student`` begin here."""
 
-from student.cli import main
+from pate.start import start
 
-main()
+
+def main() -> None:
+    """Run the command."""
+    start("pate-student", "student.cli")
+
+
+if __name__ == "__main__":
+    main()

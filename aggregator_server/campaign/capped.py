@@ -136,7 +136,7 @@ def _order(state: CampaignState, predictions: Probabilities | None) -> Sequence[
 
 def _fitting(state: CampaignState, mechanism: Mechanism) -> int:
     """Return how many queries may be charged next, at worst cost."""
-    fit = (state.limit - state.spent) // total_cost(state.composition, mechanism.worst)
+    fit = (state.limit - state.spent) // total_cost(state.currency, mechanism.worst)
     left = state.queries_left
     return min(CHUNK, fit) if left is None else min(CHUNK, fit, left)
 

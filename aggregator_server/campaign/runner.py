@@ -362,4 +362,4 @@ class Campaign:
 
 
 def _terms(state: CampaignState) -> vote_pb2.Terms:
-    return public_terms(state.roster, state.mechanisms, state.composition, state.cap)
+    return public_terms(state.roster, state.mechanisms, state.currency, state.cap)

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
     from pate.storage.manifest import Manifest
 
-#: The allowed content of a server's backup: the ledger, the public set, the marker that the parties
-#: were notified of the end, and in a trial without identities its signing key, which is stored
-#: nowhere else.
+#: The allowed content of a server's backup: the ledger, the public set, the markers that the parties
+#: were notified of the end and that the labels were served, and in a trial without identities its
+#: signing key, which is stored nowhere else.
 CONTENTS: Final = Contents(
     role="server",
     ledger=LEDGER_FILE,
@@ -47,6 +47,7 @@ CONTENTS: Final = Contents(
         LEDGER_FILE: 2**36,
         "public.bin": 2**36,
         "parties-told": 0,
+        "labels-served": 0,
         "campaign.key": SECRET_BYTES,
     },
 )

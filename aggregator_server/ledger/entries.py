@@ -134,7 +134,7 @@ def release(
         "answers": [[q, each.label, each.source, len(each.events)] for q, each in pairs],
     }
     if gate is None and noisy is None:
-        cost = partial(total_cost, state.composition)
+        cost = partial(total_cost, state.currency)
         body["cost"] = str(sum((cost(each.events) for each in outcomes), Fraction(0)))
     else:
         body["cost"] = str(charged.cost)

@@ -59,7 +59,7 @@ def release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
             raise LedgerError(f"query {query} has a label from {source}")
         answered.append(query)
         if not together:
-            used += total_cost(state.composition, charge.events[:events])
+            used += total_cost(state.currency, charge.events[:events])
         if label is not None:
             if gate == "closed":
                 raise LedgerError(f"query {query} got a label although the gate was closed")

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 from aggregator_server.ledger.label_table import Labels, ReleasedLabel, Source
-from pate.accounting.composition import Zcdp, total_cost
+from pate.accounting.composition import total_cost
 from pate.campaign.order import VotedRows
 from pate.errors import LedgerError, StateError
 
@@ -123,8 +123,8 @@ class CampaignState:
         roster: the parties, empty while gathering.
         classes: class names, empty while gathering.
         mechanisms: that of the first round, and with interactive that of all later ones.
-        composition: how costs add up, fixed with the roster.
-        cap: the budget in it, fixed with the roster.
+        composition: how costs add up, fixed with the roster; None while gathering.
+        cap: the budget in it, fixed with the roster; 0 while gathering.
         spent: charged so far, interrupted charges included.
         wasted: the part of ``spent`` for charges without answers.
         voted: the queries that parties vote on, fixed with the roster.
@@ -147,7 +147,7 @@ class CampaignState:
     roster: tuple[RosterParty, ...] = ()
     classes: tuple[str, ...] = ()
     mechanisms: tuple[Mechanism, ...] = ()
-    composition: Composition = field(default_factory=Zcdp)
+    composition: Composition | None = None
     cap: Fraction = Fraction(0)
     spent: Fraction = Fraction(0)
     wasted: Fraction = Fraction(0)
@@ -176,9 +176,28 @@ class CampaignState:
         return sum(party.teachers for party in self.roster)
 
     @property
+    def currency(self) -> Composition:
+        """How costs add up.
+
+        Raises:
+            StateError: before the roster is complete.
+        """
+        if self.composition is None:
+            raise StateError("the roster is not complete: how costs add up is not known yet")
+        return self.composition
+
+    @property
     def epsilon(self) -> float:
         """The guarantee: epsilon of the budget at the campaign's delta; 0 before the roster."""
-        return self.composition.epsilon(self.cap, self.spec.delta)
+        return 0.0 if self.composition is None else self.epsilon_of(self.cap)
+
+    def epsilon_of(self, cost: Fraction) -> float:
+        """Return the epsilon of a cost at the campaign's delta.
+
+        Raises:
+            StateError: before the roster is complete.
+        """
+        return self.currency.epsilon(cost, self.spec.delta)
 
     @property
     def limit(self) -> Fraction:
@@ -246,11 +265,11 @@ class CampaignState:
             StateError: before the roster is complete.
         """
         if self.spec.gate is not None:
-            return (self.spec.gate,), self.composition.cost(self.spec.gate)
+            return (self.spec.gate,), self.currency.cost(self.spec.gate)
         events = self.mechanism(self.round).worst
         if self.spec.one_release:
-            return events, total_cost(self.composition, events)
-        return events, total_cost(self.composition, events) * queries
+            return events, total_cost(self.currency, events)
+        return events, total_cost(self.currency, events) * queries
 
     def mechanism(self, round_: int) -> Mechanism:
         """Return the mechanism of a round, from 1.

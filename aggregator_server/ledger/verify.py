@@ -47,11 +47,11 @@ class Verification:
         head: the last entry.
         labels: number of labelled queries.
         queries_asked: number of answers, labels and no answers.
-        composition: how costs add up.
+        composition: how costs add up; None before the roster.
         cap: the budget in it; 0 before the roster.
         spent: charged so far.
         wasted: the part of it for charges without answers.
-        epsilon: of the budget at the campaign's delta: the guarantee.
+        epsilon: of the budget at the campaign's delta: the guarantee; 0 before the roster.
         simulated: whether seeded noise was used, so that nothing is guaranteed.
     """
 
@@ -60,7 +60,7 @@ class Verification:
     head: Head
     labels: int
     queries_asked: int
-    composition: str
+    composition: str | None
     cap: Fraction
     spent: Fraction
     wasted: Fraction
@@ -109,7 +109,7 @@ def verify(place: Place, *heads: Head | None) -> Verification:
         head=state.head,
         labels=len(state.labels),
         queries_asked=state.queries_asked,
-        composition=state.composition.name,
+        composition=None if state.composition is None else state.composition.name,
         cap=state.cap,
         spent=state.spent,
         wasted=state.wasted,

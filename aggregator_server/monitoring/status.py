@@ -310,7 +310,7 @@ class Status:
 
     def _epsilon(self, state: CampaignState, spent: Fraction) -> float:
         if spent not in self._worth:
-            self._worth[spent] = state.composition.epsilon(spent, state.spec.delta)
+            self._worth[spent] = state.epsilon_of(spent)
         return self._worth[spent]
 
     def _curve(self, state: CampaignState) -> tuple[CurvePoint, ...]:
@@ -378,7 +378,7 @@ def _budget(state: CampaignState, charged: float) -> Budget:
         left=round(1 - spent, 4),
         epsilon_charged=charged,
         epsilon_server=server_epsilon(state),
-        composition=state.composition.name,
+        composition=state.currency.name,
     )
 
 

@@ -46,7 +46,7 @@ def privacy_statement(state: CampaignState) -> PrivacyStatement:
         teachers=state.teachers,
         queries_asked=state.queries_asked,
         labels_released=len(state.labels),
-        composition=state.composition.name,
+        composition=state.currency.name,
         cap=str(state.cap),
         realised=str(state.spent),
         ledger_head=str(state.head),
@@ -96,8 +96,7 @@ def server_epsilon(state: CampaignState) -> float | None:
     """
     if not state.spec.sums.distributed:
         return None
-    whole = worst_cost(state.composition, state.mechanisms, len(state.voted))
-    return state.composition.epsilon(whole, state.spec.delta)
+    return state.epsilon_of(worst_cost(state.currency, state.mechanisms, len(state.voted)))
 
 
 def _noise(state: CampaignState) -> str:
@@ -133,7 +132,7 @@ def _public(state: CampaignState, epsilon: float) -> ObserverStatement:
             "them: (epsilon, delta)-differential privacy for all rounds together, "
         )
         + "whatever the records are, "
-        + _HOW[state.composition.name]
+        + _HOW[state.currency.name]
         + provided
         + "; "
         + _covers(state.spec),

@@ -160,9 +160,7 @@ class Stage(Commands):
             "--patience", self.patience, "--no-page", "--json",
             *(("--linger", 60) if self.mode == "interactive" else ("--linger", 0)),
         )  # fmt: skip
-        stand = self.stand()
-        # The same command starts or continues a campaign; a finished one needs ``resume``.
-        if stand and (stand.phase == "finished" or self.chance.random() < 0.5):
+        if self.stand() and self.chance.random() < 0.5:
             command = ["resume", *doors]
         else:
             command = [

@@ -146,8 +146,6 @@ class Play(Commands):
             "--linger", 30 if self.kind == "interactive" else 0, "--patience", 1, "--no-page",
             "--json",
         )  # fmt: skip
-        if (self.place / LEDGER_FILE).exists():
-            return ["resume", *map(str, doors)]
         return [
             "--public", str(self.public), "--parties", ",".join(NAMES),
             "--epsilon", "1000", "--delta", "1e-4", *map(str, doors), *KINDS[self.kind],

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
-import signal
 import sys
 from importlib.metadata import version
 from typing import NoReturn
@@ -17,10 +17,7 @@ from pate.errors import DiskError, PateError
 from pate.runtime import forked
 from pate.runtime.environment import QUIET_FLOWER
 from pate.runtime.log import FORMS, LOG, Line, everything_in_json, in_json, print_line
-
-#: Exit code of a process ended by SIGINT, as reported by a shell.
-INTERRUPTED = 130
-
+from pate.start import INTERRUPTED, STOPS
 
 #: Error numbers of an unwritable file system.
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
@@ -45,10 +42,21 @@ def run(app: typer.Typer, name: str) -> NoReturn:
     for variable in [each for each in os.environ if each.startswith("FLWR_")]:
         del os.environ[variable]
     os.environ.update(QUIET_FLOWER)
-    # SIGTERM of a service manager ends as cleanly as Ctrl-C, through every `finally`.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    STOPS.begin(name)
     with forked.allowed():
-        code = _exit_code(app, name)
+        try:
+            code = _exit_code(app, name)
+        except Exception:
+            if not STOPS.asked:
+                raise
+            # The interrupt passed through code that turned it into an error of its own.
+            code = _interrupted(name)
+        except KeyboardInterrupt:  # a second one, while the first was reported
+            code = INTERRUPTED
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):  # the interpreter reports it, once
+                stream.flush()
+        STOPS.end(code)
     # CPython ends a process by SIGINT, whatever its exit code, if a KeyboardInterrupt has left an exec of
     # text, such as the making of a dataclass in an import. The next exec of text makes it forget that.
     exec("")  # noqa: S102
@@ -58,8 +66,9 @@ def run(app: typer.Typer, name: str) -> NoReturn:
 def _exit_code(app: typer.Typer, name: str) -> int:
     # On an unexpected error typer's own call would print the values of all local variables with the
     # traceback: votes and keys, in a log. A plain traceback has none.
-    program = program_of(app)
     try:
+        program = program_of(app)
+        STOPS.at_once = False
         code = program(prog_name=name, standalone_mode=False)
         if code == INTERRUPTED:  # typer catches Ctrl-C and returns this
             raise KeyboardInterrupt
@@ -70,8 +79,7 @@ def _exit_code(app: typer.Typer, name: str) -> int:
             error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        _say_last(name, "stopped", "Interrupted", INTERRUPTED)
-        return INTERRUPTED
+        return _interrupted(name)
     except BrokenPipeError:
         # The reader of our output is gone; keep the interpreter's own flush from reporting it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -86,6 +94,11 @@ def _exit_code(app: typer.Typer, name: str) -> int:
         _say_last(name, text, DiskError.__name__, DiskError.exit_code)
         return DiskError.exit_code
     return code if isinstance(code, int) else 0
+
+
+def _interrupted(name: str) -> int:
+    _say_last(name, "stopped", "Interrupted", INTERRUPTED)
+    return INTERRUPTED
 
 
 def _shown(path: object) -> str:

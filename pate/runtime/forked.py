@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
+#: Signals that stop a command.
+_STOPS: Final = frozenset({signal.SIGINT, signal.SIGTERM})
 #: Most bytes of a thread's or process's name.
 _LONGEST_NAME: Final = 15
 #: The waiting children, by their target.
@@ -168,10 +170,17 @@ def fork_ahead(target: str, lifeline: Callable[[], str]) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     read, write = os.pipe()
-    if pid := os.fork():
-        os.close(read)
-        _ahead[target] = Forked(pid, os.fdopen(write, "wb", buffering=0))
-        return
+    pid = -1
+    # A stop meanwhile is for the parent.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    try:
+        if pid := os.fork():
+            os.close(read)
+            _ahead[target] = Forked(pid, os.fdopen(write, "wb", buffering=0))
+            return
+    finally:
+        if pid:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
 
     def become_and_run() -> None:
         _become(read, lifeline)
@@ -212,6 +221,8 @@ def _become(pipe: int, lifeline: Callable[[], str]) -> None:
     os.umask(0o077)
     _ahead.clear()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # drops one that is pending
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.dup2(pipe, _STDIN)
     nowhere = os.open(os.devnull, os.O_RDWR)

@@ -17,6 +17,7 @@ import pytest
 
 from benchmarks.soak.play import NAMES, Play, Stand
 from party.ledger.ledger import PartyLedger
+from pate.errors import StateError
 from pate.runtime import failpoints
 from simulation.programs import until
 from tests.end_to_end import test_synthetic_queries
@@ -90,7 +91,7 @@ CAMPAIGNS: Final = [
     *_cases(
         "server", "interactive",
         "label-sent:5", "predictions-arrived", "predictions-recorded", "charge-recorded:3",
-        "round-ended", "round-ended:2",
+        "round-ended", "round-ended:2", "campaign-closed", "farewell-said", "parties-told",
     ),
 ]  # fmt: skip
 TRAINING: Final = _cases(
@@ -159,6 +160,28 @@ def test_a_campaign_goes_on_after_a_kill(play: Play, case: Case) -> None:
     play.check_parties()
     _check_ended(play, unless=case.who if case.name == "party-entry-written" else "")
     assert not list(play.folder.rglob(".*")), "a draft of a file was left"
+
+
+@pytest.mark.parametrize("case", _cases("server", "masked", "label-sent:5"), ids=str)
+def test_a_student_that_was_cut_off_after_the_end_is_served(play: Play, case: Case) -> None:
+    """The same command serves until the student has all labels, and then refuses."""
+    server = play.serve("--linger", "-1", failpoint=case.failpoint)
+    for party in [play.party(name) for name in NAMES]:
+        party.ends(0)
+    server.says("serving the labels")
+    student = play.student()
+    server.ends(-signal.SIGKILL)
+    before = play.stand()
+    assert before is not None
+    assert before.phase == "finished"
+    play.serve("--linger", "-1").ends(0)
+    student.ends(0)
+    rows = json.loads((play.folder / "labels.json").read_text())["labels"]
+    assert {query: label for query, label, *_ in rows} == before.labels
+    assert play.stand() == before
+    again = play.serve("--linger", "-1")
+    again.ends(StateError.exit_code)
+    assert "is finished" in again.lines[-1]
 
 
 def _check_answers(case: Case, end: Stand) -> None:
