@@ -178,7 +178,7 @@ def resume_campaign(
 
     Raises:
         UsageError: if the ledger may be stale, and neither ``head`` nor ``close`` is given.
-        StateError: if there is none, or its public set is missing.
+        StateError: if there is none, its public set is missing, or it ended before its roster.
         SchemaError: if ``inputs`` or the encoder is another one than the campaign's.
     """
     known = Head.given(head)
@@ -215,6 +215,11 @@ def _run(
 ) -> dict[str, object]:
     sweep_drafts(folder)
     spec, identities = ledger.state().spec, listening.identities
+    if ledger.state().phase == "finished" and not ledger.state().roster:
+        raise StateError(
+            f"the campaign in {folder} ended before its roster was complete: it has no labels, and no "
+            "party to notify; name a new one with --campaign"
+        )
     check_goes_by_envelope(folder, listening.by_envelope)
     packed = None if encoder is None else _packed(encoder, spec)
     signing_key = _signing_key(folder) if identities is None else identities.signing_key

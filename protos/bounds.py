@@ -1,4 +1,4 @@
-"""Size limits of messages from the network, and checks shared by all messages."""
+"""Limits of messages from the network, and checks shared by all messages."""
 
 from __future__ import annotations
 
@@ -34,6 +34,10 @@ MAX_TEACHERS: Final = 100_000
 MAX_PARTIES: Final = 1_024
 MAX_NAME: Final = 64
 MAX_SCHEMA: Final = 65_536
+#: A party signs its requests with the time. Seconds by which it may be ahead of the server's clock, and
+#: behind it; Flower's limits.
+CLOCK_AHEAD_S: Final = 5.0
+CLOCK_BEHIND_S: Final = 305.0
 
 
 def check(holds: bool, otherwise: str) -> None:

@@ -26,7 +26,7 @@ def privacy_statement(state: CampaignState) -> PrivacyStatement:
         StateError: before the roster, which fixes mechanism and budget.
     """
     if not state.roster:
-        raise StateError("the campaign has no roster yet, so there is no privacy statement")
+        raise StateError("the campaign has no roster, so there is no privacy statement")
     spec = state.spec
     epsilon = state.epsilon
     return PrivacyStatement(

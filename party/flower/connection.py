@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import httpx
 
+from party.flower.clock import ACCEPTED
 from party.flower.internals import (
     KEY_NEEDED,
     KEY_REFUSED,
@@ -58,8 +59,6 @@ _SETTLED_S: Final = 15.0
 #: a second, but considers a crashed party connected for about a minute.
 REFUSAL_PATIENCE_S: Final = 120.0
 _REFUSED_PAUSE_S: Final = 10.0
-#: Seconds for which a SuperLink accepts a node's signature, slightly less.
-_SKEW_S: Final = 240.0
 
 
 class Connection:
@@ -179,11 +178,11 @@ class Connection:
                     f"the connection to {self._server.address} ended "
                     f"(log: {node.child.log}); connecting again in {pause:.0f} s"
                 )
-            if abs(self._server.skew) > _SKEW_S:
+            clock = self._server.clock
+            if clock is not None and clock.is_refused():
                 self._on_event(
-                    f"the clocks of {self._server.address} and of this machine differ by "
-                    f"{abs(self._server.skew) / 60:.0f} minutes; a difference above five is "
-                    "refused: correct the clock that is wrong"
+                    f"this machine's clock is {clock.in_words} that of {self._server.address}, which "
+                    f"refuses more than {ACCEPTED}: correct the clock that is wrong"
                 )
             _sleep(pause, stop)
 

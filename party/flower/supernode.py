@@ -10,13 +10,13 @@ import datetime as dt
 import re
 import socket
 import ssl
-import time
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
 import httpx
 from cryptography import x509
 
+from party.flower.clock import ClockDifference
 from party.flower.internals import NOBODY, SUPERNODE_MAIN
 from pate.errors import ProtocolError, UnreachableError, UsageError
 from pate.formats.enrolment import split_address
@@ -59,7 +59,7 @@ class Server:
         verify: accepted certificate authorities; True: those of this system.
         pinned: certificate of the only trusted authority, None for this system's.
         is_here: whether it is on this machine: no proxy is used.
-        skew: seconds that its clock was ahead of ours at its last answer.
+        clock: ours against its clock at its last answer; None: unknown.
     """
 
     def __init__(self, address: str, root_certificates: Path | None = None) -> None:
@@ -85,7 +85,7 @@ class Server:
         self.verify, self.pinned = _trust(self.root_certificates)
         if self.in_clear:
             self.verify = NOBODY
-        self.skew = 0.0
+        self.clock: ClockDifference | None = None
         self._has_answered = False
         self.url = f"{'http' if self.in_clear else 'https'}://{address}"
 
@@ -125,7 +125,8 @@ class Server:
             raise self.failure(error) from error
         self._has_answered = True
         said = date_of(reply)
-        self.skew = 0.0 if said is None else said.timestamp() - time.time()
+        heard = dt.datetime.now(dt.UTC)
+        self.clock = None if said is None else ClockDifference.between(said, heard)
         if not reply.is_success:
             raise UnreachableError(f"{self.address} is not ready (HTTP {reply.status_code})")
 

@@ -13,6 +13,7 @@ import httpx
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
+from party.flower.clock import ACCEPTED, UNSURE_S, ClockDifference
 from party.flower.supernode import HEALTH
 from pate.errors import StateError, UnreachableError, UsageError
 from pate.preflight import Finding, machine
@@ -26,12 +27,6 @@ if TYPE_CHECKING:
 
 #: Remaining validity of a certificate below which a warning is given.
 SOON: Final = dt.timedelta(days=30)
-#: A request is signed with the time: the SuperLink accepts a time at most this many seconds older, or
-#: newer, than its own. (Flower: 300 seconds, and 5 for clocks that differ.)
-OLDEST_S: Final = 305.0
-NEWEST_S: Final = 5.0
-#: Measurement error: the server's Date has whole seconds, and the reply takes time.
-_UNSURE_S: Final = 1.0
 #: Ports of Flower's interfaces that are not for parties.
 FLOWER_PORTS: Final = {
     8000: "a SuperLink itself",
@@ -186,28 +181,16 @@ def check_clock(server: Server | None, handshake: Handshake | None, now: dt.date
 
 
 def _against_date(handshake: Handshake, said: dt.datetime, heard: dt.datetime) -> Finding:
-    # Truncated to whole seconds, so half a second more is the best estimate.
-    ahead = (heard - said).total_seconds() - 0.5
+    clock = ClockDifference.between(said, heard)
     proved = "" if handshake.error is None else ", which did not prove who it is"
-    way = "ahead of" if ahead > 0 else "behind"
-    size = "about the same as" if abs(ahead) <= _UNSURE_S else f"{_span(abs(ahead))} {way}"
-    text = f"{size} the server's Date header{proved}"
-    if ahead >= NEWEST_S + _UNSURE_S or -ahead >= OLDEST_S + _UNSURE_S:
+    text = f"{clock.in_words} the server's Date header{proved}"
+    if clock.is_refused(UNSURE_S):
         return Finding.failed(
             StateError, f"{text}: the server refuses requests signed with such a time", _NTP
         )
-    if ahead > NEWEST_S / 2 or -ahead > OLDEST_S / 5:
-        return Finding.warning(
-            f"{text}; the server allows {NEWEST_S:.0f} s ahead and {OLDEST_S:.0f} s behind", _NTP
-        )
+    if clock.is_near:
+        return Finding.warning(f"{text}; the server allows {ACCEPTED}", _NTP)
     return Finding.ok(text)
-
-
-def _span(seconds: float) -> str:
-    for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def check_server(server: Server, handshake: Handshake) -> Finding:

@@ -16,10 +16,11 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
-from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_HEADER, TIMESTAMP_TOLERANCE
+from flwr.common.constant import TIMESTAMP_HEADER
 from flwr.supercore.constant import FLEET_HTTP_SIGNATURE_HEADER
 
 from aggregator_server.flower.internals import KEY_HEADER
+from protos.bounds import CLOCK_AHEAD_S, CLOCK_BEHIND_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,9 +31,6 @@ _TIMESTAMP: Final = TIMESTAMP_HEADER.encode()
 _MAX_KEY: Final = 512
 #: Longest time, in characters; Flower's have 32.
 _MAX_TIME: Final = 64
-#: How old a signed time may be, and how far ahead, in seconds.
-OLDEST_S: Final = TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE
-AHEAD_S: Final = SYSTEM_TIME_TOLERANCE
 
 
 def named_key(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
@@ -61,7 +59,7 @@ def is_signed(headers: Iterable[tuple[bytes, bytes]], key: bytes, now: dt.dateti
         return False
     try:
         signed_at = dt.datetime.fromisoformat(values[_TIMESTAMP].decode("ascii"))
-        if not -AHEAD_S < (now - signed_at).total_seconds() < OLDEST_S:
+        if not -CLOCK_AHEAD_S < (now - signed_at).total_seconds() < CLOCK_BEHIND_S:
             return False
         public = load_pem_public_key(key)
         if not isinstance(public, ec.EllipticCurvePublicKey):

@@ -120,22 +120,29 @@ def test_the_servers_clock_jumps(sites: Sites, tmp_path: Path) -> None:
         server.says("north joined")
         clock.set(_DAY_S)
         south = campaign.party("south")
-        south.says("differ by 1440 minutes")
+        south.says("24 hours behind")
         clock.set(0)
         for program in (server, north, south):
             program.ends(0)
         assert campaign.verified()["labels_released"] == 20
 
 
-def test_a_partys_clock_jumps(sites: Sites, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "explained"),
+    [(-_DAY_S, "24 hours behind that of"), (30, " s ahead of that of"), (7, " s ahead of that of")],
+)
+def test_a_partys_clock_jumps(sites: Sites, tmp_path: Path, seconds: int, explained: str) -> None:
     clock = Clock(tmp_path)
     with Campaign(tmp_path / "campaign", sites) as campaign:
-        server = campaign.serve(sites.public(1150, 20), *_MECHANISM, parties="north,south")
+        server = campaign.serve(
+            sites.public(1150 + abs(seconds) % 40, 20), *_MECHANISM, parties="north,south"
+        )
         campaign.prefix = clock.prefix
         north = campaign.party("north")
         server.says("north joined")
-        clock.set(-_DAY_S)
-        north.says("differ by 1440 minutes")
+        clock.set(seconds)
+        north.says(explained)
+        assert "refuses more than 5 s ahead and 305 s behind" in north.text
         clock.set(0)
         campaign.prefix = ()
         south = campaign.party("south")

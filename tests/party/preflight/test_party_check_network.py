@@ -35,6 +35,7 @@ from pate.errors import StateError, UnreachableError, UsageError
 from pate.preflight import machine
 from pate.preflight.finding import Status
 from pate.runtime.child import free_port
+from protos.bounds import CLOCK_AHEAD_S, CLOCK_BEHIND_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -289,8 +290,8 @@ def test_clocks_that_differ(server: Server, ahead: float, status: str) -> None:
 
 
 def test_flower_allows_what_the_clock_is_held_against() -> None:
-    assert network.NEWEST_S == SYSTEM_TIME_TOLERANCE
-    assert network.OLDEST_S == TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE
+    assert CLOCK_AHEAD_S == SYSTEM_TIME_TOLERANCE
+    assert CLOCK_BEHIND_S == TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE
 
 
 def test_a_clock_without_a_server_is_held_against_the_pinned_authority(server: Server) -> None:
