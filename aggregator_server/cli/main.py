@@ -24,6 +24,7 @@ from aggregator_server.options import (
     public_here,
 )
 from pate.campaign.options import CampaignOption
+from pate.campaign.parameters import parameters_of
 from pate.errors import UsageError
 from pate.runtime.child import fork_ahead
 from pate.runtime.command import print_json, run
@@ -63,6 +64,7 @@ def serve(options: CampaignOptions) -> None:
         context.obj = options  # `check` may be given options before its name
         return
     public = options.public or public_here()
+    parameters_of(options)
     with importing():
         from aggregator_server.flower.internals import SUPERLINK_MAIN
         from aggregator_server.session import start_campaign

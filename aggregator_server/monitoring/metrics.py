@@ -15,10 +15,10 @@ from pate.runtime.metrics import (
     CONTENT_TYPE,
     by_label,
     counter,
-    days_left,
     exposition,
     gauge,
     info,
+    moment,
     state_set,
 )
 
@@ -56,11 +56,10 @@ def render(
         *_of_campaign(overview, now),
         *_of_queries(overview),
         *_of_budget(overview),
-        days_left(
-            "pate_certificate_days",
-            "Days until the first of the server's certificates expires",
+        moment(
+            "pate_certificate_expiry_timestamp_seconds",
+            "When the first of the server's certificates expires",
             certificate_ends,
-            now,
         ),
         gauge("pate_students_connected", "Connections of students now", students),
         gauge("pate_page_streams", "Pages that follow the campaign live now", streams),

@@ -28,6 +28,8 @@ FIGURES: Final = (
 )  # fmt: skip
 #: Bytes of peak memory for each query more, at most: its inputs, mapped, and its label in the ledger.
 MEMORY_A_QUERY: Final = 256
+#: From so many queries on. With fewer, costs that do not grow with them are most of the difference.
+MEMORY_FROM: Final = 10_000
 _LONGEST_S: Final = 7200.0
 
 Case = dict[str, object]
@@ -130,6 +132,8 @@ def memory_check(axes: Axes, done: dict[Size, Case]) -> dict[str, object]:
     tenth = Size(MIDDLE.parties, max(axes.queries) // 10, MIDDLE.classes)
     if most not in done or tenth not in done:
         return {"what": "needs a size and a tenth of it", "holds": None}
+    if tenth.queries < MEMORY_FROM:
+        return {"what": f"a query's memory shows from {MEMORY_FROM} queries on", "holds": None}
     memory = [_number(done[each], "server_memory_peak") for each in (tenth, most)]
     each = (memory[1] - memory[0]) / (most.queries - tenth.queries)
     return {

@@ -12,7 +12,6 @@ import logging
 import socket
 import threading
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Final
@@ -150,7 +149,7 @@ class _Visit(BaseHTTPRequestHandler):
             return (
                 HTTPStatus.OK,
                 CONTENT_TYPE,
-                render(standing, self.server.home, datetime.now(UTC)),
+                render(standing, self.server.home),
             )
         if path == "/healthz":
             return HTTPStatus.OK, _JSON, _told(standing.state)

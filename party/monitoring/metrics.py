@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from party.monitoring.status import STATES
-from pate.runtime.metrics import CONTENT_TYPE, counter, days_left, exposition, gauge, state_set
+from pate.runtime.metrics import CONTENT_TYPE, counter, exposition, gauge, moment, state_set
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from prometheus_client import Metric
 
     from party.monitoring.status import Standing
@@ -25,31 +23,29 @@ __all__ = ["CONTENT_TYPE", "render"]
 _DEVICES: Final = Path("/dev")
 
 
-def render(standing: Standing, home: Path, now: datetime) -> bytes:
+def render(standing: Standing, home: Path) -> bytes:
     """Return the metrics of a party.
 
     Args:
         standing: of its run.
         home: its state directory.
-        now: the time, with its zone.
 
     Raises:
         PateError: if its ledger cannot be read.
     """
-    return exposition("pate-party", home, [*_of_run(standing, now), *_of_ledger(standing)])
+    return exposition("pate-party", home, [*_of_run(standing), *_of_ledger(standing)])
 
 
-def _of_run(standing: Standing, now: datetime) -> list[Metric]:
+def _of_run(standing: Standing) -> list[Metric]:
     return [
         state_set("pate_party_state", "What the party does", STATES, standing.state),
         gauge("pate_party_teachers", "Teachers the party is to have", standing.teachers),
         gauge("pate_party_teachers_trained", "Teachers that are ready", standing.trained),
         gauge("pate_party_gpus", "NVIDIA GPUs that this machine offers", _gpus()),
-        days_left(
-            "pate_party_certificate_days",
-            "Days until the server's authority expires, as far as the party knows",
+        moment(
+            "pate_party_certificate_expiry_timestamp_seconds",
+            "When the server's authority expires, as far as the party knows",
             standing.ends,
-            now,
         ),
     ]
 

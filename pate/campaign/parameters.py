@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pate.campaign.choices import Aggregator
+    from pate.campaign.options import MechanismOptions
 
 #: The parameters that each aggregator has; others must stay None.
 PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -75,3 +76,34 @@ class Parameters:
                 "with noise shares one noisy histogram serves the threshold test and the label: "
                 "leave sigma1 out, sigma2 is for both"
             )
+
+
+def parameters_of(options: MechanismOptions) -> Parameters:
+    """Return the parameters that the options state, checked as far as the options tell.
+
+    It imports no mathematics, so that a command refuses them before it starts.
+
+    Raises:
+        UsageError: for one that is no exact number, or that the mechanism does not have.
+    """
+    given = {field.name: getattr(options, field.name) for field in fields(Parameters)}
+    found = Parameters(
+        **{name: exact(name, text) for name, text in given.items() if text is not None}
+    )
+    found.check(options.aggregator, distributed=options.noise == "distributed")
+    return found
+
+
+def exact(field: str, text: str) -> Fraction:
+    """Return the exact number given for an option, such as "40", "2.5" or "1/3".
+
+    Raises:
+        UsageError: naming the option, for anything else.
+    """
+    try:
+        return Fraction(text.strip())
+    except (ValueError, ZeroDivisionError) as error:
+        option = field.replace("_", "-")
+        raise UsageError(
+            f"--{option} must be a number such as 40, 2.5 or 1/3, got {text!r}"
+        ) from error

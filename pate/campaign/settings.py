@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +12,7 @@ from pate.accounting.filters import FAILING, SITE_DELTA, Delta
 from pate.answers import CLASS, LABELS, NONE, NUMBER, answer_of, range_in
 from pate.campaign.choices import PUBLISH, check_choice
 from pate.campaign.neighbour_terms import MOST_VOTES, NeighbourTerms
-from pate.campaign.parameters import Parameters
+from pate.campaign.parameters import exact, parameters_of
 from pate.campaign.spec import CampaignSpec, new_campaign_id
 from pate.campaign.sum_terms import SumTerms
 from pate.codes import NEAREST, SPREAD, code_of, usual_answer
@@ -109,13 +109,7 @@ def spec_of(
         else 1,
         max_queries=options.max_queries,
         first_round_share=exact("first_round_share", options.first_round_share),
-        parameters=Parameters(
-            **{
-                field.name: exact(field.name, text)
-                for field in fields(Parameters)
-                if (text := getattr(options, field.name)) is not None
-            }
-        ),
+        parameters=parameters_of(options),
         vote_proofs=options.vote_proofs,
         class_quota=options.class_quota,
         neighbour=neighbour,
@@ -298,18 +292,3 @@ def _roster(parties: str) -> int | tuple[str, ...]:
     if parties.strip().isdecimal():
         return int(parties)
     return tuple(sorted(name.strip() for name in parties.split(",")))
-
-
-def exact(field: str, text: str) -> Fraction:
-    """Return the exact number given for an option, such as "40", "2.5" or "1/3".
-
-    Raises:
-        UsageError: naming the option, for anything else.
-    """
-    try:
-        return Fraction(text.strip())
-    except (ValueError, ZeroDivisionError) as error:
-        option = field.replace("_", "-")
-        raise UsageError(
-            f"--{option} must be a number such as 40, 2.5 or 1/3, got {text!r}"
-        ) from error

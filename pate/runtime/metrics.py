@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 #: The media type of :func:`exposition`.
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
-_DAY_S: Final = 86_400.0
 
 
 def gauge(name: str, what: str, value: float | None) -> GaugeMetricFamily:
@@ -62,10 +61,9 @@ def state_set(name: str, what: str, states: Sequence[str], now: str) -> StateSet
     return StateSetMetricFamily(name, what, value={state: state == now for state in states})
 
 
-def days_left(name: str, what: str, ends: datetime | None, now: datetime) -> GaugeMetricFamily:
-    """Return the days until ``ends``, negative after it; None: no expiry."""
-    left = None if ends is None else (ends - now).total_seconds() / _DAY_S
-    return gauge(name, what, left)
+def moment(name: str, what: str, at: datetime | None) -> GaugeMetricFamily:
+    """Return a time, in seconds since 1970; None: there is none."""
+    return gauge(name, what, None if at is None else at.timestamp())
 
 
 def exposition(

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+#: Number of the layout of all files of this version, in ``PRAGMA user_version``: 0 before they were numbered.
+#: A change of any file's tables raises it, so that older versions refuse the file by its name.
+LAYOUT: Final = 1
 #: Suffixes of SQLite's companion files.
 _LEFT: Final = ("-journal", "-wal", "-shm")
 
@@ -36,7 +39,8 @@ class DurableFile:
 
     Raises:
         DiskError: if it cannot be made or read.
-        StateError: if it is absent and ``read_only``, or another process has locked it.
+        StateError: if it is absent and ``read_only``, another process has locked it, or a newer version
+            has written it.
     """
 
     def __init__(
@@ -71,8 +75,8 @@ class DurableFile:
             elif not path.stat().st_size:  # SQLite would treat it as a new database
                 raise damaged(f"{path} is damaged: it is empty; restore it from a backup")
             path.chmod(0o600)
-        with self.writing():
-            return
+        with self.writing() as db:
+            db.execute(f"PRAGMA user_version = {LAYOUT}")
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -100,6 +104,9 @@ class DurableFile:
             db.execute(begin)
             if db.execute("PRAGMA application_id").fetchone()[0] != self._id:
                 raise self._damaged(f"{self.path} is not a file of this kind; move it away")
+            # Before any look at the tables: those of a newer version are not altered ones.
+            if (found := db.execute("PRAGMA user_version").fetchone()[0]) > LAYOUT:
+                raise StateError(newer(str(self.path), found, LAYOUT))
             try:
                 yield db
                 db.execute("COMMIT")
@@ -110,6 +117,14 @@ class DurableFile:
 
     def _translated(self) -> AbstractContextManager[None]:
         return translated(self.path, self._damaged)
+
+
+def newer(what: str, found: int, known: int) -> str:
+    """Return the line that refuses a file or a database of a newer version."""
+    return (
+        f"{what} was written by a newer version: its layout is {found}, this version knows {known} and "
+        "older ones; install that version"
+    )
 
 
 def make_file(
@@ -141,6 +156,7 @@ def make_file(
             db.execute(f"PRAGMA {pragma}")
         db.execute("BEGIN IMMEDIATE")
         db.execute(f"PRAGMA application_id = {application_id}")
+        db.execute(f"PRAGMA user_version = {LAYOUT}")
         fill(db)
         db.execute("COMMIT")
     drafted()

@@ -15,7 +15,7 @@ from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import verify
 from aggregator_server.options import CampaignOptions
 from benchmarks.scale.inputs import PixelTeachers, class_names, open_public, write_public
-from benchmarks.scale.report import measure, slopes
+from benchmarks.scale.report import MIDDLE, Axes, measure, memory_check, slopes
 from benchmarks.scale.server import Quiet, Size
 from pate.campaign.settings import spec_of
 from pate.noise.exact import SystemNoise
@@ -87,3 +87,20 @@ def test_a_campaign_is_measured_in_a_process_of_its_own() -> None:
 
 def test_slopes_say_how_figures_grow() -> None:
     assert slopes([(1, 5.0), (10, 50.0), (100, 5000.0)]) == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("queries", "each", "holds"),
+    [(10_000, 1_000, None), (100_000, 200, True), (100_000, 300, False)],
+)
+def test_memory_a_query_is_checked_where_it_shows(
+    queries: int, each: int, holds: bool | None
+) -> None:
+    """With few queries fixed costs are most of the difference: nothing is said of them."""
+    sizes = {n: Size(MIDDLE.parties, n, MIDDLE.classes) for n in (queries // 10, queries)}
+    cases: dict[Size, dict[str, object]] = {
+        size: {"server_memory_peak": 1e8 + each * n} for n, size in sizes.items()
+    }
+    found = memory_check(Axes(queries=tuple(sizes)), cases)
+    assert found["holds"] is holds
+    assert holds is not None or "from 10000 queries on" in str(found["what"])

@@ -64,6 +64,30 @@ def test_help_does_not_import_torch_or_flower() -> None:
 
 
 @pytest.mark.e2e
+def test_options_that_contradict_each_other_are_refused_before_the_heavy_imports(
+    tmp_path: Path,
+) -> None:
+    """Noise shares have no sigma1, whatever the public set and the parties are."""
+    code = (
+        "import sys\n"
+        "from aggregator_server.cli.main import main\n"
+        "try:\n"
+        "    main()\n"
+        "finally:\n"
+        "    print({'torch', 'flwr', 'sqlalchemy', 'scipy'} & set(sys.modules))\n"
+    )
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", code, "--public", "public.npz", "--home", str(tmp_path)),
+            *("--noise", "distributed", "--sigma1", "3"),
+        ],
+        capture_output=True, text=True, check=False, cwd=ROOT,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "set()\n"), done.stderr
+    assert "leave sigma1 out" in done.stderr
+
+
+@pytest.mark.e2e
 def test_an_error_is_one_line_and_its_exit_code(tmp_path: Path) -> None:
     missing = tmp_path / "nowhere"
     done = run("party", "start", "--data", str(missing), "--home", str(tmp_path / "home"))

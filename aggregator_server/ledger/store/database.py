@@ -59,7 +59,7 @@ class Database(DurableFile):
         )
         if lock is not None:
             with self.reading() as db:
-                tables.require_layout(db)
+                tables.require_layout(db, numbered=True)
             with translated(path, LedgerError):
                 # An open connection avoids checkpointing and recreating the log at each commit.
                 self._kept = connect(path)
@@ -115,10 +115,10 @@ class Database(DurableFile):
         """Compare tables and triggers with those of a new ledger, and check the file's pages.
 
         Raises:
-            LedgerError: if one is missing, changed or new, a newer version wrote it, or the file is
-                damaged.
+            LedgerError: if one is missing, changed or new, or the file is damaged.
+            StateError: if a newer version wrote it.
         """
-        tables.require_layout(db, LedgerError)
+        tables.require_layout(db, numbered=True)
         check_schema(db, tables.SQLITE)
         for pragma in ("integrity_check", "foreign_key_check") if pages else ():
             said = [str(row[0]) for row in db.execute(f"PRAGMA {pragma}")]

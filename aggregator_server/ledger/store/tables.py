@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pate.errors import PateError, StateError
+from pate.errors import LedgerError, StateError
+from pate.storage.durable_file import newer
 from pate.storage.entries import append_only, each_row, insert
 
 if TYPE_CHECKING:
@@ -128,15 +129,24 @@ def make(db: Transaction, statements: tuple[str, ...]) -> None:
     insert(db, "alembic_version", {"version_num": LAYOUT})
 
 
-def require_layout(db: Transaction, wrong: type[PateError] = StateError) -> None:
+def require_layout(db: Transaction, *, numbered: bool = False) -> None:
     """Check that a ledger has the layout of this version.
 
+    Args:
+        db: a transaction on it.
+        numbered: whether it is in a file, whose own number was checked: another one is altered.
+
     Raises:
-        PateError: of the type ``wrong``, if a newer version wrote it.
+        StateError: if a newer version wrote it.
+        LedgerError: if its number was altered.
     """
-    found = [row[0] for row in db.execute("SELECT version_num FROM alembic_version")]
-    if found != [LAYOUT]:
-        raise wrong(f"the ledger has the layout {found}, but this version knows {LAYOUT!r}: update")
+    found = [str(row[0]) for row in db.execute("SELECT version_num FROM alembic_version")]
+    if found == [LAYOUT]:
+        return
+    is_number = len(found) == 1 and found[0].isdecimal()
+    if is_number and int(found[0]) > int(LAYOUT) and not numbered:
+        raise StateError(newer("the ledger", int(found[0]), int(LAYOUT)))
+    raise LedgerError(f"the number of the ledger's layout was altered: {found}")
 
 
 def carry_over(source: Transaction, target: Transaction) -> None:

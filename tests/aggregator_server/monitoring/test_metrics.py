@@ -73,7 +73,7 @@ def everything(tmp_path: Path) -> bytes:
     answer(ledger, settled(), queries(0, 2))
     status = Status()
     status.bound_by(ledger, delta=Delta(1e-5), largest_epsilon=2.0, ends=NOW)
-    return _of_server(tmp_path) + render_party(status.standing, tmp_path, NOW)
+    return _of_server(tmp_path) + render_party(status.standing, tmp_path)
 
 
 def _of_server(tmp_path: Path) -> bytes:
@@ -107,7 +107,7 @@ def test_what_a_campaign_tells(tmp_path: Path) -> None:
         "pate_delta": 1e-5,
         "pate_epsilon_server": 5.5,
         "pate_budget_charged_ratio": 0.25,
-        "pate_certificate_days": 3,
+        "pate_certificate_expiry_timestamp_seconds": (NOW + timedelta(days=3)).timestamp(),
         "pate_students_connected": 2,
         "pate_page_streams": 1,
         "pate_disk_free_bytes": plain["pate_disk_free_bytes"],
@@ -135,7 +135,7 @@ def test_before_the_roster_there_is_no_budget_and_no_class() -> None:
     assert not {name for name in names if "epsilon" in name or "budget" in name}
     assert not names & {
         "pate_delta", "pate_labels", "pate_idle_seconds", "pate_disk_free_bytes",
-        "pate_certificate_days", "pate_students_connected",
+        "pate_certificate_expiry_timestamp_seconds", "pate_students_connected",
     }  # fmt: skip
 
 

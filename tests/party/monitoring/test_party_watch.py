@@ -66,13 +66,13 @@ def get(url: str) -> httpx.Response:
 
 
 def test_a_party_that_has_just_started_tells_what_it_can(tmp_path: Path) -> None:
-    found = numbers(render(Standing(), tmp_path, NOW).decode())
+    found = numbers(render(Standing(), tmp_path).decode())
     assert found["pate_party_state{pate_party_state=reading}"] == 1
     assert found["pate_party_teachers"] == 0
     assert found["pate_disk_free_bytes"] > 0
     assert found["process_resident_memory_bytes"] > 0
     assert not [name for name in found if "epsilon" in name or "queries" in name]
-    assert "pate_party_certificate_days" not in found
+    assert "pate_party_certificate_expiry_timestamp_seconds" not in found
 
 
 def test_what_it_tells_of_its_ledger(ledger: PartyLedger, status: Status, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_what_it_tells_of_its_ledger(ledger: PartyLedger, status: Status, tmp_pa
     ledger.end(offer.campaign, queries_asked=4, labels_released=1, epsilon=2.0, delta=1e-5)
     status.trained(3, 50)
     status.is_now("away")
-    found = numbers(render(status.standing, tmp_path, NOW).decode())
+    found = numbers(render(status.standing, tmp_path).decode())
     assert found["pate_party_campaigns_total"] == 3
     assert found["pate_party_campaigns_open"] == 2
     assert found["pate_party_queries_total"] == 4
@@ -94,7 +94,10 @@ def test_what_it_tells_of_its_ledger(ledger: PartyLedger, status: Status, tmp_pa
     assert found["pate_party_epsilon"] == ledger.cumulative_epsilon(Delta(1e-5)).epsilon > 0
     assert found["pate_party_epsilon_limit"] == 3
     assert found["pate_party_delta"] == 1e-5
-    assert found["pate_party_certificate_days"] == 10.5
+    assert (
+        found["pate_party_certificate_expiry_timestamp_seconds"]
+        == (NOW + timedelta(days=10, hours=12)).timestamp()
+    )
     states = {state: found[f"pate_party_state{{pate_party_state={state}}}"] for state in STATES}
     assert [state for state, holds in states.items() if holds] == ["away"]
 
@@ -103,7 +106,7 @@ def test_a_figure_beyond_any_number_is_told(
     ledger: PartyLedger, status: Status, tmp_path: Path
 ) -> None:
     answer(ledger, settled(delta=1e-4, composition="gate", cap=Fraction(1)), queries(0, 2))
-    found = numbers(render(status.standing, tmp_path, NOW).decode())
+    found = numbers(render(status.standing, tmp_path).decode())
     assert found["pate_party_epsilon"] == float("inf")
 
 

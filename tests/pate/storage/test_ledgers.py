@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
@@ -9,11 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aggregator_server.envelopes import store
+from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.rules import CHAIN as SERVER_CHAIN
+from aggregator_server.ledger.store import tables
 from aggregator_server.ledger.verify import verify
+from party.ledger import chain
 from party.ledger.chain import CHAIN as PARTY_CHAIN
 from party.ledger.ledger import PartyLedger
+from party.voting import ahead_store, noise_shares
 from pate.errors import LedgerError, StateError, UsageError
+from pate.storage.durable_file import LAYOUT
 from pate.storage.entries import append, each_entry, each_row, last_head
 from pate.storage.hash_chain import Head
 from tests.support.party.offers import answer_and_open, joining, queries, settled
@@ -29,11 +36,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kind:
-    """How one role's ledger is made and checked."""
+    """How one role's ledger is made, checked, and opened for writing."""
 
     chain: Chain
     make: Callable[[Path], object]
     check: Callable[[Path, list[Head]], Head]
+    open: Callable[[Path], object]
 
 
 def _make_server(path: Path) -> None:
@@ -48,6 +56,10 @@ def _make_party(path: Path) -> None:
         answer_and_open(ledger, settled(), queries(first, 3))
 
 
+def _open_server(path: Path) -> None:
+    Ledger.open(path).close()
+
+
 def _check_party(path: Path, heads: list[Head]) -> Head:
     ledger = PartyLedger(path, read_only=True)
     for head in heads:
@@ -56,8 +68,10 @@ def _check_party(path: Path, heads: list[Head]) -> Head:
 
 
 KINDS = {
-    "server": Kind(SERVER_CHAIN, _make_server, lambda path, heads: verify(path, *heads).head),
-    "party": Kind(PARTY_CHAIN, _make_party, _check_party),
+    "server": Kind(
+        SERVER_CHAIN, _make_server, lambda path, heads: verify(path, *heads).head, _open_server
+    ),
+    "party": Kind(PARTY_CHAIN, _make_party, _check_party, PartyLedger),
 }
 
 
@@ -196,3 +210,54 @@ def test_a_head_comes_back_from_its_text() -> None:
     head = Head(17, bytes(range(32)))
     assert Head.parse(str(head)) == head == Head.given(f" {head}\n")
     assert Head.given(None) is None
+
+
+def test_a_newer_ledger_is_called_newer_and_not_altered(kind: Kind, path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (LAYOUT,)
+        db.execute("CREATE TABLE later (at INTEGER)")
+        db.execute(f"PRAGMA user_version = {LAYOUT + 1}")
+    for read in (lambda: kind.check(path, []), lambda: kind.open(path)):
+        with pytest.raises(StateError, match="written by a newer version"):
+            read()
+    with closing(sqlite3.connect(path)) as db:  # with this version's number they are altered
+        db.execute(f"PRAGMA user_version = {LAYOUT}")
+    with pytest.raises(LedgerError, match="altered: later"):
+        kind.check(path, [])
+
+
+def test_an_earlier_ledger_gets_the_number_of_the_version_that_writes_it(
+    kind: Kind, path: Path
+) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 0")
+    kind.check(path, [])
+    kind.open(path)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (LAYOUT,)
+
+
+def test_a_change_of_tables_changes_the_number_of_the_layout() -> None:
+    """Older versions refuse a file by this number: whoever changes tables raises it, and both here."""
+    layouts = {
+        "server": tables.SQLITE,
+        "party": chain.SCHEMA,
+        "keys ahead": ahead_store._SCHEMA,
+        "noise shares": noise_shares._SCHEMA,
+        "envelopes": store.SCHEMA,
+    }
+    digests = {
+        name: hashlib.sha256("\n".join(schema).encode()).hexdigest()[:16]
+        for name, schema in layouts.items()
+    }
+    assert (LAYOUT, tables.LAYOUT, digests) == (
+        1,
+        "0001",
+        {
+            "server": "dcd12c1bdbdbba7a",
+            "party": "3047277672043d52",
+            "keys ahead": "16b33b5b59dd8a28",
+            "noise shares": "0e138b6c41f7c46e",
+            "envelopes": "1e86939025da57c3",
+        },
+    )

@@ -235,12 +235,12 @@ class PostgresDatabase:
         Pages are not checked: the database checks what it reads, and all was read.
 
         Raises:
-            LedgerError: if anything is missing, changed or new, or a newer version wrote it.
-            StateError: if others may read or change it.
+            LedgerError: if anything is missing, changed or new.
+            StateError: if others may read or change it, or a newer version wrote it.
         """
         del pages
         layout.require_ours(db)
-        tables.require_layout(db, LedgerError)
+        tables.require_layout(db)
         if odd := layout.differences(db):
             raise LedgerError(f"the ledger's tables or triggers were altered: {', '.join(odd)}")
         layout.require_alone(db)
