@@ -203,6 +203,9 @@ def tags_digest(tags: Sequence[bytes]) -> str:
 def check_sources(mine: Given, sharing: Iterable[Given]) -> None:
     """Check that campaigns with a query in common with a new answer had votes of the same data.
 
+    Exact sums of teachers' votes for several labels also had the same number of labels: votes of another
+    number have other tags, so a change of them could not be seen.
+
     Raises:
         RefusedError: otherwise: the difference of two sums with the same other parties would reveal
             the change.
@@ -216,6 +219,14 @@ def check_sources(mine: Given, sharing: Iterable[Given]) -> None:
                 f"campaign {each.offer.campaign[:8]} had votes on one of these queries, from "
                 "other data or settings of ours than now: the difference of two sums would "
                 "reveal the change; repeat_queries = 'allow' would permit it"
+            )
+        of_labels = same_kind and not mine.offer.records_vote and each.matrix != mine.matrix
+        if of_labels and exact_masked(mine) and exact_masked(each):
+            raise RefusedError(
+                f"campaign {each.offer.campaign[:8]} had votes on one of these queries for an exact "
+                "sum, with another number of labels: such votes cannot be compared, and the "
+                "difference of two sums would reveal a change of them; noise by the parties "
+                "(--noise distributed), or repeat_queries = 'allow', would permit it"
             )
 
 

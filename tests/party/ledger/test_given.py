@@ -230,3 +230,23 @@ def test_a_matrix_is_all_that_decides_records_votes() -> None:
         matrix_of(replace(offer, classes=("x", "z")), "aa"),
     ):
         assert other != whole
+
+
+def test_exact_sums_of_labels_share_queries_under_one_number_of_labels(ledger: PartyLedger) -> None:
+    """Teachers that cast no more than two labels have the same votes where two count and where three do."""
+
+    def labels(most: int, campaign: str, *, shares: bool = False) -> Offer:
+        made = noisy(campaign=campaign) if shares else settled(campaign=campaign)
+        return replace(made, code=f"each-4 labels-{most}-of-4", mechanisms=None)
+
+    give(ledger, labels(2, "c1" * 16), queries(0, 4))
+    for votes in (None, others(queries(3, 4))):
+        with pytest.raises(RefusedError, match="exact sum, with another number of labels"):
+            give(ledger, labels(3, "d2" * 16), queries(3, 4), votes=votes)
+    give(ledger, labels(3, "d2" * 16), queries(4, 4))
+    # The parties' noise is charged for each release; and the same number is compared by its votes.
+    give(ledger, labels(3, "e3" * 16, shares=True), queries(0, 4))
+    give(ledger, labels(2, "f4" * 16), queries(0, 4))
+    with pytest.raises(RefusedError, match="differ from those"):
+        give(ledger, labels(2, "a5" * 16), queries(0, 4), votes=others(queries(0, 4)))
+    assert PartyLedger(ledger.path).head == ledger.head

@@ -21,6 +21,7 @@ import pytest
 
 from party.ledger import rules
 from party.ledger.rules import LedgerState
+from party.ledger.sent_votes import check_sources
 from party.voting import voter
 from party.voting.noise_shares import NoiseShares
 from tests.support.party.histories import (
@@ -36,8 +37,9 @@ from tests.support.party.histories import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from party.ledger.sent_votes import Given
     from pate.votes import Counts
 
 HISTORIES = int(os.environ.get("PATE_HISTORIES", "8"))
@@ -106,6 +108,13 @@ def votes_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(voter, "tags_of", blind)
 
 
+def numbers_of_labels_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    def blind(mine: Given, sharing: Iterable[Given]) -> None:
+        check_sources(mine, [each for each in sharing if each.matrix == mine.matrix])
+
+    monkeypatch.setattr(rules, "check_sources", blind)
+
+
 def matrices_all_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "matrix_of", lambda *_: "one")
     monkeypatch.setattr("party.ledger.ledger.matrix_of", lambda *_: "one")
@@ -132,6 +141,7 @@ def noise_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
         ("teachers", votes_not_looked_at, 0),
         ("records", matrices_all_alike, 5),
         ("noise", noise_drawn_again, 0),
+        ("labels", numbers_of_labels_not_looked_at, 0),
     ],
 )
 def test_without_one_of_the_rules_some_history_does(

@@ -26,7 +26,7 @@ from pate.campaign.roster import RosterParty
 from pate.data.values import Dataset, Images, Inputs, batch_hash
 from pate.errors import ProtocolError, QuorumError
 from pate.masking.party import PartyMasking
-from pate.mechanisms import DistributedGNMax, GNMax, Neighbour
+from pate.mechanisms import DistributedGNMax, GNMax, Neighbour, TeacherLabels
 from pate.noise.exact import SystemNoise
 from protos import wire
 from protos.pate.v1 import vote_pb2
@@ -47,15 +47,15 @@ _PIXELS = np.random.default_rng(4).integers(0, 255, (7, 4, 4, 1), dtype=np.uint8
 PUBLIC = (Images(_PIXELS[:6]), Images(_PIXELS))
 HASHES = PUBLIC[1].row_hashes()
 #: What votes in a world, and whether the parties add noise.
-KINDS = ("teachers", "records", "noise")
+KINDS = ("teachers", "records", "noise", "labels")
 #: How likely each thing is to happen next, in a world of each kind.
 CHANCES = {
-    "attempt": (0.33, 0.45, 0.20),
-    "again": (0.30, 0.05, 0.40),
-    "campaign": (0.08, 0.30, 0.05),
-    "retrain": (0.14, 0.12, 0.05),
-    "restore": (0.10, 0.03, 0.25),
-    "lie": (0.05, 0.05, 0.05),
+    "attempt": (0.33, 0.45, 0.20, 0.35),
+    "again": (0.30, 0.05, 0.40, 0.15),
+    "campaign": (0.08, 0.30, 0.05, 0.25),
+    "retrain": (0.14, 0.12, 0.05, 0.05),
+    "restore": (0.10, 0.03, 0.25, 0.15),
+    "lie": (0.05, 0.05, 0.05, 0.05),
 }
 #: Batches: they share two queries.
 ROWS = ((0, 1, 2), (1, 2, 3))
@@ -75,6 +75,7 @@ class Teachers:
     name: str
     data: int
     training: int = 0
+    answer: str = "class"
     classes: tuple[str, ...] = CLASSES
     unit: str = "record"
     schema: str = "images 4x4x1"
@@ -96,6 +97,14 @@ class Teachers:
             seed = [*query[:8], ord(self.name), self.data, self.training]
             for answer in np.random.default_rng(seed).integers(0, len(classes), self.teachers):
                 votes[at, list(classes).index(CLASSES[answer])] += 1
+        return votes
+
+    def vote_labels(self, inputs: Inputs, classes: Sequence[str], most: int) -> Counts:
+        """As :meth:`vote`; of two labels one teacher in four casts the second, too, where two count."""
+        votes = self.vote(inputs, classes)
+        if most > 1:
+            more = [query[0] % 4 == 0 for query in inputs.row_hashes()]
+            votes[more] = np.minimum(votes[more] + 1, self.teachers)
         return votes
 
 
@@ -140,6 +149,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.records, self.noisy = self.kind == "records", self.kind == "noise"
+        self.labels = self.kind == "labels"
         self.data = dict.fromkeys(NAMES, 0)
         self.training = dict.fromkeys(NAMES, 0)
         self.voters: dict[str, Voter] = {}
@@ -159,7 +169,9 @@ class World:
         self.voters[name] = Voter(
             name=name,
             identity=identity_key(home),
-            ensemble=Teachers(name, self.data[name], self.training[name]),
+            ensemble=Teachers(
+                name, self.data[name], self.training[name], "labels" if self.labels else "class"
+            ),
             records=self.voting_records(name) if self.records else None,
             home=home,
             site=site(home, _LOOSE if name == COLLUDER else _STRICT),
@@ -244,6 +256,10 @@ class World:
         }
         if self.records:
             fields |= {"mechanism": "neighbour", "most_votes": most}
+        if self.labels:
+            code = f"each-{len(self.rows[-1])} labels-{random.integers(1, 3)}-of-2"
+            mechanism = TeacherLabels(0, Fraction(400), 1, code=code)
+            fields |= {"code": code}
         terms = terms_message(members, [mechanism], composition="zcdp", cap="1")
         message = campaign_message(PUBLIC[public], terms, **fields)
         self.campaigns.append((message, roster, public))
@@ -361,12 +377,14 @@ class World:
             number, rows = self._old[random.integers(len(self._old))]
             if self.chance(0.1 if self.noisy else 0.5):
                 number = len(self.campaigns) - 1
-            self.attempt(number, self.rows[number] if self.records else rows)
+            self.attempt(number, self.rows[number] if self.records or self.labels else rows)
         else:
             number = len(self.campaigns) - 1
             self.attempt(
                 number,
-                self.rows[number if self.records else random.integers(len(self.rows))],
+                self.rows[
+                    number if self.records or self.labels else random.integers(len(self.rows))
+                ],
                 dropping=0.05 if self.chance(0.3) else 0.0,
                 lied=self.lie(number) if what == "lie" else None,
                 unasked=[name] if self.chance(0.5) else [],
