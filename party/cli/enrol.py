@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -95,12 +96,15 @@ def new_sealing_key(home: HomeOption = None, as_json: JsonOption = False) -> Non
     """Make a new sealing key, if the old one may have leaked.
 
     Other parties seal shares for it in masked campaigns by envelope. The server learns the new one from the next description.
+    Your keys ahead that wait for a sum are deleted.
 
     A campaign whose keys ahead have left, and that has not asked for votes, continues without this party.
     """  # noqa: E501 - a help text is folded where it is shown
     from party.cli.ledger import the_home
     from party.identity.keys import new_sealing_key as make
+    from party.voting.ahead_store import BUNDLES_FILE, AheadFile
     from pate.errors import UsageError
+    from pate.masking.ahead.waiting import drop_stale
     from pate.masking.keys import KeyPair
 
     place = the_home(home, with_ledger=False)
@@ -108,6 +112,9 @@ def new_sealing_key(home: HomeOption = None, as_json: JsonOption = False) -> Non
         raise UsageError(f"{place} is not the home of a party")
     with locked(place / "lock", "another pate-party"):
         public = KeyPair(make(place)).public
+        bundles = place / BUNDLES_FILE
+        if bundles.exists():
+            drop_stale(AheadFile(bundles), public, int(time.time()))
     if as_json:
         print_json({"home": str(place), "sealing": public.hex()})
         return

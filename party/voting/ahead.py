@@ -7,14 +7,16 @@ days apart. :mod:`pate.masking.ahead.party` has the rules, docs/proofs/envelopes
 from __future__ import annotations
 
 import secrets
+import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from party.identity.keys import sealing_key
-from party.voting.ahead_store import AheadFile
+from party.voting.ahead_store import BUNDLES_FILE, AheadFile
 from party.voting.noise_shares import with_noise
 from pate.errors import RefusedError
 from pate.masking.ahead.party import PartyAhead
+from pate.masking.ahead.waiting import Asker
 from pate.masking.encoding import decode, encode
 from pate.masking.keys import KeyPair
 from pate.runtime.failpoints import reach
@@ -62,7 +64,7 @@ class AheadVotes:
         self._name = name
         self._identity = identity
         self._home = home
-        self._file = home / "bundles.db"
+        self._file = home / BUNDLES_FILE
         self._ledger = ledger
         self._shares = shares
         self._noise = noise
@@ -82,8 +84,13 @@ class AheadVotes:
         key, signature = self._party.sealing()
         return vote_pb2.SealingKey(key=key, signature=signature)
 
-    def bundles(self, asked: vote_pb2.AskBundles) -> vote_pb2.Bundles:
+    def bundles(self, key: bytes, campaign: bytes, asked: vote_pb2.AskBundles) -> vote_pb2.Bundles:
         """Return bundles; see :meth:`pate.masking.ahead.party.PartyAhead.bundles`.
+
+        Args:
+            key: of the campaign that asks, 32 bytes.
+            campaign: its id.
+            asked: the server's request.
 
         There are none for a roster with an earlier sealing key of ours: the server takes the present
         one from our description, and asks again.
@@ -94,7 +101,8 @@ class AheadVotes:
             key, _ = self._party.sealing()
             if roster.keys[self._name] != key:
                 return vote_pb2.Bundles()
-        made = self._party.bundles(roster, asked.first, asked.count)
+        asker = Asker(key, campaign, int(time.time()))
+        made = self._party.bundles(roster, asked.first, asked.count, asker)
         reach("bundles-kept")
         self._ledger.list_bundles(roster.digest, asked.first, [each.digest for each, _ in made])
         return vote_pb2.Bundles(bundles=[ahead.bundle_to_wire(*each) for each in made])

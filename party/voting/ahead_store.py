@@ -10,15 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pate.errors import RefusedError
-from pate.masking.ahead.store import Kind
+from pate.masking.ahead.store import REMOVED
 from pate.storage.durable_file import DurableFile
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
-    from pate.masking.ahead.store import Place
+    from pate.masking.ahead.store import Kind, Place
 
+#: Name of the file in a party's home.
+BUNDLES_FILE: Final = "bundles.db"
 #: "patb" in ASCII.
 _APPLICATION_ID: Final = 0x70617462
 _SCHEMA: Final = (
@@ -32,8 +34,8 @@ _SCHEMA: Final = (
     ),
     (
         "CREATE TRIGGER entries_no_delete BEFORE DELETE ON entries "
-        f"WHEN OLD.kind NOT IN ('{Kind.UNUSED.value}', '{Kind.SHARES.value}') "
-        "BEGIN SELECT RAISE(ABORT, 'only secrets are removed'); END"
+        f"WHEN OLD.kind NOT IN ({', '.join(repr(each.value) for each in REMOVED)}) "
+        "BEGIN SELECT RAISE(ABORT, 'what was bound or answered is not removed'); END"
     ),
 )
 

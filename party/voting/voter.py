@@ -231,7 +231,7 @@ class Voter:
                 # They say nothing of our data; who they are for is the campaign's.
                 self._site.consider(offer_of(key, campaign, 0))
                 reply.bundles.SetInParent()  # there may be none
-                reply.bundles.CopyFrom(ahead.bundles(request.ask_bundles))
+                reply.bundles.CopyFrom(ahead.bundles(key, campaign.id, request.ask_bundles))
             case "ask_masked_ahead":
                 asked = self._asked(key, campaign, request.ask_masked_ahead.batch)
                 reply.masked_ahead.CopyFrom(

@@ -15,13 +15,14 @@ sum of a round (full proof: docs/proofs/envelopes.md):
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pate.errors import ProtocolError, RefusedError
 from pate.masking.ahead.bundle import Bundle, Secrets, make_bundle, open_box, pair_of
 from pate.masking.ahead.store import Kind
 from pate.masking.ahead.terms import BundleRoster, sign_sealing
-from pate.masking.encoding import decode, encode, whole
+from pate.masking.ahead.waiting import drop_of, place_of, require_room, waits
+from pate.masking.encoding import decode, encode
 from pate.masking.keys import KeyPair, own_mask_key, pair_mask_key
 from pate.masking.messages import Keys, UnmaskingShares, pairs_from_bytes, pairs_to_bytes
 from pate.masking.ring import Ring
@@ -36,10 +37,8 @@ if TYPE_CHECKING:
 
     from pate.masking.ahead.round import Round
     from pate.masking.ahead.store import Store
+    from pate.masking.ahead.waiting import Asker
     from pate.masking.stream import VoteStream
-
-#: Most bundles that wait for a round.
-MOST_WAITING: Final = 4_096
 
 
 class PartyAhead:
@@ -76,7 +75,7 @@ class PartyAhead:
         return self._sealing.public, sign_sealing(self._name, self._identity, self._sealing.public)
 
     def bundles(
-        self, roster: BundleRoster, first: int, count: int
+        self, roster: BundleRoster, first: int, count: int, asker: Asker
     ) -> list[tuple[Bundle, dict[str, bytes]]]:
         """Return bundles of these numbers, with a box for each other party; new ones are made.
 
@@ -84,13 +83,22 @@ class PartyAhead:
             roster: for which they are made, this party on it.
             first: number of the first.
             count: of bundles.
+            asker: the campaign that asks, and when.
 
         Raises:
             ProtocolError: if the roster has another identity or sealing key of this party.
-            RefusedError: if too many bundles wait already.
+            RefusedError: if too many bundles wait already, or one of these was dropped.
         """
         self._check_own(roster)
-        return [self._bundle(roster, number) for number in range(first, first + count)]
+        numbers = range(first, first + count)
+        missing = [
+            number
+            for number in numbers
+            if self._store.get(Kind.MADE, place_of(roster.digest, number)) is None
+        ]
+        if missing:
+            require_room(self._store, roster.digest, asker, self._sealing.public, len(missing))
+        return [self._bundle(roster, number, asker) for number in numbers]
 
     def roster(self, digest: bytes) -> BundleRoster:
         """Return a roster that this party made bundles for.
@@ -171,7 +179,8 @@ class PartyAhead:
             )
         own = round_.bundles[self._name]
         packed = self._masked(round_, self._secrets(own), found)
-        self._store.change({(Kind.MASKED, digest): packed}, [(Kind.UNUSED, own.digest)])
+        waited = (Kind.WAITING, place_of(own.roster, own.number))
+        self._store.change({(Kind.MASKED, digest): packed}, [(Kind.UNUSED, own.digest), waited])
         return packed, signature
 
     def sign(self, round_: Round, masked: Mapping[str, bytes]) -> bytes:
@@ -288,29 +297,36 @@ class PartyAhead:
         return bool(self._store.find(Kind.ATTEMPT, campaign))
 
     def forget(self, campaign: bytes) -> None:
-        """Remove all secrets of a campaign's rounds; what was bound stays bound."""
+        """Remove all secrets of a campaign's rounds and bundles; what was bound stays bound."""
         rounds = self._store.find(Kind.ATTEMPT, campaign).values()
         bound = {bundle for bundle, at in self._store.find(Kind.BOUND).items() if at in set(rounds)}
         self._store.change(
             {},
             [(Kind.SHARES, each) for each in rounds] + [(Kind.UNUSED, each) for each in bound],
         )
+        drop_of(self._store, campaign)
 
-    def _bundle(self, roster: BundleRoster, number: int) -> tuple[Bundle, dict[str, bytes]]:
-        place = (Kind.MADE, roster.digest + whole(number))
-        raw = self._store.get(*place)
+    def _bundle(
+        self, roster: BundleRoster, number: int, asker: Asker
+    ) -> tuple[Bundle, dict[str, bytes]]:
+        place = place_of(roster.digest, number)
+        raw = self._store.get(Kind.MADE, place)
         if raw is not None:
             return _made_from_bytes(raw, self._name, number, roster)
-        if len(self._store.find(Kind.UNUSED)) >= MOST_WAITING:
-            raise RefusedError(f"{MOST_WAITING} bundles wait for a round already")
+        if self._store.get(Kind.DROPPED, place) is not None:
+            raise RefusedError(
+                f"bundle {number} for these parties was dropped: its campaign has ended, or it waited "
+                "for a year"
+            )
         bundle, boxes, secrets = make_bundle(
             roster, self._name, self._identity, number, self._random
         )
         self._store.change(
             {
                 (Kind.ROSTER, roster.digest): roster.to_bytes(),
-                place: _made_to_bytes(bundle, boxes),
+                (Kind.MADE, place): _made_to_bytes(bundle, boxes),
                 (Kind.UNUSED, bundle.digest): secrets.to_bytes(),
+                **waits(bundle, self._sealing.public, asker),
             }
         )
         return bundle, boxes

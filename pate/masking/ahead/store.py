@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -12,11 +12,15 @@ if TYPE_CHECKING:
 class Kind(Enum):
     """Kinds of entries, with their keys."""
 
-    #: Public part and boxes of an own bundle, by digest of its roster and number.
+    #: Public part and boxes of an own bundle, by digest of its roster and number; removed if it is dropped.
     MADE = "made"
+    #: Who asked for an own bundle, by the same; removed once it has masked, or is dropped.
+    WAITING = "waiting"
+    #: Digest of an own bundle that was dropped before it masked, by the same.
+    DROPPED = "dropped"
     #: The roster that bundles are made for, by its digest.
     ROSTER = "roster"
-    #: Secrets of an own bundle, by its digest; removed once it has masked.
+    #: Secrets of an own bundle, by its digest; removed once it has masked, or is dropped.
     UNUSED = "unused"
     #: The one round of a bundle, its owner whoever, by digest of the bundle.
     BOUND = "bound"
@@ -37,6 +41,9 @@ class Kind(Enum):
     #: The request of a round, by its digest: for the caller.
     NOTE = "note"
 
+
+#: Kinds whose entries are removed: secrets, and what belongs to a bundle that was dropped.
+REMOVED: Final = (Kind.UNUSED, Kind.SHARES, Kind.WAITING, Kind.MADE)
 
 #: An entry's kind and key.
 Place = tuple[Kind, bytes]

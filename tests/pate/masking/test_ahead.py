@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pate.errors import PateError, ProtocolError, QuorumError, RefusedError, StateError
 from pate.masking.ahead import bundle as bundles
-from pate.masking.ahead import party as party_ahead
+from pate.masking.ahead import waiting
 from pate.masking.ahead.round import Round
 from pate.masking.ahead.server import ServerAhead
 from pate.masking.ahead.store import Kind
@@ -23,7 +23,7 @@ from pate.masking.encoding import whole
 from pate.masking.keys import KeyPair
 from pate.masking.ring import centred
 from tests.pate.masking.test_masking_sums import thresholds
-from tests.support.masking.ahead import Field, KilledError
+from tests.support.masking.ahead import ASKER, Field, KilledError
 from tests.support.masking.attempts import bytes_from, identity_of, name_of
 
 if TYPE_CHECKING:
@@ -452,13 +452,13 @@ def test_rosters_that_no_bundles_are_made_for(field: Field) -> None:
         BundleRoster(own, 3, 1)
     rotated = BundleRoster((sealed(A, server), *own[1:]), 4, 1)
     with pytest.raises(ProtocolError, match="another sealing key than it has now"):
-        field.party(A).bundles(rotated, 0, 1)
+        field.party(A).bundles(rotated, 0, 1, ASKER)
     impostor = Sealed(
         Member(A, identity_of(A, 1).public_key().public_bytes_raw()),
         own[0].key, sign_sealing(A, identity_of(A, 1), own[0].key),
     )  # fmt: skip
     with pytest.raises(ProtocolError, match="an identity that is not this party's"):
-        field.party(A).bundles(BundleRoster((impostor, *own[1:]), 4, 1), 0, 1)
+        field.party(A).bundles(BundleRoster((impostor, *own[1:]), 4, 1), 0, 1, ASKER)
     assert BundleRoster.from_bytes(field.roster.to_bytes()) == field.roster
     with pytest.raises(RefusedError, match="has made none for"):
         field.party(A).roster(bytes(32))
@@ -470,20 +470,65 @@ def test_more_parties_than_can_all_mask_with_one_another() -> None:
 
 
 def test_bundles_asked_for_again_are_the_same(field: Field) -> None:
-    first = field.party(A).bundles(field.roster, 0, 3)
-    assert field.party(A).bundles(field.roster, 1, 2) == first[1:]
+    first = field.party(A).bundles(field.roster, 0, 3, ASKER)
+    assert field.party(A).bundles(field.roster, 1, 2, ASKER) == first[1:]
     assert [bundle.number for bundle, _ in first] == [0, 1, 2]
     place = (Kind.MADE, field.roster.digest + whole(0))
     assert field.stores[A].entries[place]
 
 
-def test_bundles_that_wait_are_bounded(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(party_ahead, "MOST_WAITING", 2)
-    with pytest.raises(RefusedError, match="2 bundles wait"):
-        field.party(A).bundles(field.roster, 0, 3)
-    round_ = field.round()
-    field.mask(A, round_)
-    assert len(field.party(A).bundles(field.roster, 0, 3)) == 3
+def test_bundles_that_wait_are_bounded_for_each_roster_and_key(
+    field: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "MOST_OF_ROSTER", 2)
+    monkeypatch.setattr(waiting, "MOST_OF_KEY", 3)
+    party = field.party(A)
+    with pytest.raises(RefusedError, match="0 bundles for these parties wait for a round, and 2"):
+        party.bundles(field.roster, 0, 3, ASKER)
+    field.mask(A, field.round())
+    assert len(party.bundles(field.roster, 0, 3, ASKER)) == 3
+    with pytest.raises(RefusedError, match="2 bundles for these parties"):
+        party.bundles(field.roster, 3, 1, ASKER)
+    other = replace(field.roster, threshold=5)
+    assert len(party.bundles(other, 0, 1, ASKER)) == 1
+    with pytest.raises(RefusedError, match="3 bundles for campaigns of this key"):
+        party.bundles(other, 1, 1, ASKER)
+    # Another coordinator is not concerned, with the same parties or others.
+    strange = replace(ASKER, key=b"k" * 32)
+    assert len(party.bundles(other, 1, 1, strange)) == 1
+    assert len(party.bundles(field.roster, 3, 1, strange)) == 1
+
+
+def test_bundles_that_are_not_used_are_dropped(field: Field) -> None:
+    """With their campaign, with an earlier sealing key, after a year; no other one takes their number."""
+    ended, later = replace(ASKER, campaign=b"e" * 16), ASKER.at + 366 * 86_400
+    party, store = field.party(A), field.stores[A]
+    for number, asker in enumerate((ended, ASKER, replace(ASKER, at=later))):
+        party.bundles(field.roster, number, 1, asker)
+        if number == 0:
+            party.forget(ended.campaign)
+            assert not store.find(Kind.UNUSED)
+            with pytest.raises(RefusedError, match="bundle 0 for these parties was dropped"):
+                party.bundles(field.roster, 0, 1, asker)
+    # The second one waits for more than a year when the third is made.
+    assert len(store.find(Kind.UNUSED)) == len(store.find(Kind.MADE)) == 1
+    with pytest.raises(RefusedError, match="bundle 1 for these parties was dropped"):
+        party.bundles(field.roster, 1, 1, replace(ASKER, at=later))
+    assert not waiting.drop_stale(store, field.sealing[A].public, later)
+    assert waiting.drop_stale(store, field.sealing[B].public, later) == 1
+    assert not store.find(Kind.UNUSED)
+
+
+def test_no_round_is_masked_with_a_bundle_that_was_dropped(field: Field) -> None:
+    rounds = field.round(), field.round(1)
+    boxes = [field.boxes(A, each) for each in rounds]
+    field.party(A).begin(rounds[0], boxes[0])
+    field.party(A).forget(ASKER.campaign)
+    with pytest.raises(ProtocolError, match="not begun"):
+        field.party(A).mask(rounds[0], lambda: field.values[A])
+    for each, its in zip(rounds, boxes, strict=True):
+        with pytest.raises(RefusedError, match="used before"):
+            field.party(A).begin(each, its)
 
 
 # --- what a party that lies costs -------------------------------------------------------------
@@ -583,7 +628,7 @@ def test_consent_is_taken_where_lists_could_be_mixed() -> None:
 
 def test_secrets_are_of_the_random_source(field: Field) -> None:
     """Two bundles share no key, seed or box."""
-    (one, first), (two, second) = field.party(A).bundles(field.roster, 0, 2)
+    (one, first), (two, second) = field.party(A).bundles(field.roster, 0, 2, ASKER)
     assert not {one.keys.mask_key, one.keys.share_key} & {two.keys.mask_key, two.keys.share_key}
     assert one.keys.seed_commitment != two.keys.seed_commitment
     assert not set(first.values()) & set(second.values())

@@ -13,6 +13,7 @@ from pate.masking.ahead.party import PartyAhead
 from pate.masking.ahead.round import Round
 from pate.masking.ahead.server import ServerAhead
 from pate.masking.ahead.terms import BundleRoster, Sealed
+from pate.masking.ahead.waiting import Asker
 from pate.masking.context import VERSION, Context, Member
 from pate.masking.keys import KeyPair
 from tests.support.masking.attempts import bytes_from, identity_of, name_of
@@ -61,6 +62,9 @@ class MemoryStore:
         self.entries.update(add)
         for place in remove:
             self.entries.pop(place, None)
+
+
+ASKER = Asker(bytes(32), bytes(16), 1_800_000_000)
 
 
 @dataclass
@@ -115,7 +119,7 @@ class Field:
 
     def bundle(self, name: str, number: int) -> tuple[Bundle, dict[str, bytes]]:
         """A party's bundle of a number, and its boxes."""
-        ((bundle, boxes),) = self.party(name).bundles(self.roster, number, 1)
+        ((bundle, boxes),) = self.party(name).bundles(self.roster, number, 1, ASKER)
         return bundle, boxes
 
     def context(self, attempt: int = 0, batch: bytes = bytes(32), **changes: object) -> Context:
