@@ -21,6 +21,7 @@ from party.voting.voter import Voter
 from pate.data.read import read_inputs
 from pate.encoders.reading import Reader
 from pate.noise.exact import SystemNoise
+from pate.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -188,7 +189,7 @@ def _ask(question: str) -> bool:
 
     Ctrl-C is not an answer: it stops the party, as always.
     """
-    sys.stderr.write(f"{question} [y/N]: ")
+    sys.stderr.write(f"{printable(question)} [y/N]: ")
     sys.stderr.flush()
     try:
         return input().strip().lower() in ("y", "yes")

@@ -21,7 +21,10 @@ The message of an error is for the operator of the process: it may name local pa
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
 class PateError(Exception):
@@ -30,6 +33,12 @@ class PateError(Exception):
     exit_code: ClassVar[int] = 1
     #: The text that may be sent to the other side. Never built from data.
     public: ClassVar[str] = "internal error"
+
+    def followed_by(self, text: str) -> Self:
+        """Return the error with a text to be printed below it, line by line: the end of a log."""
+        for line in text.splitlines():
+            self.add_note(line)
+        return self
 
 
 class UsageError(PateError):

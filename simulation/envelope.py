@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from pate.runtime.command import print_json
 from pate.runtime.help import Commands
 from pate.runtime.options import JsonOption  # noqa: TC001
+from pate.runtime.screen import Display
 
 app = Commands(
     no_args_is_help=True,
@@ -51,7 +50,7 @@ def show(
             found = {**fields, "sha256": envelope.digest.hex(), "sizes": sizes, "cover": lines}
             print_json(found)
             return
-    width = min(Console(file=sys.stdout).width, _WIDTH)
+    width = min(Display().width, _WIDTH)
     for line in lines:
         indent = " " * (len(line) - len(line.lstrip()) + 2)
         typer.echo(textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False))

@@ -212,7 +212,8 @@ class Program:
             if self.text.count(words) >= times:
                 return True
             if ended is not None:
-                raise ProcessError(f"{self.name} ended ({ended}) without {words!r}:\n{self.text}")
+                message = f"{self.name} ended ({ended}) without {words!r}:"
+                raise ProcessError(message).followed_by(self.text)
             return False
 
         until(said, f"{self.name} says {words!r}; it said:\n{self.text}")
@@ -227,10 +228,11 @@ class Program:
         while (found := self.code) is None:
             self.family()  # its children must be known before it ends
             if time.monotonic() > deadline:
-                raise ProcessError(f"{self.name} still runs:\n{self.text}")
+                raise ProcessError(f"{self.name} still runs:").followed_by(self.text)
             self.pause(2 * _POLL_S)
         if found not in codes:
-            raise ProcessError(f"{self.name} ended with {found}, not {codes}:\n{self.text}")
+            message = f"{self.name} ended with {found}, not {codes}:"
+            raise ProcessError(message).followed_by(self.text)
         return found
 
     def pause(self, seconds: float) -> None:

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table as Sheet
 
 from pate.data.values import Dataset, Images
 from pate.formats.privacy_statement import in_words, neighbours_of, rounded_up
+from pate.runtime.screen import Display
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,7 +137,7 @@ def show(*reports: Report) -> None:
         sheet.add_column(report.mechanism)
     for cells in zip(*map(_rows, reports), strict=True):
         sheet.add_row(cells[0][0], *(text for _, text in cells))
-    console = Console(highlight=False)
+    console = Display()
     console.print(sheet)
     for report in reports:
         named = f" of {report.mechanism}" if many else ""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pate.errors import ProtocolError, SchemaError
 from pate.formats.labels import LabelRow
+from pate.printable import printable
 from protos.pate.v1 import student_pb2 as wire
 
 if TYPE_CHECKING:
@@ -183,4 +184,4 @@ def checked_campaign(info: wire.CampaignInfo, own: PublicSet) -> Campaign:
 
 def readable(text: str) -> str:
     """Return a foreign text made safe for one line of a screen."""
-    return "".join(mark if mark.isprintable() else " " for mark in text[:200])
+    return printable(text, 200)

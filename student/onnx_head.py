@@ -26,6 +26,7 @@ from pate.encoders.encoder import Encoder, opened_files
 from pate.encoders.graph import TOKENS, checked_graph
 from pate.encoders.session import open_session
 from pate.errors import SchemaError
+from pate.printable import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -277,4 +278,4 @@ def _describe(model: onnx.ModelProto, student: TableStudent, about: dict[str, st
 
 def _line(error: Exception) -> str:
     text = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return "".join(each if each.isprintable() else " " for each in text)[:200]
+    return printable(text, 200)

@@ -441,6 +441,13 @@ def test_another_place_that_opens_pictures_is_found(text: str, tmp_path: Path) -
     assert not openers(tmp_path / "a.py")
 
 
+def test_what_is_drawn_is_drawn_by_one_kind_of_console() -> None:
+    """It shows printable characters only, whoever chose the text."""
+    for path in modules(*SHIPPED):
+        if path.parent != ROOT / "pate" / "runtime":
+            assert not re.search(r"\bConsole\(", path.read_text(encoding="utf-8")), path
+
+
 def test_no_pickle_anywhere() -> None:
     for path in modules(*SHIPPED):
         wrong = top(imported(path)) & {

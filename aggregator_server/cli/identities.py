@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -139,8 +140,8 @@ def parties(home: HomeOption = None, as_json: JsonOption = False) -> None:
     screen.show(table)
     if enrolled := [entry for entry in entries if entry.state == ENROLLED]:
         # Unabridged: a party may copy these lines into its policy.
-        keys = "\n".join(line_of_party(entry.name, entry.identity) for entry in enrolled)
-        screen.show(Text(f"identity keys:\n{keys}"))
+        keys = (line_of_party(entry.name, entry.identity) for entry in enrolled)
+        screen.show(Group("identity keys:", *map(Text, keys)))
 
 
 def revoke(name: NameArgument, home: HomeOption = None) -> None:

@@ -250,7 +250,7 @@ class EnvelopeWire:
                 judged = False
             except PateError as error:
                 # It may be on its way still: a courier copies it bit by bit.
-                self._unsaid[path.name] = _printable(f"{path.name} is not taken: {error}")
+                self._unsaid[path.name] = f"{path.name} is not taken: {error}"
         return judged
 
     def _admit(self, manifest: Manifest) -> None:
@@ -285,7 +285,7 @@ class EnvelopeWire:
         reach("answer-taken")
         self._changed = True
         late = "" if taken else "; nothing of it is waited for any more: it came too late"
-        self._say(_printable(f"answer of {party} to envelope {out.number}: {path.name}{late}"))
+        self._say(f"answer of {party} to envelope {out.number}: {path.name}{late}")
         for digest, reply in taken:
             handle = self._open.pop((party, digest), None)
             if handle is not None:  # else it is delivered when the request is made again
@@ -324,11 +324,6 @@ class MixedWire:
 
 def _until(out: Out) -> str:
     return f", to be answered until {out.until}" if out.until else ""
-
-
-def _printable(text: str) -> str:
-    """Return a line for the screen; the name of a file may have been chosen by anybody."""
-    return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def _derive(secret: bytes, what: bytes) -> bytes:

@@ -130,8 +130,8 @@ class SuperLink:
             if time.monotonic() > deadline:
                 raise ProcessError(
                     f"the SuperLink does not answer after {START_DEADLINE_S:.0f} s; "
-                    f"its log is {self.child.log}:\n{self.child.last_words()}"
-                )
+                    f"its log is {self.child.log}:"
+                ).followed_by(self.child.last_words())
 
 
 def trust_in(identities: Identities) -> ssl.SSLContext:

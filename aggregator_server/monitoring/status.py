@@ -33,6 +33,7 @@ from aggregator_server.results.statement import server_epsilon
 from pate.errors import PateError
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import neighbours_of
+from pate.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -396,5 +397,4 @@ def _checks_of(state: CampaignState) -> tuple[Check, ...]:
 
 def _readable(text: str, most: int = _NAME_LENGTH) -> str:
     """Return untrusted text for display: one line, printable, of bounded length."""
-    cut = text if len(text) <= most else text[: most - 1] + "…"
-    return "".join(mark if mark.isprintable() else " " for mark in cut)
+    return printable(text, most)

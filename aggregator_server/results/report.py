@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +18,7 @@ from pate.answers import CLASS, NUMBER, answer_of
 from pate.errors import StateError
 from pate.formats.labels import LabelRow, LabelSet
 from pate.formats.privacy_statement import rounded_up
+from pate.runtime.screen import Display
 from pate.storage.hash_chain import Head
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def show(found: Mapping[str, object]) -> None:
     for name, text in _rows(found):
         # Never as markup: names are untrusted.
         sheet.add_row(name, Text(text))
-    console = Console(highlight=False)
+    console = Display()
     console.print(sheet)
     if "adjacency" in found:
         console.print(f"adjacency: {found['adjacency']}", markup=False)
@@ -198,7 +198,7 @@ def entries(folder: Path) -> list[dict[str, object]]:
 
 def show_entries(held: Sequence[Mapping[str, object]]) -> None:
     """Print entries, one per line, long bodies truncated."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Display(soft_wrap=True)
     for entry in held:
         body = json.dumps(entry["body"], separators=(",", ":"))
         cut = body if len(body) <= _WIDEST else body[: _WIDEST - 1] + "…"

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from party.options import PolicyOption
 from pate.campaign.choices import EARLY_ENDS
@@ -18,6 +17,7 @@ from pate.errors import DataError, LedgerError, UsageError
 from pate.runtime.command import print_json
 from pate.runtime.home import default_home
 from pate.runtime.options import HomeOption, JsonOption
+from pate.runtime.screen import Display
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -157,7 +157,7 @@ def _delta(home: Path, policy: Path | None) -> Delta:
 
 def _print(lines: list[str], indent: int = 0) -> None:
     """Print lines; on a terminal, continuation lines are indented by ``indent`` columns if it is given."""
-    console = Console(highlight=False)
+    console = Display()
     for line in lines:
         if indent and console.is_terminal:
             further = " " * indent

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from pate.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -71,4 +73,4 @@ def shown(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.10g}"
     text = str(value)
-    return (text if text.isprintable() else ascii(text))[:_LONGEST_SHOWN]
+    return printable(text, _LONGEST_SHOWN)

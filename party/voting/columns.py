@@ -13,6 +13,7 @@ import numpy as np
 
 from pate.data.cells import COMMAS, PLAIN
 from pate.data.values import Table, is_numeric
+from pate.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -156,9 +157,7 @@ def _many(count: int, what: str) -> str:
 
 
 def _cut(name: str, width: int) -> str:
-    # A name may contain control characters.
-    plain = "".join(each if each.isprintable() else "?" for each in name)
-    return plain.ljust(width) if len(plain) <= width else plain[: width - 1] + "…"
+    return printable(name, width).ljust(width)
 
 
 def _missing(column: Column) -> NDArray[np.bool_]:

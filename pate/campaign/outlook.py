@@ -13,6 +13,7 @@ from pate.campaign.default_noise import CLASSES
 from pate.campaign.terms import budget, composition_of, noise_of, resolve
 from pate.errors import BudgetError
 from pate.mechanisms import worst_cost
+from pate.printable import printable
 from pate.runtime.screen import listed
 
 if TYPE_CHECKING:
@@ -232,8 +233,7 @@ def classes_in_words(
 
 def _readable(name: str) -> str:
     """Return a class's name, which is untrusted text, made safe for a screen."""
-    shown = "".join(mark if mark.isprintable() else " " for mark in name[:_LONGEST_NAME])
-    return shown if len(name) <= _LONGEST_NAME else f"{shown}…"
+    return printable(name, _LONGEST_NAME)
 
 
 def _many(number: int, one: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
 from rich.table import Table as Sheet
 
 from pate.answers import CLASS, LABELS, NUMBER
@@ -12,6 +11,7 @@ from pate.cli.neighbour_plan import NeighbourOptions, Plan
 from pate.codes import DENSE, SPREAD
 from pate.runtime.command import print_json
 from pate.runtime.options import takes
+from pate.runtime.screen import Display
 
 if TYPE_CHECKING:
     from pate.planning.neighbour import NeighbourPlan, SumsPlan
@@ -32,7 +32,7 @@ def plan_neighbour(options: NeighbourOptions) -> None:
 
 
 def _show(plan: Plan) -> None:
-    console, noise, code = Console(highlight=False), plan.noise, plan.code
+    console, noise, code = Display(), plan.noise, plan.code
     console.print(f"{plan.in_words}, whatever the number of representatives")
     counted = "1 share is" if noise.honest == 1 else f"{noise.honest} shares are"
     least = "no query gets a label"

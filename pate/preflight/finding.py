@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Self
 
+from pate.printable import printable
+
 if TYPE_CHECKING:
     import datetime as dt
 
@@ -75,12 +77,12 @@ class Finding:
 
 
 def one_line(text: str) -> str:
-    r"""Return ``text`` on one line, with control characters replaced.
+    r"""Return ``text`` on one line, with control characters as escapes.
 
     >>> one_line("two\nlines \x1b[31mred")
-    'two lines ?[31mred'
+    'two lines \\x1b[31mred'
     """
-    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+    return printable(" ".join(text.split()))
 
 
 def days_left(when: dt.datetime, now: dt.datetime) -> str:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from pate.preflight.finding import Status
 from pate.preflight.runner import run_checks
 from pate.runtime.command import print_json
+from pate.runtime.screen import Display
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from rich.console import Console
 
     from pate.preflight.runner import Check, Report, Result
 
@@ -42,14 +45,15 @@ def present(
         report = run_checks(groups)
         print_json(report.to_dict())
         return report.exit_code
-    console = console or Console(highlight=False)
+    console = console or Display()
     widest = max((len(check.name) for checks in groups.values() for check in checks), default=0)
     headings: list[str] = []
 
     def folded(result: Result) -> None:
         if result.group not in headings:
             headings.append(result.group)
-            console.print(Text(f"\n{result.group}", style="bold"))
+            console.print()
+            console.print(Text(result.group, style="bold"))
         console.print(_row(result, widest))
 
     def plain(result: Result) -> None:
@@ -66,7 +70,8 @@ def present(
         report = run_checks(groups, plain)
     line, style = _verdict(report)
     if console.is_terminal:
-        console.print(Text(f"\n{line}", style=style))
+        console.print()
+        console.print(Text(line, style=style))
     else:
         console.print(line, markup=False, soft_wrap=True)
     return report.exit_code
@@ -82,8 +87,9 @@ def _row(result: Result, widest: int) -> Table:
     quiet = "dim" if found.status is Status.SKIPPED else ""
     status = Text(f"  {found.status.value}", style=style)
     # Each sentence of a long text has its own line.
-    text = found.text.replace("; ", "\n") if len(found.text) > _LONG else found.text
-    row.add_row(status, Text(result.name, style=quiet), Text(text, style=quiet))
+    texts = found.text.split("; ") if len(found.text) > _LONG else [found.text]
+    sentences = Group(*(Text(each, style=quiet) for each in texts))
+    row.add_row(status, Text(result.name, style=quiet), sentences)
     for line in found.lines:
         row.add_row("", "", Text(line, style="dim"))
     if found.to_do:

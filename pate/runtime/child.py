@@ -156,9 +156,8 @@ class Child:
     def failure(self) -> ProcessError:
         """Return the error that says how it ended, with the end of its log."""
         return ProcessError(
-            f"{self.name} ended with exit code {self.exit_code}; its log is {self.log}:\n"
-            f"{self.last_words()}"
-        )
+            f"{self.name} ended with exit code {self.exit_code}; its log is {self.log}:"
+        ).followed_by(self.last_words())
 
 
 def child_environment(home: Path, inherited: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -8,16 +8,21 @@ import json
 import os
 import sys
 from importlib.metadata import version
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 import typer
 
 from pate.errors import DiskError, PateError
+from pate.printable import print_only_printable, printable
 from pate.runtime import forked
 from pate.runtime.environment import QUIET_FLOWER
 from pate.runtime.log import FORMS, LOG, Line, everything_in_json, in_json, print_line
 from pate.start import INTERRUPTED, STOPS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 #: Error numbers of an unwritable file system.
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
@@ -38,6 +43,7 @@ def run(app: typer.Typer, name: str) -> NoReturn:
 
     An error of ours becomes one line on the standard error and its exit code; Ctrl-C is clean.
     """
+    print_only_printable()
     # Flower's variables of the shell are removed, for forked processes, too.
     for variable in [each for each in os.environ if each.startswith("FLWR_")]:
         del os.environ[variable]
@@ -76,7 +82,8 @@ def _exit_code(app: typer.Typer, name: str) -> int:
         if in_json():
             _say_last(name, error.format_message(), "UsageError", error.exit_code)
         else:
-            error.show()
+            # Its message may have the name of a file, which a shell's pattern found.
+            click.UsageError(printable(error.format_message()), getattr(error, "ctx", None)).show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return _interrupted(name)
@@ -85,7 +92,8 @@ def _exit_code(app: typer.Typer, name: str) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except PateError as error:
-        _say_last(name, str(error), type(error).__name__, error.exit_code)
+        notes = getattr(error, "__notes__", ())
+        _say_last(name, str(error), type(error).__name__, error.exit_code, notes)
         return error.exit_code
     except OSError as error:
         if error.errno not in _FULL and (error.errno not in _CLOSED or error.filename is None):
@@ -106,17 +114,19 @@ def _shown(path: object) -> str:
     if path is None:
         return "disk"
     text = os.fsdecode(path) if isinstance(path, bytes) else str(path)
-    text = text if text.isprintable() else ascii(text)
+    text = printable(text)
     return text if len(text) <= _LONGEST_SHOWN else f"…{text[-_LONGEST_SHOWN:]}"
 
 
-def _say_last(name: str, text: str, kind: str, exit_code: int) -> None:
-    """Print the error line of a command."""
+def _say_last(name: str, text: str, kind: str, exit_code: int, notes: Sequence[str] = ()) -> None:
+    """Print the error line of a command, and what follows it."""
     if in_json():
         level = "info" if exit_code == INTERRUPTED else "error"
-        print_line(Line.now(name, text, level), kind=kind, exit_code=exit_code)
+        whole = "\n".join(map(printable, (text, *notes)))
+        print_line(Line.now(name, whole, level), kind=kind, exit_code=exit_code)
     else:
-        print(f"{name}: {text}", file=sys.stderr)  # noqa: T201 - this is the screen
+        for line in (f"{name}: {text}", *notes):
+            print(printable(line), file=sys.stderr)  # noqa: T201 - this is the screen
 
 
 def program_of(app: typer.Typer) -> click.Command:

@@ -2,7 +2,7 @@
 
 On a terminal the bars move; in a file or a pipe each becomes an occasional line, so that a log stays
 readable; with JSON, each is one object. The standard output is kept for
-results.
+results. Whatever a text contains, only printable characters of it are shown, and a line stays a line.
 """
 
 from __future__ import annotations
@@ -14,21 +14,24 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 from rich.table import Column
 from rich.text import Text
 
+from pate.printable import printable, raw
 from pate.runtime.log import Line, in_json, print_line
 from pate.runtime.reminder import HOUR, Pace, Reminder, left_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from rich.console import ConsoleOptions, RenderableType
     from rich.progress import Task, TaskID
     from rich.progress_bar import ProgressBar
+    from rich.segment import Segment
 
 _log = logging.getLogger(__name__)
 #: Seconds between two progress lines of one task without moving bars.
@@ -49,12 +52,35 @@ def listed(names: Sequence[str]) -> str:
     return shown if len(names) <= _NAMED else f"{shown}, … ({len(names)} in all)"
 
 
+class Display(Console):
+    """A rich console that shows only printable characters of every text, each on its line.
+
+    The arguments are those of :class:`rich.console.Console`; the default file is the standard output.
+    """
+
+    def __init__(self, file: IO[str] | None = None, **settings: Any) -> None:
+        # It writes terminal commands of its own, past the check of the stream.
+        super().__init__(file=raw(file or sys.stdout), highlight=False, **settings)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Yield the segments of a text, a table or another object."""
+        if isinstance(renderable, str):
+            markup = None if options is None else options.markup
+            renderable = self.render_str(renderable, highlight=False, markup=markup)
+        if isinstance(renderable, Text) and not renderable.plain.isprintable():
+            shown = renderable.blank_copy(printable(renderable.plain))
+            return super().render(shown, options)
+        return super().render(renderable, options)
+
+
 class Screen:
     """The standard error, shared by lines and bars."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+        self._console = Display(file=sys.stderr, soft_wrap=True)
         self._listeners: list[Callable[[Line], None]] = []
         self._moving: Progress | None = None
         self._users, self._lock = 0, threading.Lock()
@@ -82,12 +108,13 @@ class Screen:
         return end
 
     def say(self, text: str, level: str = "info") -> None:
-        """Print one line.
+        """Print one line, its unprintable characters as escapes.
 
         Args:
             text: of the line.
             level: ``info``, ``warning`` or ``error``; only JSON and listeners show it.
         """
+        text = printable(text)
         line = Line.now(self._name, text, level)
         stamp = line.time.strftime("%H:%M:%S")
         if in_json():
@@ -111,7 +138,7 @@ class Screen:
             self._console.print(renderable)
             return
         drawn = io.StringIO()
-        Console(file=drawn, highlight=False, width=_TABLE_WIDTH).print(renderable)
+        Display(file=drawn, width=_TABLE_WIDTH).print(renderable)
         print_line(Line.now(self._name, drawn.getvalue().rstrip("\n")))
 
     @contextmanager

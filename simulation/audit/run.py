@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table as Sheet
 
 from pate.answers import CLASS, answer_of
@@ -32,6 +31,7 @@ from pate.mechanisms.distributed import DistributedMechanism
 from pate.noise.exact import SystemNoise
 from pate.noise.share_laws import GaussianShares, GeometricShares
 from pate.noise.shares import share_sigma
+from pate.runtime.screen import Display
 from simulation.audit.options import GATED, PARAMETERS
 
 if TYPE_CHECKING:
@@ -281,7 +281,7 @@ def show(audits: Sequence[Audit]) -> None:
             "stands" if each.holds else "REFUTED",
         )
     first = audits[0]
-    console = Console(highlight=False, soft_wrap=True)
+    console = Display(soft_wrap=True)
     console.print(sheet)
     for line in (
         f"epsilon at delta {first.delta:g}; mu of Gaussian DP, where the accountant counts in it",
@@ -297,7 +297,7 @@ def show(audits: Sequence[Audit]) -> None:
         console.print(line, markup=False)
     if any(each.bugs for each in audits):
         # At full width: a truncated bug or pair is useless.
-        Console(highlight=False, width=140).print(_bugs(audits))
+        Display(width=140).print(_bugs(audits))
         console.print(
             "From exact laws, before any run: with so many --runs the bug is found but with "
             f"probability {MISSED:g}. '-': not with ten million runs.",

@@ -182,7 +182,6 @@ def test_links_folders_pipes_and_odd_names_end_no_wait_and_stop_nothing(play: Pl
     assert [each.state for each in last(play) if each.party == "d"] == ["lost"]
     said = play.complaints()
     assert len(said) == 6
-    assert all(line.isprintable() for line in said)
 
 
 def test_a_huge_file_is_not_read(play: Play) -> None:

@@ -1,9 +1,15 @@
-"""Invalid paths, given to every program: one line and an exit code, never a traceback."""
+"""Odd names, given to every program: one line and an exit code, never a traceback.
+
+Names that a terminal would obey, or that end a line, are shown as their escapes.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,11 +22,12 @@ import student.cli
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
     from typing import NoReturn
 
 #: One name in the path has more bytes than a file system takes; or all of it has.
 ODD = {"name": "a" * 300, "umlauts": "\u00e4" * 200, "path": "/".join(["b" * 200] * 25)}
+#: Sets a terminal's title, erases a line, forges one, conceals and reverses what follows.
+HOSTILE = "a\x1b]0;x\x07\x1b[2K\r\nforged\x1b[8m\x9b7m\u202e\u2028"
 #: Stands for the odd path in a command.
 HERE = "HERE"
 COMMANDS: dict[Callable[[], NoReturn], list[str]] = {
@@ -132,3 +139,84 @@ def test_a_path_in_a_file_of_options_may_not_hold_a_zero_byte(
         aggregator_server.cli.main.main()
     assert ended.value.code == 2
     assert "null" in capsys.readouterr().err
+
+
+def require_printable(shown: str) -> None:
+    """Check what a program wrote: printable characters and line ends, and no line that a name forged."""
+    assert not {each for each in shown if each != "\n" and not each.isprintable()}, ascii(shown)
+    assert not any(line.startswith("forged") for line in shown.split("\n")), ascii(shown)
+
+
+@pytest.mark.parametrize(
+    ("main", "command"),
+    [
+        (main, command)
+        for main, commands in COMMANDS.items()
+        for command in commands
+        if "--ca" not in command  # it would wait for a server
+    ],
+)
+def test_a_name_is_shown_with_printable_characters(
+    main: Callable[[], NoReturn],
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    np.savez(tmp_path / "data.npz", images=np.zeros((12, 8, 8), np.uint8), labels=["a", "b"] * 6)
+    np.savez(tmp_path / "public.npz", images=np.zeros((12, 8, 8), np.uint8))
+    words = {
+        HERE: str(tmp_path / HOSTILE),
+        "OUT": str(tmp_path / "out"),
+        "PUBLIC": str(tmp_path / "public.npz"),
+        "DATA": str(tmp_path / "data.npz"),
+    }
+    # Of no use as a folder, images or options: every program refuses it.
+    (tmp_path / HOSTILE).write_text("?")
+    monkeypatch.setattr(
+        sys, "argv", ["command", *[words.get(each, each) for each in command.split()]]
+    )
+    with pytest.raises(SystemExit):
+        main()
+    shown = capsys.readouterr()
+    require_printable(shown.out + shown.err)
+
+
+@pytest.mark.e2e
+def test_programs_show_columns_classes_and_files_with_printable_characters(tmp_path: Path) -> None:
+    """Real processes: the names are in the data, in the folder and among the files of a courier."""
+    folder = tmp_path / HOSTILE
+    for each in ("inbox", "outbox"):
+        (folder / each).mkdir(parents=True)
+    (folder / "inbox" / f"{HOSTILE}.pate").write_bytes(b"no envelope")
+    column, classes = f'"{HOSTILE}"', (f'"b{HOSTILE}"', "plain")
+    lines = [f"{at % 7},{at % 3},{classes[at % 2]}" for at in range(60)]
+    data, public = folder / "data.csv", folder / "public.csv"
+    data.write_text("\n".join((f"x,{column},label", *lines)) + "\n")
+    public.write_text("\n".join((f"x,{column}", *(f"{at % 7},{at % 3}" for at in range(9)))) + "\n")
+    home = ("--home", folder / "home")
+    for typed in (
+        ("pate-party", "check", "--data", data, *home),
+        ("pate-party", "check", "--data", data, "--label", HOSTILE, *home),
+        ("pate-party", "start", "--data", data, "--name", "a", "--server", "127.0.0.1:1", *home),
+        ("pate-party", "watch", folder / "inbox", folder / "outbox", "--once", "--name", "a",
+         "--data", data, *home),
+        ("pate-party", "ledger", *home),
+        ("pate-server", "check", "--public", public, "--classes", f"{HOSTILE},b", *home),
+        ("pate-server", "--public", public, "--classes", f"{HOSTILE},b", *home),
+        ("pate-student", "predict", "--model", folder, "--data", data, "--out", folder / "out"),
+        ("pate", "schema", "draft", "--public", public, "--out", folder / "schema.json"),
+        ("pate", "envelope", "show", folder / "inbox" / f"{HOSTILE}.pate"),
+        ("pate", "simulate", "--data", folder / "none"),
+        ("pate", HOSTILE),
+        ("pate-party", f"--{HOSTILE}"),
+    ):  # fmt: skip
+        program, *arguments = map(str, typed)
+        run = subprocess.run(
+            [Path(sys.executable).parent / program, *arguments],
+            capture_output=True, timeout=300, check=False, cwd=folder,
+            env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "PATE_LOG": "lines"},
+        )  # fmt: skip
+        shown = (run.stdout + run.stderr).decode()
+        require_printable(shown)

@@ -60,7 +60,7 @@ def test_classes_without_labels_are_said_before_the_training_and_what_to_try(
     tell_few_labels(few(GNMAX, teachers=40), Screen("pate-student"))
     said = capsys.readouterr().err
     assert (
-        "1 labels: no label of 2 of 3 classes (no, may [2Jbe), fewer than 10 labels of 1 class (yes)"
+        "1 labels: no label of 2 of 3 classes (no, may\\x1b[2Jbe), fewer than 10 labels of 1 class (yes)"
         in said
     )
     assert "`pate plan --mechanism gnmax --classes 3 --teachers 40 --queries 100 --epsilon" in said

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from rich.console import Console
 from rich.table import Table as Sheet
 
 from pate.accounting.account import (
@@ -24,6 +23,7 @@ from pate.errors import DataError, UsageError
 from pate.formats.privacy_statement import rounded_up
 from pate.formats.votes_file import load_numbers, read_vote_matrix
 from pate.mechanisms import round_predictions
+from pate.runtime.screen import Display
 from pate.storage.table_cache import cached_table
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _sanitised(noisy: Sanitised) -> dict[str, Any]:
 
 def show(found: dict[str, Any]) -> None:
     """Print the result of :func:`run_account` as a table."""
-    console = Console(highlight=False)
+    console = Display()
     sheet = Sheet(title=f"epsilon at delta {found['delta']:g}", title_justify="left")
     for heading in ("bound", "classical", "improved", "exact", "best order", "what it is"):
         sheet.add_column(heading, justify="right" if heading != "what it is" else "left")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Console
 from rich.table import Table as Sheet
 
 from pate.campaign.terms import noise_of
@@ -13,6 +12,7 @@ from pate.mechanisms import DistributedTeachers
 from pate.noise.shares import total_sigma
 from pate.planning.plans import settings_of
 from pate.planning.search import BUDGETS
+from pate.runtime.screen import Display
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -159,7 +159,7 @@ def show(report: PlanReport) -> None:
             columns.append(dict(_rows(plan, report)))
     for name in columns[0]:
         sheet.add_row(name, *(column.get(name, "") for column in columns))
-    console = Console(highlight=False)
+    console = Display()
     console.print(sheet)
     for line in (*report.notes, *remarks(report)):
         console.print(line, markup=False)

@@ -249,7 +249,7 @@ def test_lines_are_bounded_and_on_one_line(tmp_path: Path) -> None:
             say(status, f"{at}\x1b[31m\n" + "x" * 10_000)
         log = status.overview().log
     assert len(log) == LINES
-    assert log[-1].text.startswith(f"{LINES + 9} [31m x")
+    assert log[-1].text.startswith(rf"{LINES + 9}\x1b[31m\nx")
     assert all(len(line.text) == 400 and line.text.isprintable() for line in log)
 
 

@@ -135,7 +135,7 @@ def test_json_lines_hold_one_object_each_whatever_is_said(
         move(1, 2)
     lines = capsys.readouterr().err.splitlines()
     first, drawn, bar = (json.loads(line) for line in lines)
-    assert first["text"] == 'zwei\nZeilen, "ß"'
+    assert first["text"] == 'zwei\\nZeilen, "ß"'
     assert first["program"] == "pate-party"
     assert first["level"] == "info"
     assert datetime.fromisoformat(first["time"]).tzinfo is not None
