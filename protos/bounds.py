@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError, Message
 
-from pate.data.labels import can_be_class
+from pate.data.labels import LONGEST_CLASS_LIST, can_be_class
 from pate.encoders.description import MOST_MODEL, MOST_TOKENIZER
 from pate.errors import ProtocolError
 
@@ -88,12 +88,16 @@ def check_classes(classes: Sequence[str], *, empty_allowed: bool = False) -> Non
     """Check a class list.
 
     Raises:
-        ProtocolError: if it has fewer than two names, too many, an empty or a repeated one.
+        ProtocolError: if it has fewer than two names, too many or too long ones, an empty or a repeated one.
     """
     if empty_allowed and not classes:
         return
     check(2 <= len(classes) <= MAX_CLASSES, f"a class list of {len(classes)}")
     check(len(set(classes)) == len(classes), "a class list with a name twice")
+    size = sum(len(name.encode()) for name in classes)
+    check(
+        size <= LONGEST_CLASS_LIST, f"class names of {size:,} bytes, at most {LONGEST_CLASS_LIST:,}"
+    )
     for name in classes:
         check(can_be_class(name), "a class name that is empty, too long, or not one line of text")
 

@@ -4,7 +4,8 @@ Everything that can refuse is asked first: the file, its recipient, its signer, 
 in it, and what was answered before. Then the voter answers request by request, by policy and ledger
 as over a connection. A refusal leaves no file: the server sees a party that does not answer.
 
-The same envelope gives the same bytes. Answers with votes or shares are kept by the digest of their
+The same envelope gives the same bytes, until its campaign has ended: then answers before the last one are
+deleted. Answers with votes or shares are kept by the digest of their
 request, and the key that seals a file is derived from its content; so a step that was killed may be
 repeated, and an answer that was lost on its way may be sent again.
 """
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 #: Folder of a home with the answers to envelopes.
 FOLDER: Final = "envelopes"
+_REPLY: Final = ".reply"
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,9 @@ class Answers:
                 self._make(envelope, known)
                 reach("envelope-answered")
             to = out / replace_direction(envelope.manifest).file_name if out.is_dir() else out
-            return self._send(envelope, known, to, again=again)
+            done = self._send(envelope, known, to, again=again)
+        self._release()
+        return done
 
     def sent(self, digest: bytes) -> bool:
         """Return whether the answer to the envelope of this digest has appeared as a file."""
@@ -146,7 +150,7 @@ class Answers:
         voter = self._voter()
         replies = []
         for kind, body in zip(asked.kinds, envelope.messages(), strict=True):
-            replies.append(self._reply(voter, kind, body))
+            replies.append(self._reply(voter, envelope.manifest.campaign, kind, body))
         answers = replace_direction(
             envelope.manifest,
             answers=envelope.digest,
@@ -157,9 +161,20 @@ class Answers:
         sealed = seal(pair, envelope.manifest.seal, draft.about, replies)
         write(to, replace(draft, parts=tuple(map(Part.of, sealed))), self._identity, sealed)
 
-    def _reply(self, voter: Voter, kind: str, body: bytes) -> bytes:
+    def _release(self) -> None:
+        """Delete what campaigns that ended left here, but for the answer to the last envelope of each."""
+        for record in self._ledger.campaigns():
+            if record.ending is None or not record.files:
+                continue
+            campaign, *earlier = record.offer.campaign, *record.files[:-1]
+            for reply in self._folder.glob(f"{campaign}.*{_REPLY}"):
+                reply.unlink(missing_ok=True)
+            for each in earlier:
+                self._kept(bytes.fromhex(each.answers)).unlink(missing_ok=True)
+
+    def _reply(self, voter: Voter, campaign: str, kind: str, body: bytes) -> bytes:
         """Return the reply to one request: as before, if it has votes or shares and was made before."""
-        kept = self._folder / f"{hashlib.sha256(body).hexdigest()}.reply"
+        kept = self._folder / f"{campaign}.{hashlib.sha256(body).hexdigest()}{_REPLY}"
         if kept.exists():
             return kept.read_bytes()
         reply = voter.handle(body)

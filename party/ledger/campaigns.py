@@ -1,6 +1,6 @@
 """The state of a campaign with the rules within it, and an entry, for the rules of a party's ledger.
 
-A part of :mod:`party.ledger.rules`. Campaigns are in memory, a few kilobytes each; hashes of
+A part of :mod:`party.ledger.rules`. Campaigns are in memory, at most 300 KiB each; hashes of
 queries are not: a party answers millions.
 """
 

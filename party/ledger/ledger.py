@@ -6,7 +6,7 @@ If an entry cannot be made durable, the error stops the caller from sending anyt
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from party.ledger.accountant import Figure, LedgerView, Totals, cumulative_epsilon
@@ -37,6 +37,16 @@ LEDGER_FILE: Final = "ledger.db"
 #: Most reports of the end of one campaign that are recorded: each resume has one, and a server that sends
 #: others without end would fill the disk.
 MOST_ENDINGS: Final = 64
+#: Most campaigns of one key that are joined within a time and have had no votes: each is in the ledger
+#: for ever, and a server could describe others without end.
+MOST_UNANSWERED: Final = 64
+UNANSWERED_FOR: Final = timedelta(days=7)
+#: Most envelopes of one campaign that are answered.
+MOST_FILES: Final = 4_096
+#: Most times that votes on one batch leave, and most queries of all batches of a campaign, as a multiple of
+#: the votes that its terms state: an attempt at a sum that is not completed is an entry, too.
+MOST_AGAIN: Final = 1_024
+MOST_ASKED: Final = 64
 
 
 def _utc() -> datetime:
@@ -71,6 +81,7 @@ class PartyLedger:
         shared: bool = False,
     ) -> None:
         self._log = EntryLog(path, now, read_only=read_only, shared=shared)
+        self._now = now
         self._turn = threading.Lock()
 
     @classmethod
@@ -108,10 +119,21 @@ class PartyLedger:
         """Record that this party takes part, or newly known terms of the campaign.
 
         Raises:
-            RefusedError: if the terms contradict earlier ones.
+            RefusedError: if the terms contradict earlier ones, or too many campaigns of this key were
+                joined lately and asked for no votes.
             DiskError: if it cannot be recorded; then nothing may leave.
         """
         with self._turn:
+            state, now = self._log.state(), self._now()
+            if state.campaign(offer.campaign) is None:
+                lately = state.unanswered(offer.key, now - UNANSWERED_FOR)
+                if len(lately) >= MOST_UNANSWERED:
+                    free = lately[-MOST_UNANSWERED] + UNANSWERED_FOR
+                    raise RefusedError(
+                        f"{len(lately)} campaigns of this key were described to us within "
+                        f"{UNANSWERED_FOR.days} days and have had no votes; another one is joined "
+                        f"after {free:%Y-%m-%d %H:%M} UTC"
+                    )
             self._learn(offer)
 
     def check_answer(
@@ -191,7 +213,7 @@ class PartyLedger:
             RefusedError: if the terms contradict earlier ones, the batch had other queries or votes
                 before, the campaign had votes of another source, it has ended, or another campaign
                 had other votes on one of the queries, or votes of another source; in a series, if
-                one of the units has voted in another campaign of it.
+                one of the units has voted in another campaign of it; or the campaign has asked too often.
             ProtocolError: for invalid hashes or tags.
             DiskError: if it cannot be recorded; then no vote may leave.
         """
@@ -199,6 +221,7 @@ class PartyLedger:
         _require_one_each(answer.tags, answer.hashes)
         with self._turn:
             self._learn(offer)
+            self._require_room(offer, answer)
             again = self._log.state().holds(offer.campaign, answer.batch.hex())
             units = _units_of(answer)
             if units is not None:  # before the table is written, which refuses a unit that is there
@@ -314,13 +337,19 @@ class PartyLedger:
             size: of our file, in bytes.
 
         Raises:
-            RefusedError: if another file has answered the same one, or the campaign was never
-                joined.
+            RefusedError: if another file has answered the same one, the campaign was never joined, or
+                too many of its envelopes were answered.
             DiskError: if it cannot be recorded; then the file may not leave.
         """
         with self._turn:
-            if self._log.state().sent(campaign, answers.hex(), digest.hex()):
+            state = self._log.state()
+            if state.sent(campaign, answers.hex(), digest.hex()):
                 return
+            current = state.campaign(campaign)
+            if current is not None and len(current.files) >= MOST_FILES:
+                raise RefusedError(
+                    f"{MOST_FILES:,} envelopes of this campaign were answered: no more"
+                )
             self._log.append(
                 "file",
                 {
@@ -494,6 +523,24 @@ class PartyLedger:
         """
         if head != self._log.head:  # also of an empty ledger
             self._log.require(head)
+
+    def _require_room(self, offer: Offer, answer: Answer) -> None:
+        """Check that an honest server may still need an answer: each is in the ledger for ever."""
+        current, name = self._log.state().campaign(offer.campaign), offer.campaign[:8]
+        if current is None:
+            return
+        record = current.batches.get(answer.batch.hex())
+        if record is not None and len(record.answered_at) >= MOST_AGAIN:
+            raise RefusedError(
+                f"votes on batch {answer.batch.hex()[:8]} of campaign {name} have left {MOST_AGAIN:,} "
+                "times: no more"
+            )
+        most = MOST_ASKED * offer.rounds * offer.public_queries
+        if record is None and current.asked + len(answer.hashes) > most:
+            raise RefusedError(
+                f"campaign {name} has asked for votes on {current.asked:,} queries in all its batches, "
+                f"{MOST_ASKED} times what its terms state: no more"
+            )
 
     def _learn(self, offer: Offer) -> None:
         if self._log.state().needs(offer):

@@ -6,6 +6,7 @@ The same function admits an entry before it is written and checks it when the le
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -72,6 +73,15 @@ class LedgerState:
     def totals(self) -> tuple[Totals, ...]:
         """Return totals of the answers, by campaign, in the same order."""
         return tuple(each.totals for each in self._campaigns.values())
+
+    def unanswered(self, key: bytes, since: datetime) -> list[datetime]:
+        """Return when campaigns of a key were joined that had no votes, after ``since``, sorted."""
+        joined = (
+            datetime.fromisoformat(each.joined_at)
+            for each in self._campaigns.values()
+            if each.offer.key == key and not each.batches
+        )
+        return sorted(at for at in joined if at > since)
 
     def campaign(self, campaign: str) -> Campaign | None:
         """Return a campaign, None if it was never joined; do not change it."""

@@ -21,6 +21,7 @@ from pate.campaign.parameters import Parameters
 from pate.campaign.sum_terms import SumTerms  # noqa: TC001 — its reader looks it up
 from pate.codes import EACH, NEAREST, code_of
 from pate.data.embeddings import encoder_in
+from pate.data.labels import LONGEST_CLASS_LIST
 from pate.errors import StateError, UsageError
 from pate.text_form import in_text, read
 
@@ -241,6 +242,10 @@ class CampaignSpec:
             choices.check_count("max_queries", self.max_queries, 1)
         if self.classes is not None:
             _check_list("classes", self.classes)
+            if (size := sum(len(each.encode()) for each in self.classes)) > LONGEST_CLASS_LIST:
+                raise UsageError(
+                    f"the names of all classes have {size:,} bytes, at most {LONGEST_CLASS_LIST:,}"
+                )
             choices.check_count("number of classes", len(self.classes), 2)
 
     def _check_mechanism(self) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Most characters of a class name.
 LONGEST_CLASS: Final = 256
+#: Most bytes of all class names together: each party's ledger has the class list of each campaign.
+LONGEST_CLASS_LIST: Final = 65_536
 #: Texts of truth values in a column that also has text, case-folded.
 _TRUTHS: Final = {"true": "1", "false": "0"}
 #: Texts of a missing value there.

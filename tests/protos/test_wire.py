@@ -171,6 +171,9 @@ def test_a_campaign_ends_before_any_votes_for_a_known_cause_only() -> None:
 def test_a_class_name_is_one_line_of_text() -> None:
     with pytest.raises(ProtocolError, match="class name"):
         check_classes(["benign", "malig\nnant"])
+    check_classes([f"{at:06d}" + "k" * 58 for at in range(1_024)])
+    with pytest.raises(ProtocolError, match="class names of 65,600 bytes"):
+        check_classes([f"{at:06d}" + "k" * 58 for at in range(1_025)])
 
 
 def test_one_long_category_does_not_cost_a_machine() -> None:

@@ -20,8 +20,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from party.ledger import ledger as ledger_module
 from party.ledger.accountant import Totals, cost_of, cumulative_epsilon
-from party.ledger.ledger import LEDGER_FILE, MOST_ENDINGS, PartyLedger
+from party.ledger.ledger import (
+    LEDGER_FILE,
+    MOST_ENDINGS,
+    MOST_UNANSWERED,
+    UNANSWERED_FOR,
+    PartyLedger,
+)
 from party.ledger.sent_votes import Answer
 from party.offer import Offer
 from pate.accounting.composition import Gdp, Zcdp, total_cost
@@ -187,6 +194,31 @@ def test_an_ended_campaign_gets_no_more_votes(ledger: PartyLedger) -> None:
         ledger.end(OTHER, queries_asked=0, labels_released=0, epsilon=1.0, delta=1e-5)
 
 
+def test_campaigns_that_never_ask_for_votes_are_bounded_for_each_key(tmp_path: Path) -> None:
+    """Those that had votes, those of another key and old ones do not count."""
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    ledger = PartyLedger(tmp_path / LEDGER_FILE, now=lambda: now)
+
+    def offer(number: int, **changes: Any) -> Offer:
+        return settled(campaign=f"{number:032x}", **changes)
+
+    answer(ledger, offer(10**6), queries(0, 2))
+    for number in range(MOST_UNANSWERED):
+        ledger.join(offer(number))
+    with pytest.raises(
+        RefusedError, match=r"64 campaigns of this key .* after 2026-03-08 00:00 UTC"
+    ):
+        ledger.join(offer(MOST_UNANSWERED))
+    ledger.join(offer(0))
+    ledger.join(offer(MOST_UNANSWERED, key=b"k" * 32))
+    answer(ledger, offer(1), queries(2, 2))
+    ledger.join(offer(MOST_UNANSWERED + 1))
+    with pytest.raises(RefusedError, match="64 campaigns of this key"):
+        ledger.join(offer(MOST_UNANSWERED + 2))
+    now += UNANSWERED_FOR
+    ledger.join(offer(MOST_UNANSWERED + 2))
+
+
 def test_a_server_cannot_report_ends_without_end(ledger: PartyLedger) -> None:
     ledger.join(joining())
 
@@ -200,6 +232,37 @@ def test_a_server_cannot_report_ends_without_end(ledger: PartyLedger) -> None:
     with pytest.raises(RefusedError, match="64 ends"):
         end(MOST_ENDINGS)
     assert ledger.head == head
+
+
+def test_answers_of_a_campaign_are_bounded(
+    ledger: PartyLedger, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_module, "MOST_AGAIN", 2)
+    monkeypatch.setattr(ledger_module, "MOST_ASKED", 2)
+    monkeypatch.setattr(ledger_module, "MOST_FILES", 2)
+    offer = settled(public_queries=4)
+    for _ in range(2):
+        answer(ledger, offer, queries(0, 4))
+    answer(ledger, offer, queries(0, 3))
+    head = ledger.head
+    with pytest.raises(RefusedError, match="have left 2 times"):
+        answer(ledger, offer, queries(0, 4))
+    with pytest.raises(RefusedError, match="on 7 queries in all its batches, 2 times what"):
+        answer(ledger, offer, queries(0, 2))
+    assert ledger.head == head
+    answer(ledger, offer, queries(0, 1))
+
+    def send(number: int) -> None:
+        file = bytes([number]) * 32
+        ledger.send("c1" * 16, number=number, answers=file, digest=file, size=1)
+
+    for number in (1, 2, 2):
+        send(number)
+    with pytest.raises(RefusedError, match="2 envelopes of this campaign were answered"):
+        send(3)
+    # What was admitted is read back, whatever the bounds are by then.
+    monkeypatch.setattr(ledger_module, "MOST_ASKED", 1)
+    assert PartyLedger(path).head == ledger.head
 
 
 def test_an_end_before_any_votes_is_kept_with_its_cause(ledger: PartyLedger, path: Path) -> None:
