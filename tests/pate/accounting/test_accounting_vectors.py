@@ -13,7 +13,7 @@ from pate.accounting.bounds.laws import Gaussian
 from pate.accounting.bounds.sharp import GaussianSetting
 from pate.accounting.bounds.theorem6_plus import Table
 from pate.accounting.units import Neighbours
-from tests.support.accounting.vectors import OPS, problems
+from tests.support.accounting.vectors import OPS, main, problems
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,6 +40,27 @@ def test_single_figures(test_data: Path) -> None:
     assert len(cases) > 40
     assert {case["op"] for case in cases} <= set(OPS)
     assert [f"{case['id']}: {line}" for case in cases for line in problems(case)] == []
+
+
+def test_a_case_of_another_operation_is_no_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    right = {
+        "id": "R", "op": "gauss_delta", "inputs": {"mu": 1.0, "eps": 1e9}, "expected": {"delta": 0},
+        "tol": {"abs": 1e-9, "rel": 0}, "kind": "close",
+    }  # fmt: skip
+    file = tmp_path / "cases.json"
+    file.write_text(json.dumps({"cases": [right, {**right, "id": "G", "op": "gone"}, {"T": 200}]}))
+    assert main([str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "G: no such operation: gone" in said
+    assert "case 2: no such operation" in said
+    assert "in all: 1 passed, 0 failed, 2 no such operation" in said
+    wrong = {**right, "expected": {"delta": 1}}
+    del wrong["id"]
+    file.write_text(json.dumps({"cases": [wrong]}))
+    assert main([str(file)]) == 1
+    assert "case 0: delta" in capsys.readouterr().out
 
 
 @pytest.mark.slow

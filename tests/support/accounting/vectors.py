@@ -1,6 +1,7 @@
 """Runs independently computed cases with 50 digits against the accountant.
 
-``python -m tests.support.accounting.vectors FILE`` runs a file of cases and prints those that fail.
+``python -m tests.support.accounting.vectors FILE`` runs a file of cases and prints those that fail, and
+those whose operation this project does not have: they are no failures.
 A case has ``op``, ``inputs``, ``expected``, ``tol`` and a ``kind``: ``close`` (equal within the
 tolerance), ``interval`` (a rigorous bound between min and max) or ``floor`` (a bound below it would
 be unsound).
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -298,18 +300,32 @@ def problems(case: Case) -> list[str]:
 
 
 def main(paths: list[str]) -> int:
-    failed = 0
+    """Run files of cases; return 1 if one failed. A case of another operation is counted by itself."""
+    total: Counter[str] = Counter()
     for path in paths:
-        for case in json.loads(Path(path).read_text(encoding="utf-8"))["cases"]:
+        counts: Counter[str] = Counter()
+        for at, case in enumerate(json.loads(Path(path).read_text(encoding="utf-8"))["cases"]):
+            operation = case.get("op")
+            name = case.get("id") or case.get("dataset") or f"case {at}"
+            if operation not in OPS:
+                counts["no such operation"] += 1
+                print(f"{name}: no such operation: {operation or 'none is named'}")  # noqa: T201
+                continue
             try:
                 found = problems(case)
             except Exception as error:  # noqa: BLE001 - whatever it is, the case failed
                 found = [f"{type(error).__name__}: {error}"]
             for line in found:
-                print(f"{case['id']}: {line}")  # noqa: T201
-            failed += bool(found)
-        print(f"{path}: {failed} failed")  # noqa: T201
-    return min(failed, 1)
+                print(f"{name}: {line}")  # noqa: T201
+            counts["failed" if found else "passed"] += 1
+        print(f"{path}: {in_words(counts)}")  # noqa: T201
+        total += counts
+    print(f"in all: {in_words(total)}")  # noqa: T201
+    return min(total["failed"], 1)
+
+
+def in_words(counts: Counter[str]) -> str:
+    return ", ".join(f"{counts[word]} {word}" for word in ("passed", "failed", "no such operation"))
 
 
 if __name__ == "__main__":
