@@ -3,14 +3,17 @@
 A run with labels is summarised by how often each kind of answer occurred. Its score is the sum over
 its answers of the estimated log likelihood ratio of the two worlds: for equal queries that is the
 likelihood ratio, and any other score would be as valid and only weaker. The event is that the score
-reaches a threshold. A run with noisy counts is summarised by a few statistics, and the event is
-that one of them is in a range.
+reaches a threshold. What answers show only together, whether two of them differ, is a score by itself.
+A run with noisy counts is summarised by a few statistics, and the event is that one of them is in a
+range. Whatever is tried, it is chosen by runs that do not count.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -67,7 +70,13 @@ class Event:
 
 
 def learn(
-    first: Counts, second: Counts, runs: int, score: Score, luck: float = 1.0
+    first: Counts,
+    second: Counts,
+    runs: int,
+    score: Score,
+    luck: float = 1.0,
+    *,
+    apart: int = 0,
 ) -> tuple[float, Event]:
     """Return the most promising event and its estimated value.
 
@@ -77,16 +86,20 @@ def learn(
         runs: number of counted runs.
         score: value to maximise, of expected hits and false hits in ``runs`` runs.
         luck: see :func:`cautious_score`.
+        apart: number of last columns that are no kinds of answers: each is a score by itself.
 
     Raises:
         AccountingError: if the two differ in shape or there are none.
     """
     _check(first, second)
-    seen, other = first.sum(axis=0) + 0.5, second.sum(axis=0) + 0.5
-    towards = np.log(seen / seen.sum()) - np.log(other / other.sum())
+    answers = first.shape[1] - apart
+    seen, other = (each[:, :answers].sum(axis=0) + 0.5 for each in (first, second))
+    towards = np.zeros(answers + apart)
+    towards[:answers] = np.log(seen / seen.sum()) - np.log(other / other.sum())
+    columns = np.eye(answers + apart)[answers:]
     found: list[tuple[float, Event]] = []
-    for reverse in (False, True):
-        weights = -towards if reverse else towards
+    for reverse, way in itertools.product((False, True), (towards, *columns, *-columns)):
+        weights = -way if reverse else way
         scores, others = _scores(weights, first), _scores(weights, second)
         if reverse:
             scores, others = others, scores
@@ -97,6 +110,10 @@ def learn(
         best = int(np.argmax(value))
         found.append((float(value[best]), Event(weights, float(steps[best]), reverse)))
     return max(found, key=lambda each: each[0])
+
+
+#: Learns from answers, of which the last column says how many couples of a run's queries differ.
+learn_answers = partial(learn, apart=1)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ Tests plant each bug in the shipped code, and compare the audit's findings with 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal
@@ -17,6 +17,7 @@ from scipy.special import gammaln
 
 from pate.auditing import laws
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
+from pate.noise.share_laws import GeometricShares
 
 if TYPE_CHECKING:
     from pate.accounting.arrays import Floats
@@ -33,7 +34,11 @@ class Bug:
         name: in plain words, stable, since JSON contains it.
         check: factor on the noise of the threshold test; 0 for none.
         label: factors on the noise of the counts, for classes with even and with odd index.
-        one_draw: over which axis the noise on the counts is drawn only once.
+        one_draw: over which axis the noise on the counts is drawn only once; ``checks``: that of the
+            threshold test, for all queries.
+        alike: two classes that share the draw of a query.
+        even: whether all noise is twice a draw of half its size.
+        cut: at how many scales geometric noise, or each share of it, is cut.
         gate: factor on the noise of the gate's coin; 0 for none.
         ungated: whether labels are released without the gate.
         shares_missing: how many of the noise shares are left out: ``one``, or ``half`` of them.
@@ -44,12 +49,20 @@ class Bug:
     name: str
     check: Fraction = Fraction(1)
     label: tuple[Fraction, Fraction] = (Fraction(1), Fraction(1))
-    one_draw: Literal["classes", "queries"] | None = None
+    one_draw: Literal["classes", "queries", "checks"] | None = None
+    alike: tuple[int, int] | None = None
+    even: bool = False
+    cut: int | None = None
     gate: Fraction = Fraction(1)
     ungated: bool = False
     shares_missing: Literal["one", "half"] | None = None
     one_vote: bool = False
     free: bool = False
+
+    @property
+    def of_batch(self) -> bool:
+        """Whether all runs of a call share their noise."""
+        return self.one_draw in ("queries", "checks")
 
 
 #: Most queries for which three kinds of answers are distinguished, with two kinds of rows or one.
@@ -64,6 +77,9 @@ NO_GATE_NOISE: Final = Bug("no noise at the gate", gate=_NO)
 NO_GATE: Final = Bug("labels leave without the gate", ungated=True)
 ONE_DRAW: Final = Bug("one draw for all classes", one_draw="classes")
 SAME_DRAW: Final = Bug("one draw for all queries", one_draw="queries")
+SAME_CHECK: Final = Bug("one draw of the check for all queries", one_draw="checks")
+EVEN: Final = Bug("noise that is always even", even=True)
+CUT: Final = Bug("noise, or shares, cut at 5 scales", cut=5)
 EVERY_SECOND: Final = Bug("noise on every second class only", label=(_ONE, _NO))
 SMALL: Final = Bug("noise 1.5 times too small", check=_SMALL, label=(_SMALL, _SMALL), gate=_SMALL)
 ONE_SHARE: Final = Bug("the noise share of one party missing", shares_missing="one")
@@ -71,14 +87,27 @@ HALF_SHARES: Final = Bug("the noise shares of half the parties missing", shares_
 ONE_VOTE: Final = Bug("a unit charged as if it reached one vote", one_vote=True)
 FREE: Final = Bug("every second charge skipped", free=True)
 
+
+def one_draw_for(first: int, second: int) -> Bug:
+    """Return the bug that two classes share their noise. It shows in the order of these two only."""
+    return Bug(f"one draw for classes {first} and {second}", alike=(first, second))
+
+
+#: Of the six couples of classes one is in the list: each is the leading one in a query of some pair.
+TWO_ALIKE: Final = one_draw_for(2, 3)
+
 #: Bugs of mechanisms with a threshold test; of those without; of released or visible noisy counts.
 _CHECKED: Final = (
-    NO_CHECK_NOISE, NO_LABEL_NOISE, NO_NOISE, ONE_DRAW, SAME_DRAW, EVERY_SECOND, SMALL, ONE_VOTE, FREE,
+    NO_CHECK_NOISE, NO_LABEL_NOISE, NO_NOISE, ONE_DRAW, TWO_ALIKE, SAME_DRAW, SAME_CHECK, EVERY_SECOND,
+    EVEN, SMALL, ONE_VOTE, FREE,
 )  # fmt: skip
-_LABELLED: Final = (NO_NOISE, ONE_DRAW, SAME_DRAW, EVERY_SECOND, SMALL, ONE_VOTE, FREE)
+_LABELLED: Final = (
+    NO_NOISE, ONE_DRAW, TWO_ALIKE, SAME_DRAW, EVERY_SECOND, EVEN, SMALL, ONE_VOTE, FREE,
+)  # fmt: skip
 _SHARED: Final = (
-    NO_NOISE, ONE_SHARE, HALF_SHARES, ONE_DRAW, SAME_DRAW, EVERY_SECOND, SMALL, ONE_VOTE, FREE,
+    NO_NOISE, ONE_SHARE, HALF_SHARES, ONE_DRAW, SAME_DRAW, EVERY_SECOND, EVEN, SMALL, ONE_VOTE, FREE,
 )  # fmt: skip
+_COUNTED: Final = tuple(bug for bug in _SHARED if bug.shares_missing is None)
 #: Bugs of a gate before a whole batch.
 GATED: Final = (NO_GATE_NOISE, NO_GATE, NO_LABEL_NOISE, NO_NOISE, ONE_DRAW, SMALL, ONE_VOTE)
 
@@ -87,7 +116,10 @@ def bugs_of(mechanism: Mechanism) -> tuple[Bug, ...]:
     """Return the bugs that the code of a mechanism may have."""
     if isinstance(mechanism, ConfidentGNMax | InteractiveGNMax):
         return _CHECKED
-    return _SHARED if mechanism.noise_inside else _LABELLED
+    if isinstance(mechanism, LNMax | GNMax):
+        return _LABELLED
+    found = _SHARED if mechanism.noise_inside else _COUNTED
+    return (*found, CUT) if isinstance(mechanism.shares, GeometricShares) else found  # type: ignore[attr-defined]
 
 
 def label_runs(mechanism: Mechanism, pair: Pair, queries: int, bug: Bug) -> Floats:
@@ -111,7 +143,7 @@ def label_runs(mechanism: Mechanism, pair: Pair, queries: int, bug: Bug) -> Floa
         ]
         for row in range(rows)
     ]
-    if bug.one_draw == "queries":
+    if bug.of_batch:
         return _same_draw(mechanism, pair, times, bug)
     if rows > 1 and queries > _MANY:  # too many outcomes: the other rows are ignored
         answers, times = answers[:1], times[:1]
@@ -130,9 +162,11 @@ def _expected(pair: Pair, row: int) -> Votes | None:
     return None if pair.prediction is None else pair.prediction[row]
 
 
-def _noise(mechanism: Mechanism, factor: Fraction) -> Floats:
+def _noise(mechanism: Mechanism, factor: Fraction, bug: Bug) -> Floats:
     if factor == 0:
         return laws.NOTHING
+    if bug.even:
+        return laws.stretched(_noise(mechanism, factor / 2, replace(bug, even=False)), 2)
     if isinstance(mechanism, LNMax):
         return laws.laplace(mechanism.scale * factor)
     sigma = mechanism.sigma if isinstance(mechanism, GNMax) else mechanism.sigma2  # type: ignore[attr-defined]
@@ -143,9 +177,20 @@ def _passes(mechanism: Mechanism, row: Votes, expected: Votes | None, bug: Bug) 
     """Return the probability that a query gets a teachers' label."""
     if not isinstance(mechanism, ConfidentGNMax | InteractiveGNMax):
         return 1.0
-    top = int((row if expected is None else row - expected).max())
-    law = laws.NOTHING if bug.check == 0 else laws.gaussian(mechanism.sigma1 * bug.check)
-    return laws.at_least(law, mechanism.threshold - top)
+    top = _top(row, expected)
+    return laws.at_least(_check_noise(mechanism, bug), mechanism.threshold - top)
+
+
+def _check_noise(mechanism: ConfidentGNMax | InteractiveGNMax, bug: Bug) -> Floats:
+    if bug.check == 0:
+        return laws.NOTHING
+    if bug.even:
+        return laws.stretched(laws.gaussian(mechanism.sigma1 * bug.check / 2), 2)
+    return laws.gaussian(mechanism.sigma1 * bug.check)
+
+
+def _top(row: Votes, expected: Votes | None) -> int:
+    return int((row if expected is None else row - expected).max())
 
 
 def _answers(mechanism: Mechanism, row: Votes, expected: Votes | None, bug: Bug) -> Floats:
@@ -154,8 +199,12 @@ def _answers(mechanism: Mechanism, row: Votes, expected: Votes | None, bug: Bug)
     if bug.one_draw == "classes":
         labels = np.eye(len(row))[int(row.argmax())]
     else:
-        each = [_noise(mechanism, factor) for factor in bug.label]
-        labels = laws.argmax(row, [each[at % 2] for at in range(len(row))])
+        each = [_noise(mechanism, factor, bug) for factor in bug.label]
+        # Of two classes with the same noise the one with fewer votes never wins.
+        rival = None if bug.alike is None else max(bug.alike, key=lambda at: (-row[at], at))
+        free = [at for at in range(len(row)) if at != rival]
+        labels = np.zeros(len(row))
+        labels[free] = laws.argmax(row[free], [each[at % 2] for at in free])
     answers: Floats = np.append(passes * labels, 1.0 - passes)
     return answers
 
@@ -192,25 +241,41 @@ def _splits(total: int, parts: int) -> Floats:
 
 
 def _same_draw(mechanism: Mechanism, pair: Pair, times: list[int], bug: Bug) -> Floats:
-    """Return the law of a run whose label noise is the same for all queries.
+    """Return the law of a run whose noise, of the check or of the labels, is the same for all queries.
 
-    Each kind of row then gets one label, of the two leading classes. Runs with an unanswered query
-    are merged.
+    Of the check: which kinds of rows pass; labels are ignored. Of the labels: each kind of row gets one
+    label, of its two leading classes, and runs with an unanswered query are merged.
     """
-    gap = laws.total(_noise(mechanism, Fraction(1)), 2)
-    middle = np.arange(len(gap)) - len(gap) // 2
     worlds = []
     for world in (0, 1):
-        passes, wins = 1.0, []
-        for at, (row, number) in enumerate(zip(pair.rows(world, len(times)), times, strict=True)):
+        rows = pair.rows(world, len(times))
+        if bug.one_draw == "checks":
+            assert isinstance(mechanism, ConfidentGNMax | InteractiveGNMax)  # noqa: S101 - others have no check
+            law = _check_noise(mechanism, bug)
+            tops = [_top(row, _expected(pair, at)) for at, row in enumerate(rows)]
+            worlds.append(_patterns(law, [mechanism.threshold - top for top in tops]))
+            continue
+        passes, levels = 1.0, dict[tuple[int, ...], list[int]]()
+        gap = laws.total(_noise(mechanism, Fraction(1), bug), 2)
+        for at, (row, number) in enumerate(zip(rows, times, strict=True)):
             passes *= _passes(mechanism, row, _expected(pair, at), bug) ** number
-            first, second = sorted(np.argsort(-pair.votes[0], kind="stable")[:2].tolist())
-            wins.append(middle + row[first] - row[second] >= 0)
-        chances = [
-            float(
-                gap[np.all([win == say for win, say in zip(wins, said, strict=True)], axis=0)].sum()
-            )
-            for said in itertools.product((True, False), repeat=len(wins))
-        ]
-        worlds.append([passes * each for each in chances] + [1.0 - passes])
+            # Other classes have other draws, of which no two couples of a pair share one.
+            couple = sorted(np.argsort(-pair.votes[at], kind="stable")[:2].tolist())
+            levels.setdefault(tuple(couple), []).append(int(row[couple[1]] - row[couple[0]]))
+        chances = np.ones(1)
+        for level in levels.values():
+            chances = np.outer(chances, _patterns(gap, level)).ravel()
+        worlds.append(np.append(passes * chances, 1.0 - passes))
     return np.array(worlds).T
+
+
+def _patterns(law: Floats, levels: list[int]) -> Floats:
+    """Return (2^levels,) the chances that one draw reaches some of the levels and no other."""
+    middle = np.arange(len(law)) - len(law) // 2
+    reached = [middle >= level for level in levels]
+    return np.array(
+        [
+            law[np.all([hit == say for hit, say in zip(reached, said, strict=True)], axis=0)].sum()
+            for said in itertools.product((True, False), repeat=len(levels))
+        ]
+    )

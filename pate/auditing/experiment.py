@@ -36,9 +36,9 @@ LEAST_RUNS = 20
 #: Least number of calls for the runs. Otherwise noise that is shared within a call could be
 #: mistaken for an effect of the votes.
 CALLS = 64
-#: The best of the other pairs gets the first pair's runs divided by this.
+#: Each other bet gets the first one's runs divided by this.
 _FEWER: Final = 4
-#: Part of the doubt for the first pair, if there are others.
+#: Part of the doubt for the first bet, if there are others.
 _FIRST: Final = 0.9
 #: Standard deviations by which counts are corrected for luck: in choosing a pair, and in choosing
 #: an event. Rare events often seem best by luck.
@@ -110,25 +110,40 @@ class Plan:
 
     Attributes:
         learning: learning runs of each pair and world.
-        counting: counted runs in each world: of the first pair, and of the best of the others.
-        doubts: probabilities with which each bound of the two may be wrong.
+        counting: counted runs in each world, of each bet.
+        doubts: probabilities with which each bound of a bet may be wrong.
     """
 
     learning: int
-    counting: tuple[int, int]
-    doubts: tuple[float, float]
+    counting: tuple[int, ...]
+    doubts: tuple[float, ...]
 
     @classmethod
-    def of(cls, runs: int, pairs: int, claim: Claim, confidence: float) -> Plan:
-        """Return the plan of an attack with ``runs`` counted runs of the first pair."""
+    def of(cls, runs: int, bets: Sequence[Sequence[int]], claim: Claim, confidence: float) -> Plan:
+        """Return the plan of an attack with ``runs`` counted runs of the first of its bets."""
         # 1 - confidence has rounding errors, which must not make the bounds too large.
         doubt = (1.0 - confidence) * (1.0 - 1e-9) / (1 if claim.mu is None else 2)
-        first = doubt if pairs == 1 else _FIRST * doubt
+        others = len(bets) - 1
+        first = _FIRST * doubt if others else doubt
         return cls(
-            learning=-(-runs // (2 * max(1, pairs))),
-            counting=(runs, -(-runs // _FEWER)),
-            doubts=(first, (1.0 - _FIRST) * doubt),
+            learning=-(-runs // (2 * max(1, sum(map(len, bets))))),
+            counting=(runs, *[-(-runs // _FEWER)] * others),
+            doubts=(first, *[(doubt - first) / max(1, others)] * others),
         )
+
+
+def bets_of(apart: Sequence[bool]) -> list[list[int]]:
+    """Return the pairs of each bet, of which it takes the one that seems best.
+
+    The first pair is a bet by itself. Pairs whose runs are calls of their own are another: where runs of
+    a call are alike, other pairs may seem better by luck.
+
+    Args:
+        apart: of each pair, as in :class:`~pate.auditing.neighbours.Pair`.
+    """
+    others = range(1, len(apart))
+    found = [[0], *([at for at in others if apart[at] is kind] for kind in (False, True))]
+    return [each for each in found if each]
 
 
 def runs_together(runs: int, most: int) -> int:
@@ -164,10 +179,11 @@ def attack(
 ) -> Findings:
     """Attack a mechanism or a campaign with ``runs`` runs in each of two neighbouring worlds.
 
-    Learning takes half as many again, shared by the pairs. Then two events are counted: one of the
-    first pair, whatever was learned, and one, with a quarter of the runs, of the other pair that
-    seems to come nearest to refuting the claim, in epsilon or in mu. Small differences between
-    pairs cannot be learned from so few runs; missing noise shows clearly, but in some pairs only.
+    Learning takes half as many again, shared by the pairs. Then an event is counted for each bet: one of
+    the first pair, whatever was learned, and, with a quarter of the runs each, one of the other pair
+    that seems to come nearest to refuting the claim, in epsilon or in mu, and one of such a pair among
+    those whose runs are calls of their own. Small differences between pairs cannot be learned from so few
+    runs; missing noise shows clearly, but in some pairs only.
 
     Args:
         sample: makes the runs.
@@ -183,14 +199,15 @@ def attack(
         UsageError: for too few runs, no pairs, or an invalid confidence.
         AccountingError: for impossible counts.
     """
-    plan = Plan.of(runs, len(pairs), claim, confidence)
+    bets = bets_of([pair.apart for pair in pairs])
+    plan = Plan.of(runs, bets, claim, confidence)
     if not pairs or plan.learning < LEAST_RUNS or step < 1:
         raise UsageError(
             f"{runs} runs are too few for {len(pairs)} pairs: take {2 * LEAST_RUNS} for each"
         )
     if not 0.5 <= confidence < 1.0:
         raise UsageError(f"the confidence must be between 0.5 and 1, got {confidence}")
-    total = 2 * (len(pairs) * plan.learning + sum(plan.counting[: len(pairs)]))
+    total = 2 * (len(pairs) * plan.learning + sum(plan.counting))
     done = 0
 
     def collect(pair: Pair, world: int, number: int) -> Counts:
@@ -213,14 +230,12 @@ def attack(
         epsilon = float(by_epsilon(*event.count_hits(first, second)))
         return Findings(epsilon, mu, known.pair, total)
 
-    near = nearness(claim, plan.counting[1], plan.doubts[1])
+    near = nearness(claim, plan.counting[-1], plan.doubts[-1])
     number = plan.learning
     known = [_Learned(pair, (collect(pair, 0, number), collect(pair, 1, number))) for pair in pairs]
-    bets = known[:1]
-    if len(pairs) > 1:
-        promises = [learner(*each.worlds, plan.counting[1], near, CAREFUL)[0] for each in known[1:]]
-        bets.append(known[1 + int(np.argmax(promises))])
-    found = [bet(*each) for each in zip(bets, plan.counting, plan.doubts, strict=False)]
+    promises = [learner(*each.worlds, plan.counting[-1], near, CAREFUL)[0] for each in known]
+    best = [known[max(among, key=lambda at: promises[at])] for among in bets]
+    found = [bet(*each) for each in zip(best, plan.counting, plan.doubts, strict=True)]
     return Findings(
         max(each.lower_bound for each in found),
         None if claim.mu is None else max(each.mu_lower_bound or 0.0 for each in found),

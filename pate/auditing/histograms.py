@@ -2,17 +2,21 @@
 
 The attacker sees the counts instead of labels. For one Gaussian release the sum of the counts, each
 times its change, is a sufficient statistic, so an audit comes close to the claim; a bug may show only
-in a single count. A run is several releases of the same small matrix; neighbours differ by votes
-that move from one cell to another, or by what else a record's votes may change.
+in a single count, in its parity, or in the largest noise of a run. A run is several releases of the
+same small matrix; neighbours differ by votes that move from one cell to another, or by what else a
+record's votes may change.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from scipy import stats
 
 from pate.accounting.units import Neighbours
 from pate.auditing import laws
@@ -52,14 +56,17 @@ _MOVES: Final = (
 
 
 def cell_pairs(votes: int) -> tuple[Pair, ...]:
-    """Return neighbours that differ by ``votes`` votes in two cells of a matrix."""
+    """Return neighbours that differ by ``votes`` votes, or one of them, in two cells of a matrix."""
+    moves = [(f"votes go {name}", start, end, votes) for name, start, end in _MOVES]
+    if votes > 1:  # an even number of votes leaves all parities as they are
+        moves.append((f"one of {votes} votes goes {_MOVES[0][0]}", *_MOVES[0][1:], 1))
     pairs = []
-    for name, start, end in _MOVES:
+    for name, start, end, moved in moves:
         given = np.full(_SHAPE, 4 * votes, np.int64)
         other = given.copy()
-        other[start] -= votes
-        other[end] += votes
-        pairs.append(Pair(given, other, None, f"votes go {name}"))
+        other[start] -= moved
+        other[end] += moved
+        pairs.append(Pair(given, other, None, name))
     return tuple(pairs)
 
 
@@ -89,31 +96,34 @@ def run_counts(
     world: int,
     runs: int,
 ) -> Readings:
-    """Return (runs, 3): the attacker's statistics, summed over the releases of a run.
+    """Return (runs, 5): the attacker's statistics of a run.
 
-    They are the sum of all cells, each times its change (of one move: the difference of two cells),
-    and the cells that lose and gain most, each by itself; with geometric noise also the log
-    likelihood ratio, see :func:`_score`: (runs, 4).
+    Summed over its releases: all cells, each times its change (of one move: the difference of two
+    cells); the cells that lose and gain most, each by itself; how often the parity of the cell that loses
+    most is not that of the world D. Then the largest distance of a cell that changes from its votes in D.
+    With geometric noise also the log likelihood ratio, see :func:`_score`: (runs, 6).
     """
     weights, start, end = _weights(pair)
     changed = np.flatnonzero(weights)
     geometric = isinstance(mechanism.shares, GeometricShares)
     given, other = pair.votes.ravel(), pair.neighbour.ravel()
-    made = np.empty((runs, 4 if geometric else 3), np.int64)
+    made = np.empty((runs, 6 if geometric else 5), np.int64)
     step = runs_together(runs, _TOGETHER // queries)
     for first in range(0, runs, step):
         number = min(step, runs - first)
         rows = np.tile(pair.rows(world, len(pair.votes)), (number * queries, 1))
         each = noisy_counts(mechanism, rows, noise).reshape(number, queries, -1)
+        seen, some = each.sum(axis=1), made[first : first + number]
+        some[:, 0] = seen @ weights
+        some[:, 1] = seen[:, start]
+        some[:, 2] = seen[:, end]
+        some[:, 3] = ((each[:, :, start] - given[start]) & 1).sum(axis=1)
+        some[:, 4] = np.abs(each[:, :, changed] - given[changed]).max(axis=(1, 2))
         if geometric:
-            made[first : first + number, 3] = sum(
+            some[:, 5] = sum(
                 _score(each[:, :, cell], given[cell], other[cell]).sum(axis=1)
                 for cell in changed.tolist()
             )
-        seen = each.sum(axis=1)
-        made[first : first + number, 0] = seen @ weights
-        made[first : first + number, 1] = seen[:, start]
-        made[first : first + number, 2] = seen[:, end]
     return made
 
 
@@ -248,7 +258,15 @@ def count_laws(
     cells = [laws.total(noises[cell % classes % 2], queries) for cell in (start, end)]
     moved = (-int(weights @ lost) * queries, *(-int(lost[at]) * queries for at in (start, end)))
     made = [_moved(law, by) for law, by in zip((apart, *cells), moved, strict=True)]
-    if isinstance(mechanism.shares, GeometricShares) and bug.one_draw is None:
+    if bug.one_draw is not None:
+        return made
+    made.append(_odd_law(noises[start % classes % 2], int(lost[start]), queries))
+    made.append(
+        _largest_law(
+            [(noises[at % classes % 2], int(lost[at])) for at in np.flatnonzero(lost)], queries
+        )
+    )
+    if isinstance(mechanism.shares, GeometricShares):
         scores = [
             laws.total(_score_law(noises[cell % classes % 2], abs(int(lost[cell]))), queries)
             for cell in np.flatnonzero(lost).tolist()
@@ -268,14 +286,45 @@ def _score_law(noise: Floats, votes: int) -> Floats:
     return law
 
 
+def _odd_law(noise: Floats, lost: int, queries: int) -> tuple[Floats, Floats]:
+    """Return the laws of how many of ``queries`` noisy counts have another parity than votes in D."""
+    odd = float(noise[(np.arange(len(noise)) - len(noise) // 2) % 2 == 1].sum())
+    times = np.arange(queries + 1)
+    here, there = (
+        stats.binom.pmf(times, queries, min(1.0, each))
+        for each in (odd, 1 - odd if lost % 2 else odd)
+    )
+    return here, there
+
+
+def _largest_law(cells: list[tuple[Floats, int]], queries: int) -> tuple[Floats, Floats]:
+    """Return the laws of the largest distance from votes in D of noisy counts that lose some of them."""
+    reach = max(len(noise) // 2 + abs(lost) for noise, lost in cells)
+    worlds = []
+    for world in (0, 1):
+        at_most = np.ones(reach + 1)
+        for noise, lost in cells:
+            away = np.abs(np.arange(len(noise)) - len(noise) // 2 - world * lost)
+            at_most *= np.bincount(away, weights=noise, minlength=reach + 1).cumsum()
+        worlds.append(np.maximum(np.diff(at_most**queries, prepend=0.0), 0.0))
+    here, there = worlds
+    return here, there
+
+
 def _noise(mechanism: Neighbour | DistributedMechanism, bug: Bug, at: int) -> Floats:
     factor = bug.label[at % 2]
     if factor == 0:
         return laws.NOTHING
+    if bug.even:
+        half = replace(bug, even=False, label=(factor / 2, factor / 2))
+        return laws.stretched(_noise(mechanism, half, at), 2)
     honest = 1 if isinstance(mechanism, Neighbour) else mechanism.honest
     missing = {None: 0, "one": 1, "half": honest // 2}[bug.shares_missing]
     shares = mechanism.shares
     if isinstance(shares, GeometricShares):
+        if bug.cut is not None:
+            share = laws.geometric(shares.scale, Fraction(1, shares.honest))
+            return laws.total(laws.clipped(share, math.ceil(bug.cut * shares.scale)), honest)
         return laws.geometric(shares.scale * factor, Fraction(honest - missing, shares.honest))
     return laws.total(laws.gaussian(shares.share * factor), honest - missing)
 

@@ -78,6 +78,13 @@ def stretched(law: Floats, times: int) -> Floats:
     return made
 
 
+def clipped(law: Floats, most: int) -> Floats:
+    """Return the law of a draw that is cut to ``most`` on either side."""
+    at = np.clip(np.arange(len(law)) - len(law) // 2, -most, most)
+    made: Floats = np.bincount(at + most, weights=law, minlength=2 * most + 1).astype(np.float64)
+    return made
+
+
 def at_least(law: Floats, level: int) -> float:
     """Return the probability that a draw is ``level`` or more."""
     start = level + len(law) // 2

@@ -18,6 +18,7 @@ from pate.accounting.composition import tightest, total_cost
 from pate.accounting.conversion import float_up
 from pate.accounting.events import GeometricHistogram, LaplaceMax, NoisyCounts
 from pate.accounting.units import Neighbours
+from pate.auditing.attack import learn_answers
 from pate.auditing.bugs import bugs_of, label_runs
 from pate.auditing.experiment import attack, runs_together
 from pate.auditing.neighbours import distinguishing_pairs
@@ -28,6 +29,8 @@ from pate.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from pate.auditing.attack import Counts
     from pate.auditing.bugs import Bug
     from pate.auditing.experiment import Progress
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from pate.auditing.result import Seen
     from pate.mechanisms import Mechanism, Outcome
     from pate.noise.exact import Noise
+
+    Places = NDArray[np.int64]
 
 #: Most rows per call of a mechanism, about as in a campaign.
 _ROWS = 128
@@ -100,14 +105,14 @@ def gaussian_mu(composition: str, squared: float) -> float | None:
 def run_mechanism(
     mechanism: Mechanism, noise: Noise, queries: int, pair: Pair, world: int, runs: int
 ) -> Counts:
-    """Return (runs, kinds) counts of the answers in ``runs`` runs of ``queries`` queries each.
+    """Return (runs, kinds + 1) counts of the answers in ``runs`` runs of ``queries`` queries each.
 
-    Kinds are counted separately for each row of the pair.
+    Kinds are counted separately for each row of the pair. The last count is that of :func:`differing`.
     """
     sorts, classes = pair.votes.shape
     width = sorts * kinds(classes)
-    counts = np.zeros((runs, width), np.int64)
-    step = runs_together(runs, _ROWS // queries)
+    counts = np.zeros((runs, width + 1), np.int64)
+    step = 1 if pair.apart else runs_together(runs, _ROWS // queries)
     sort = np.arange(queries) % sorts * kinds(classes)
     one, expecting = pair.rows(world, queries), pair.expected(queries)
     for start in range(0, runs, step):
@@ -117,10 +122,24 @@ def run_mechanism(
         outcomes = mechanism.answer_all(rows, noise, expected)
         seen = np.fromiter((kind_of(each, classes) for each in outcomes), np.int64, len(rows))
         places = np.repeat(np.arange(number), queries) * width + np.tile(sort, number) + seen
-        counts[start : start + number] = np.bincount(places, minlength=number * width).reshape(
-            number, width
-        )
+        some = counts[start : start + number]
+        some[:, :width] = np.bincount(places, minlength=number * width).reshape(number, width)
+        some[:, width] = differing(seen.reshape(number, queries))
     return counts
+
+
+def differing(seen: Places) -> Places:
+    """Return (runs,) how many couples of neighbouring queries got different answers.
+
+    Answers whose noise is shared differ in other runs than those of independent noise, though each by
+    itself may have the right law.
+
+    Args:
+        seen: (runs, queries) kinds of answers.
+    """
+    couples = seen[:, : seen.shape[1] // 2 * 2].reshape(len(seen), -1, 2)
+    found: Places = (couples[:, :, 0] != couples[:, :, 1]).sum(axis=1)
+    return found
 
 
 def audit_mechanism(
@@ -138,8 +157,9 @@ def audit_mechanism(
 ) -> Audit:
     """Attack a mechanism that answers ``queries`` queries in each run.
 
-    All queries of a run have the same votes, or alternate between two rows: a unit has most effect
-    by voting alike on all, and composition treats equal and different queries alike.
+    All queries of a run have the same votes, or take two rows in turn: a unit has most effect by
+    voting alike on all, and composition treats equal and different queries alike. So all pairs of
+    classes are tried in no more runs, and queries that change one at a time.
 
     Args:
         mechanism: the shipped one.
@@ -163,7 +183,7 @@ def audit_mechanism(
         if pairs is None
         else ()
     )
-    pairs = distinguishing_pairs(mechanism, unit.votes) if pairs is None else pairs
+    pairs = distinguishing_pairs(mechanism, unit.votes, queries) if pairs is None else pairs
     if any(pair.moved > unit.votes for pair in pairs):
         raise UsageError(f"a pair moves more than the {unit.votes} votes of a unit")
     found = attack(
@@ -173,6 +193,7 @@ def audit_mechanism(
         runs=runs,
         confidence=confidence,
         step=_STEP,
+        learner=learn_answers,
         progress=progress,
     )
     return found.audit(
@@ -208,7 +229,7 @@ def foresee(
     """
     if too_wide(mechanism):
         return ()
-    pairs = distinguishing_pairs(mechanism, votes)
+    pairs = distinguishing_pairs(mechanism, votes, queries)
     return tuple(
         seen_from(
             bug.name,
@@ -216,7 +237,8 @@ def foresee(
             claimed_with(bug, mechanism, queries, delta),
             runs=runs,
             confidence=confidence,
-            together=max(1, _ROWS // queries) if bug.one_draw == "queries" else 1,
+            apart=[pair.apart for pair in pairs],
+            together=max(1, _ROWS // queries) if bug.of_batch else 1,
         )
         for bug in bugs_of(mechanism)
     )

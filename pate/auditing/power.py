@@ -2,8 +2,8 @@
 
 For a bug, a pair of neighbours and a number of runs: over all events that the attacker may choose,
 the best bound that the counts reach except with probability :data:`MISSED`. The first pair is
-always used, and one learned pair of the others, so a bug that the first does not show counts as
-seen only if all pairs that may be chosen show it. The attacker has to learn the event, too, so a
+always used, and a learned pair for each other bet, so a bug that the first does not show counts as
+seen only if all pairs that a bet may choose show it. The attacker has to learn the event, too, so a
 fifth of the runs is not counted; that this suffices is measured, not proved: docs/proofs/audits.md,
 section 3.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from scipy import stats
 
 from pate.auditing.attack import cautious_score
-from pate.auditing.experiment import CAREFUL, LEAST_RUNS, Plan, nearness, runs_together
+from pate.auditing.experiment import CAREFUL, LEAST_RUNS, Plan, bets_of, nearness, runs_together
 from pate.auditing.intervals import both_lower_bounds
 from pate.auditing.result import Seen
 
@@ -116,6 +116,7 @@ def seen_from(
     *,
     runs: int,
     confidence: float,
+    apart: Sequence[bool] | None = None,
     together: int = 1,
 ) -> Seen:
     """Return the least number of runs at which a bug is seen, and the pair that shows it.
@@ -126,15 +127,19 @@ def seen_from(
         claim: of the code, the bug in its accountant included.
         runs: of the audit.
         confidence: of the audit.
-        together: see :func:`reached`.
+        apart: of each pair, see :func:`~pate.auditing.experiment.bets_of`; None: none is.
+        together: of the other pairs, see :func:`reached`.
     """
     names, tables = list(events), list(events.values())
+    apart = [False] * len(names) if apart is None else apart
+    bets = bets_of(apart)
+    agreeing = [1 if each else together for each in apart]
     fewest = 2 * LEAST_RUNS * len(names)  # fewer do not suffice to learn
 
     def over(place: int, counting: int, doubt: float, missed: float) -> float:
         """Return the excess of a pair's bound over the claim."""
         part = math.floor(_PART * counting)
-        alike = runs_together(counting, together)
+        alike = runs_together(counting, agreeing[place])
         epsilon, mu = reached(tables[place], part, claim, doubt, alike, missed)
         by = epsilon - claim.epsilon
         if claim.mu is not None:
@@ -143,16 +148,17 @@ def seen_from(
 
     def refuted(number: int) -> str | None:
         """Return the first pair if it refutes the claim, else the best other if all may."""
-        plan = Plan.of(number, len(names), claim, confidence)
+        plan = Plan.of(number, bets, claim, confidence)
         if over(0, plan.counting[0], plan.doubts[0], MISSED) > 0.0:
             return names[0]
-        others = {
-            place: over(place, plan.counting[1], plan.doubts[1], MISSED / 2)
-            for place in may_be_chosen(tables, plan, claim, together)
-        }
-        if not others or min(others.values()) <= 0.0:
-            return None
-        return names[max(others, key=lambda place: others[place])]
+        for among in bets[1:]:
+            others = {
+                place: over(place, plan.counting[-1], plan.doubts[-1], MISSED / 2)
+                for place in may_be_chosen(tables, among, plan, claim, agreeing)
+            }
+            if others and min(others.values()) > 0.0:
+                return names[max(others, key=lambda place: others[place])]
+        return None
 
     tried = [fewest, *(number for number in _RUNS if number > fewest)]
     low, high = -1, len(tried) - 1
@@ -166,34 +172,47 @@ def seen_from(
     return Seen(bug, tried[high], name, seen=runs >= tried[high])
 
 
-def may_be_chosen(tables: Sequence[Floats], plan: Plan, claim: Claim, together: int) -> list[int]:
-    """Return the indices of the other pairs that an attack may choose.
+def may_be_chosen(
+    tables: Sequence[Floats],
+    among: Sequence[int],
+    plan: Plan,
+    claim: Claim,
+    together: Sequence[int],
+) -> list[int]:
+    """Return the indices of the pairs that a bet may choose.
 
     Any other one is chosen with probability MISSED / 2 at most.
 
     Args:
         tables: for each pair, (events, 2) probabilities of hits and of false hits.
+        among: indices of the pairs of the bet; not the first.
         plan: of the attack.
         claim: of the code.
-        together: number of runs of a call that agree.
+        together: of each pair, number of runs of a call that agree.
     """
-    learning, counting = plan.learning, plan.counting[1]
-    alike = runs_together(learning, together)
-    lots = learning // alike
-    near = nearness(claim, counting, plan.doubts[1])
-    others = [place for place in range(1, len(tables)) if len(tables[place])]
+    learning, counting = plan.learning, plan.counting[-1]
+    lots = [learning // runs_together(learning, number) for number in together]
+    near = nearness(claim, counting, plan.doubts[-1])
+    others = [place for place in among if len(tables[place])]
 
-    def seems(hits: Floats, false: Floats) -> float:
-        true, other = (np.clip(each * (learning / lots), 0, learning) for each in (hits, false))
+    def seems(place: int, hits: Floats, false: Floats) -> float:
+        many = learning / lots[place]
+        true, other = (np.clip(each * many, 0, learning) for each in (hits, false))
         return float(cautious_score(true, other, learning, counting, near, CAREFUL).max())
 
     def at_least(place: int, tail: float) -> float:
         hit, false = tables[place].T
-        return seems(stats.binom.ppf(tail, lots, hit), stats.binom.isf(tail, lots, false))
+        number = lots[place]
+        return seems(
+            place, stats.binom.ppf(tail, number, hit), stats.binom.isf(tail, number, false)
+        )
 
     def at_most(place: int, tail: float) -> float:
         hit, false = tables[place].T
-        return seems(stats.binom.isf(tail, lots, hit), stats.binom.ppf(tail, lots, false))
+        number = lots[place]
+        return seems(
+            place, stats.binom.isf(tail, number, hit), stats.binom.ppf(tail, number, false)
+        )
 
     # It suffices that one event of one pair is no worse, and none of the others is better.
     number = sum(len(tables[place]) for place in others)

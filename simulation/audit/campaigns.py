@@ -23,8 +23,9 @@ from aggregator_server.results.report import LEDGER_FILE
 from aggregator_server.results.statement import privacy_statement
 from pate.accounting.composition import tightest, total_cost
 from pate.accounting.conversion import float_up
+from pate.auditing.attack import learn_answers
 from pate.auditing.experiment import attack
-from pate.auditing.mechanism import foresee, gaussian_mu, kinds, reach_of
+from pate.auditing.mechanism import differing, foresee, gaussian_mu, kinds, reach_of
 from pate.auditing.neighbours import distinguishing_pairs, in_turn
 from pate.auditing.result import Audit, Claim
 from pate.campaign.parameters import Parameters
@@ -101,7 +102,7 @@ class Campaigns:
         return self._world(pair, world).state
 
     def sample(self, pair: Pair, world: int, runs: int) -> Counts:
-        """Return (runs, kinds) counts of the answers of whole campaigns, kinds by round."""
+        """Return (runs, kinds + 1) counts of the answers of whole campaigns, kinds by round."""
         return np.stack([self._run(pair, world) for _ in range(runs)])
 
     def _run(self, pair: Pair, world: int) -> NDArray[np.int64]:
@@ -173,7 +174,7 @@ def audit_campaign(
     reach = reach_of(mechanism) if votes is None else votes
     # As if so many queries were asked at full cost; those without a label leave room for others.
     foretold = foresee(mechanism, queries, runs, delta, confidence, reach) if pairs is None else ()
-    pairs = distinguishing_pairs(mechanism, reach) if pairs is None else pairs
+    pairs = distinguishing_pairs(mechanism, reach, queries) if pairs is None else pairs
     with scratch_folder() as scratch:
         campaigns = Campaigns(
             scratch,
@@ -187,7 +188,7 @@ def audit_campaign(
         claim = _claim(state)
         found = attack(
             campaigns.sample, pairs, claim,
-            runs=runs, confidence=confidence, step=5, progress=progress,
+            runs=runs, confidence=confidence, step=5, learner=learn_answers, progress=progress,
         )  # fmt: skip
     return found.audit(
         claim,
@@ -287,15 +288,17 @@ def _predictions(pair: Pair, queries: int) -> NDArray[np.float32]:
 def _counts(state: CampaignState, sorts: int) -> NDArray[np.int64]:
     """Return how often each kind of answer was given, by round and by the row of the pair.
 
-    Only of what is public.
+    Only of what is public. The last count is that of :func:`differing`, over all rounds.
     """
     classes = len(state.classes)
-    counts = np.zeros((state.spec.rounds, sorts, kinds(classes)), np.int64)
+    given = np.full((state.spec.rounds, state.spec.queries), kinds(classes), np.int64)  # not asked
     for round_, queries in state.answered.items():
-        for query in queries:
-            counts[round_ - 1, query % sorts, classes] += 1
+        given[round_ - 1, list(queries)] = classes
     for query, label in state.labels.items():
-        kind = label.label if label.source == "teachers" else classes + 1
-        counts[label.round - 1, query % sorts, kind] += 1
-        counts[label.round - 1, query % sorts, classes] -= 1
-    return counts.ravel()
+        given[label.round - 1, query] = label.label if label.source == "teachers" else classes + 1
+    counts = [
+        np.bincount(row[sort::sorts], minlength=kinds(classes) + 1)[:-1]
+        for row in given
+        for sort in range(sorts)
+    ]
+    return np.append(np.concatenate(counts), differing(given).sum())

@@ -20,12 +20,13 @@ def audit(options: AuditOptions) -> None:
     A lower bound above the claim refutes the claim: noise, sensitivity or
     accounting is broken, and the exit code is 21. One below it proves
     nothing: another attack may find more, what is rarer than one in the runs
-    is never seen, and only the worlds that were tried were tried. Privacy
+    is never seen, and only the worlds that were tried were tried. Noise from
+    a weak or public seed looks right to every attack on the output. Privacy
     rests on the proofs; an audit is how a broken one is noticed.
 
     How much it would notice is printed with it: a list of bugs (noise
     missing at the check, at the label or on some classes, one draw used
-    twice, noise too small, a sensitivity or a charge forgotten, a noise
+    twice, noise too small or always even, a sensitivity or a charge forgotten, a noise
     share left out, a gate not asked), for each from how many runs on this
     audit sees it, and by which neighbours. A bug marked NO may be there.
     Raise --runs to the number beside it to look for it.

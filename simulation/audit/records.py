@@ -5,10 +5,13 @@ move to the opposite side of the feature space, so to disjoint representatives, 
 opposite directions, and say the same there with as much weight as an answer may have. The patient
 has one record more than may vote, each with one label more than counts, or with a number beyond its
 range. The other records are the same in both files; some are as near to one side as to the other.
+Two pairs change less: one of several votes moves, which an even number of votes would hide; and the unit
+that is the extreme of its party in every coordinate leaves records that lie in the middle.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -43,7 +46,7 @@ _KEY: Final = b"audit"
 
 
 def record_pairs(code: Code, votes: int) -> tuple[Pair, ...]:
-    """Return neighbours of the summed votes: a unit moves; it leaves; it says something else.
+    """Return neighbours of the summed votes: a unit moves; it leaves; it says something else; and less.
 
     Files of the same records in another order are the same, so the unit is first in one and last in
     the other.
@@ -62,13 +65,24 @@ def record_pairs(code: Code, votes: int) -> tuple[Pair, ...]:
         key=lambda other: int(np.square(other - given).sum()),
     )
     worlds = {
-        "moves to the opposite side": moved,
-        "leaves": _counts(code, votes, _others()),
-        "says something else": _counts(code, votes, _others(), _unit(votes, -far, _OTHERWISE)),
-    }
+        "a unit moves to the opposite side": (given, moved),
+        "a unit leaves": (given, _counts(code, votes, _others())),
+        "a unit says something else": (
+            given, _counts(code, votes, _others(), _unit(votes, -far, _OTHERWISE))
+        ),
+        "the extreme of the party leaves": (
+            _counts(code, votes, _unit(votes, -far), _others(middle=True)),
+            _counts(code, votes, _others(middle=True)),
+        ),
+    }  # fmt: skip
+    if votes > 1:
+        rest = _unit(votes - 2, -far)
+        worlds[f"one of {votes} votes moves"] = (
+            _counts(code, votes, _unit(0, -far), rest, _others()),
+            _counts(code, votes, _others(), rest, _unit(0, far)),
+        )
     return tuple(
-        Pair(given, other, None, f"a unit {name}", of_records=True)
-        for name, other in worlds.items()
+        Pair(here, there, None, name, of_records=True) for name, (here, there) in worlds.items()
     )
 
 
@@ -77,8 +91,9 @@ def _unit(votes: int, place: float, patient: int = _UNIT) -> list[tuple[int, flo
     return [(patient, place)] * (votes + 1)
 
 
-def _others() -> list[tuple[int, float]]:
-    return [(at, (-1.0, 0.0, 1.0, 0.0)[at % 4]) for at in range(_OTHERS)]
+def _others(*, middle: bool = False) -> list[tuple[int, float]]:
+    """Return the other records: on both sides, or with a place that is no number, see :func:`_table`."""
+    return [(at, math.nan if middle else (-1.0, 0.0, 1.0, 0.0)[at % 4]) for at in range(_OTHERS)]
 
 
 def _counts(code: Code, votes: int, *parts: Sequence[tuple[int, float]]) -> Counts:
@@ -103,14 +118,17 @@ def _public(code: Code) -> Table:
 
 
 def _table(code: Code, places: Sequence[float]) -> Table:
-    """Return rows whose numbers are all their place.
+    """Return rows whose numbers are all their place; NaN stands for one in the middle.
 
     For dense votes there are so many that none is cut into steps, in which no record could lie further
     off than the public rows.
     """
     columns = _NUMBERS if code.name == DENSE else 1
     names = tuple(f"x{at}" for at in range(columns))
-    return Table(names, (np.array(places, np.float64),) * columns)
+    where = np.array(places, np.float64)
+    # Across all directions, so that their arrays are the shortest.
+    across = [0.0, *(1.0, -1.0) * (columns // 2)]
+    return Table(names, tuple(np.where(np.isnan(where), aside, where) for aside in across))
 
 
 def _records(code: Code, rows: Sequence[tuple[int, float]]) -> tuple[tuple[str, ...], Dataset]:

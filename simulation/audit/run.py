@@ -74,6 +74,12 @@ MEANING: Final = (
     "find more"
 )
 
+#: What no attack on the output can see, and what none with so many runs can.
+UNSEEN: Final = (
+    "not seen by any such audit: bits from a weak or public seed, and what is rarer than one in the "
+    "runs"
+)
+
 
 def run_audits(options: AuditOptions, screen: Screen) -> tuple[Audit, ...]:
     """Run the requested audits.
@@ -99,8 +105,8 @@ def _repeated(name: str, options: AuditOptions, screen: Screen) -> Audit:
     as_records = options.code is not None or options.answer is not None
     if as_records:
         queries = options.queries or 1
-        pure = isinstance(mechanism, Neighbour | DistributedNeighbour) and mechanism.scale
-        delta = _PURE_DELTA if options.delta is None and pure else delta
+    if isinstance(mechanism, Neighbour | DistributedNeighbour) and mechanism.scale:
+        delta = _PURE_DELTA if options.delta is None else delta
     if options.kind == "mechanism":
         attack: Callable[..., Audit] = partial(audit_mechanism, mechanism, runs=_RUNS)
         if isinstance(mechanism, Neighbour | DistributedMechanism):
@@ -254,6 +260,7 @@ def to_dict(audits: Sequence[Audit]) -> dict[str, object]:
         "audits": [each.to_dict() for each in audits],
         "holds": all(each.holds for each in audits),
         "meaning": MEANING,
+        "unseen": UNSEEN,
     }
 
 
@@ -293,6 +300,7 @@ def show(audits: Sequence[Audit]) -> None:
             for what in ("unit", "adjacency", "observer")
         ),
         MEANING,
+        UNSEEN,
     ):
         console.print(line, markup=False)
     if any(each.bugs for each in audits):

@@ -9,6 +9,7 @@ comes out the same always.
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
@@ -77,6 +78,27 @@ def plant(patch: pytest.MonkeyPatch, bug: Bug, mechanism: Mechanism, *, counted:
         patch.setattr(
             SystemNoise, "laplace_share", lambda self, s, h, n: _LAPLACE_SHARE(self, less * s, h, n)
         )
+    elif bug.even:
+        half = Fraction(1, 2)
+        patch.setattr(SystemNoise, "gaussian", lambda self, s, n: 2 * _GAUSSIAN(self, half * s, n))
+        patch.setattr(SystemNoise, "laplace", lambda self, s, n: 2 * _LAPLACE(self, half * s, n))
+        patch.setattr(
+            SystemNoise,
+            "laplace_share",
+            lambda self, s, h, n: 2 * _LAPLACE_SHARE(self, half * s, h, n),
+        )
+    elif bug.cut is not None:
+        cut = bug.cut
+        patch.setattr(
+            SystemNoise, "laplace", lambda self, s, n: _cut(_LAPLACE(self, s, n), cut * s)
+        )
+        patch.setattr(
+            SystemNoise,
+            "laplace_share",
+            lambda self, s, h, n: _cut(_LAPLACE_SHARE(self, s, h, n), cut * s),
+        )
+    elif bug is bugs.SAME_CHECK:
+        _draws(patch, lambda call, drawn: drawn if call % 2 else np.repeat(drawn[:1], len(drawn)))
     elif bug is bugs.ONE_SHARE:
         _draws(patch, lambda call, drawn: drawn * (call % HONEST > 0))
     elif bug is bugs.HALF_SHARES:
@@ -98,9 +120,22 @@ def plant(patch: pytest.MonkeyPatch, bug: Bug, mechanism: Mechanism, *, counted:
                 module,
                 "noisy_argmax",
                 lambda rows, noise: noisy_argmax(
-                    rows, _COUNTS[bug](noise.reshape(rows.shape)).copy()
+                    rows, _alike(bug, noise.reshape(rows.shape)).copy()
                 ),
             )
+
+
+def _alike(bug: Bug, noise: Votes) -> Votes:
+    if bug.alike is None:
+        return _COUNTS[bug](noise)
+    first, second = bug.alike
+    made = noise.copy()
+    made[:, second] = made[:, first]
+    return made
+
+
+def _cut(drawn: Integers, most: Fraction) -> Integers:
+    return np.clip(drawn, -math.ceil(most), math.ceil(most))
 
 
 def _of_one_vote(event: Any) -> Any:

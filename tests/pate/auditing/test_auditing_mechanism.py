@@ -24,11 +24,11 @@ from pate.accounting.composition import Gdp, Zcdp
 from pate.accounting.events import GaussianMax, GaussianThreshold
 from pate.auditing import experiment
 from pate.auditing import mechanism as auditing
-from pate.auditing.attack import Event, learn
+from pate.auditing.attack import Event, learn, learn_answers
 from pate.auditing.experiment import attack
 from pate.auditing.intervals import clopper_pearson, epsilon_lower_bound, mu_lower_bound
-from pate.auditing.mechanism import audit_mechanism, claimed, kind_of, run_mechanism
-from pate.auditing.neighbours import Pair, distinguishing_pairs
+from pate.auditing.mechanism import audit_mechanism, claimed, differing, kind_of, run_mechanism
+from pate.auditing.neighbours import CLASSES, Pair, distinguishing_pairs
 from pate.auditing.result import Audit, Claim
 from pate.errors import AccountingError, UsageError
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Outcome
@@ -210,9 +210,10 @@ class TestAttack:
     st.integers(-300, 300),
     st.fractions(Fraction(1, 50), 300, max_denominator=50),
     st.integers(1, 40),
+    st.sampled_from([1, 2, 5]),
 )
 def test_neighbours_differ_by_the_unit_and_by_no_more(
-    name: str, threshold: int, sigma: Fraction, votes: int
+    name: str, threshold: int, sigma: Fraction, votes: int, queries: int
 ) -> None:
     mechanisms: dict[str, Mechanism] = {
         "lnmax": LNMax(sigma, 1),
@@ -221,24 +222,51 @@ def test_neighbours_differ_by_the_unit_and_by_no_more(
         "interactive": InteractiveGNMax(threshold, sigma, sigma, HALF, 1),
     }
     mechanism = mechanisms[name]
-    crossed = set()
-    for pair in distinguishing_pairs(mechanism, votes):
+    crossed, winners = set[str](), set[frozenset[int]]()
+    for pair in distinguishing_pairs(mechanism, votes, queries):
         assert pair.moved == votes
+        assert len(pair.votes) <= queries
+        assert len(set(pair.votes.sum(axis=1).tolist())) == 1, "as many teachers vote on each query"
         expected = pair.votes if pair.prediction is None else pair.prediction
         for row, other, foreseen in zip(pair.votes, pair.neighbour, expected, strict=True):
-            assert sorted((row - other).tolist()) == [-votes, 0, 0, votes]
+            assert sorted((row - other).tolist()) in ([-votes, 0, 0, votes], [0, 0, 0, 0])
             assert min(row.min(), other.min(), foreseen.min()) >= 0
             assert row.sum() == other.sum() == foreseen.sum()
             if row.argmax() != other.argmax():
-                crossed.add("winner")
+                winners.add(frozenset((int(row.argmax()), int(other.argmax()))))
             tops = [int((each - foreseen).max()) for each in (row, other)]
             if name == "confident":
                 tops = [int(each.max()) for each in (row, other)]
             if tops[0] >= threshold > tops[1]:
                 crossed.add("threshold")
-    assert "winner" in crossed
+    assert winners == {frozenset(each) for each in itertools.combinations(range(CLASSES), 2)}
     if name in ("confident", "interactive") and threshold >= 2 * votes:
         assert "threshold" in crossed
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_it_bets_on_answers_that_differ_though_each_has_the_right_law(swap: bool) -> None:
+    """Two answers by one coin, or by two: only whether they differ tells the worlds apart."""
+    rng = np.random.default_rng(5)
+    one, two = (rng.integers(0, 2, (2000, 2)) for _ in range(2))
+    alike = np.stack([one[:, 0], one[:, 0]], axis=1)
+    worlds = [
+        np.column_stack([np.eye(2, dtype=np.int64)[seen].reshape(len(seen), -1), differing(seen)])
+        for seen in (alike, two)
+    ]
+    if swap:
+        worlds.reverse()
+    claim, counts = Claim(1.0, 1e-3), dict(zip((0, 1), worlds, strict=True))
+    found = attack(
+        lambda _, world, runs: counts[world][:runs], [Pair(np.array([5, 3]), np.array([4, 4]))], claim,
+        runs=2000, confidence=0.99, step=2000, learner=learn_answers,
+    )  # fmt: skip
+    assert found.lower_bound > 3.0
+    plain = attack(
+        lambda _, world, runs: counts[world][:runs, :-1], [Pair(np.array([5, 3]), np.array([4, 4]))],
+        claim, runs=2000, confidence=0.99, step=2000,
+    )  # fmt: skip
+    assert plain.lower_bound < 1.0
 
 
 def test_neighbours_of_different_size_cannot_be_built() -> None:
@@ -248,7 +276,7 @@ def test_neighbours_of_different_size_cannot_be_built() -> None:
     with pytest.raises(UsageError):
         Pair(np.array([5, 3]), np.array([4, 4]), np.array([5, 4]))
     with pytest.raises(UsageError):
-        distinguishing_pairs(GNMax(Fraction(2), 1), 0)
+        distinguishing_pairs(GNMax(Fraction(2), 1), 0, 2)
 
 
 def test_kinds_of_answers() -> None:
@@ -271,7 +299,7 @@ def test_runs_are_counted_by_what_came_out(monkeypatch: pytest.MonkeyPatch) -> N
     ):
         for world, (kind, times) in enumerate(kinds):
             counts = run_mechanism(mechanism, noise, 5, pair, world, 31)
-            expected = np.zeros(5, np.int64)
+            expected = np.zeros(6, np.int64)  # the last: no two answers differ
             expected[kind] = times
             np.testing.assert_array_equal(counts, np.tile(expected, (31, 1)))
 

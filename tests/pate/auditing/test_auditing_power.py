@@ -6,13 +6,14 @@ missed with probability 1e-6 at most: of 200 attacks two or more miss it with 2e
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from pate.auditing.experiment import Plan, attack
+from pate.auditing.experiment import Plan, attack, bets_of
 from pate.auditing.neighbours import Pair
 from pate.auditing.power import events_of, may_be_chosen, seen_from
 from pate.auditing.result import Claim
@@ -87,33 +88,37 @@ def test_a_bug_is_missed_no_more_often_than_said(laws: Laws, by: str) -> None:
     assert laws.missed(said.runs) <= 1
 
 
+def chosen_of(tables: list[Floats], runs: int, together: int = 1) -> list[int]:
+    bets = bets_of([False] * len(tables))
+    plan = Plan.of(runs, bets, CLAIM, CONFIDENCE)
+    return may_be_chosen(tables, bets[1], plan, CLAIM, [together] * len(tables))
+
+
 def test_what_may_be_chosen_are_the_pairs_that_luck_may_make_the_best() -> None:
     laws = Laws(ALIKE, FREQUENT, RARE, ALIKE, SURE)
     tables = list(laws.events.values())
-    chosen = {
-        runs: may_be_chosen(tables, Plan.of(runs, 5, CLAIM, CONFIDENCE), CLAIM, 1)
-        for runs in (200, 100_000)
-    }
+    chosen = {runs: chosen_of(tables, runs) for runs in (200, 100_000)}
     assert {1, 4} <= set(chosen[200]), "of 20 runs in each world nothing is sure"
     assert chosen[100_000] == [4]
-    few, many = (
-        may_be_chosen(tables[:4], Plan.of(runs, 4, CLAIM, CONFIDENCE), CLAIM, 1)
-        for runs in (10_000, 1_000_000)
-    )
+    few, many = (chosen_of(tables[:4], runs) for runs in (10_000, 1_000_000))
     assert few == [1, 2], "the rare event may seem to be the better one"
     assert many == [1]
     # Runs that come out alike are fewer than they seem.
-    alike = may_be_chosen(tables[:4], Plan.of(1_000_000, 4, CLAIM, CONFIDENCE), CLAIM, 4096)
+    alike = chosen_of(tables[:4], 1_000_000, together=4096)
     assert set(alike) >= {1, 2}
 
 
-def test_both_bets_together_spend_the_doubt_once() -> None:
+@pytest.mark.parametrize("apart", [[False], [False] * 5, [False] * 3 + [True] * 2, [False, True]])
+def test_all_bets_together_spend_the_doubt_once(apart: list[bool]) -> None:
+    bets = bets_of(apart)
+    assert bets[0] == [0]
+    assert sorted(itertools.chain(*bets)) == list(range(len(apart)))
+    assert all(len({apart[at] for at in among}) == 1 for among in bets)
     for claim, bounds in ((CLAIM, 2), (Claim(1.0, 1e-2), 1)):
-        plan = Plan.of(1000, 5, claim, CONFIDENCE)
+        plan = Plan.of(1000, bets, claim, CONFIDENCE)
+        assert len(plan.doubts) == len(plan.counting) == len(bets)
         assert bounds * sum(plan.doubts) <= 1.0 - CONFIDENCE
         assert bounds * sum(plan.doubts) == pytest.approx(1.0 - CONFIDENCE)
-        (alone, _) = Plan.of(1000, 1, claim, CONFIDENCE).doubts
-        assert bounds * alone <= 1.0 - CONFIDENCE
 
 
 def test_two_bets_on_a_claim_that_is_true_refute_it_as_seldom_as_said() -> None:

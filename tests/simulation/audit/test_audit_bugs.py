@@ -8,6 +8,7 @@ chance; that honest code stands is tested with the operating system's bits, in
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from pate.auditing import mechanism as labelling
 from pate.auditing.bugs import GATED, bugs_of
 from pate.auditing.histograms import audit_counts, cell_pairs, count_laws
 from pate.auditing.mechanism import audit_mechanism, claimed
+from pate.auditing.neighbours import CLASSES
 from pate.auditing.power import level_events, reached
 from pate.noise.exact import SystemNoise
 from simulation.audit.gated import audit_gated
@@ -44,12 +46,19 @@ CASES = [
 
 #: What costs most time and is tried elsewhere: the same samplers, by the same code.
 TWICE = {("distributed-neighbour", bugs.ONE_SHARE), ("distributed-neighbour", bugs.HALF_SHARES)}
+#: The other couples of classes: each leads in a query of some pair, so as many runs see it.
+COUPLES = [
+    (name, bugs.one_draw_for(*couple))
+    for name in LABELLED
+    for couple in itertools.combinations(range(CLASSES), 2)
+    if couple != bugs.TWO_ALIKE.alike
+]
 #: With so few calls of the samplers for the runs of a pair, where no draws are shared by queries.
 CALLS = 8
 #: What no audit of default size sees, and why: see docs/proofs/audits.md, section 3.
 NOT_SEEN = {
-    ("lnmax", bugs.SAME_DRAW),
     ("lnmax", bugs.SMALL),
+    *((name, bugs.EVEN) for name in LABELLED),
     ("gated-gnmax", bugs.SMALL),
     ("gated-gnmax", bugs.ONE_VOTE),
 }
@@ -68,23 +77,54 @@ def test_a_planted_bug_is_found_with_as_many_runs_as_was_said(
     if not said.seen or (name, bug) in TWICE:
         return
     assert said.runs is not None
+    assert_found(name, bug, said.runs, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "bug"), COUPLES, ids=[f"{name}: {bug.name}" for name, bug in COUPLES]
+)
+def test_one_draw_for_any_two_classes_is_found(
+    name: str, bug: Bug, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {each.bug: each for each in foretold(name)}[bugs.TWO_ALIKE.name]
+    assert said.runs is not None
+    assert_found(name, bug, said.runs, monkeypatch)
+
+
+def test_a_stream_from_a_public_seed_is_seen_by_no_audit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its law is right, so whoever does not try the seed sees nothing: see docs/proofs/audits.md, 5.
+
+    That noise is drawn from the operating system only, tests/pate/noise/test_noise_sources.py checks.
+    """
+    monkeypatch.setattr(labelling, "foresee", _nothing_foretold)
+    seed(monkeypatch, "the public id of a campaign")
+    mechanism = mechanism_of("gnmax", AuditOptions())
+    audit = audit_mechanism(
+        mechanism, SystemNoise(), queries=2, runs=1_000, delta=1e-2, confidence=0.999, votes=2
+    )
+    assert audit.holds
+
+
+def assert_found(name: str, bug: Bug, runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant a bug and audit with so many runs."""
     # What the list says is above, computed once: no audit here has to compute it again.
     monkeypatch.setattr(labelling, "foresee", _nothing_foretold)
     monkeypatch.setattr(counting, "foresee_counts", _nothing_foretold)
     seed(monkeypatch, f"{name} {bug.name}")
-    if bug.one_draw != "queries":
+    if not bug.of_batch:
         monkeypatch.setattr(experiment, "CALLS", CALLS)
     if name == "gated-gnmax":
         gated = gated_of(AuditOptions())
         plant(monkeypatch, bug, gated.mechanism, counted=False)
-        audit = audit_gated(gated, SystemNoise(), runs=said.runs, confidence=0.999)
+        audit = audit_gated(gated, SystemNoise(), runs=runs, confidence=0.999)
     else:
         mechanism = mechanism_of(name, AuditOptions())
         plant(monkeypatch, bug, mechanism, counted=name in COUNTED)
         attack: Callable[..., Audit] = audit_counts if name in COUNTED else audit_mechanism
         audit = attack(
             mechanism, SystemNoise(),
-            queries=2, runs=said.runs, delta=1e-2, confidence=0.999, votes=2,
+            queries=2, runs=runs, delta=1e-2, confidence=0.999, votes=2,
         )  # fmt: skip
     assert not audit.holds, f"{audit.lower_bound} of {audit.claimed}, by {audit.pair}"
 

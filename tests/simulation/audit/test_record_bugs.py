@@ -137,7 +137,7 @@ def test_the_worlds_change_by_all_that_is_charged(code: str, answer: str, votes:
     """By what a party counts: dense votes by a hair less, since features are cut, and cut downwards."""
     made = code_of(code if answer == "class" else f"{code} {answer}")
     claimed_change = made.change(votes)
-    altered, gone, _ = (pair.votes - pair.neighbour for pair in record_pairs(made, votes))
+    altered, gone, *_ = (pair.votes - pair.neighbour for pair in record_pairs(made, votes))
     least = 0.98 if made.name == "dense" else 1.0
     assert least <= np.square(altered).sum() / claimed_change.squared <= 1
     assert least <= np.abs(altered).sum() / claimed_change.total <= 1
@@ -196,6 +196,46 @@ def all_labels(
 
 def longer(self: Directions, points: Any, codes: Any = Directions.codes) -> Any:
     return codes(self, points) * 3 // 2
+
+
+def as_long_as_the_longest(self: Directions, points: Any, codes: Any = Directions.codes) -> Any:
+    """Scaled so that the longest array of the party has the whole length."""
+    made = codes(self, points)
+    longest = np.sqrt(np.square(made).sum(axis=1).max(initial=1))
+    return np.trunc(made * (GRID / longest)).astype(np.int64)
+
+
+def cap_of_the_party(groups: Any, _hashes: Any, cap: int, _key: bytes) -> Any:
+    """As many records of the party as its patients may have together."""
+    return np.arange(min(len(groups), cap * len(set(groups.tolist()))), dtype=np.int64)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_dense_arrays_in_proportion_to_the_longest_are_found(
+    law: NoiseLawName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Directions, "codes", as_long_as_the_longest)
+    found = audited(monkeypatch, "dense-2", law=law)
+    assert not found.holds
+    assert found.pair == "the extreme of the party leaves"
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_cap_over_all_patients_of_a_party_is_found(
+    law: NoiseLawName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(voting, "voters_of", cap_of_the_party)
+    assert not audited(monkeypatch, "nearest", law=law).holds
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_noise_that_is_always_even_is_found_by_one_vote_of_two(
+    law: NoiseLawName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch, bugs.EVEN, of_records("nearest", None, law), counted=True)
+    found = audited(monkeypatch, "nearest", law=law)
+    assert not found.holds
+    assert found.pair == "one of 2 votes moves"
 
 
 @pytest.mark.parametrize("law", LAWS)
