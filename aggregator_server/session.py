@@ -329,6 +329,11 @@ def _terms_in_words(spec: CampaignSpec) -> Iterator[str]:
         "privacy budget (--epsilon, --delta, --unit): at most "
         f"{in_words(spec.epsilon, spec.delta, spec.unit, neighbours=neighbours)}"
     )
+    if spec.series is not None:
+        yield (
+            f"series {spec.series!r}: parties accept one law of noise in all its campaigns, this one's: "
+            f"--noise-law {'geometric' if spec.delta == 0 else 'gaussian'}"
+        )
 
 
 def _guarantee(statement: PrivacyStatement, epsilon: float, observer: str) -> str:

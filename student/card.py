@@ -271,8 +271,9 @@ def _covers(statement: Mapping[str, object]) -> str:
     if series is None:
         return "The figure covers\nthis campaign alone: other campaigns over the same records add to it."
     return (
-        f"The figure covers\nall campaigns of the series {plain(repr(series))} that cost no more: each unit "
-        "has its votes once in\nall of them. Other campaigns over the same records add to it."
+        f"The figure covers\nall campaigns of the series {plain(repr(series))} with its composition and no "
+        "larger cap: each\nunit has its votes once in all of them. Other campaigns over the same records add "
+        "to it."
     )
 
 

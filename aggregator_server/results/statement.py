@@ -144,9 +144,10 @@ def _covers(spec: CampaignSpec) -> str:
     if spec.series is None:
         return "it is about this campaign alone, and the costs of campaigns over the same records add up"
     return (
-        f"it is about all campaigns of the series {spec.series!r} that cost no more than this one: the "
-        f"whole series costs what its most expensive campaign does, since each {spec.unit} has its "
-        "votes once in all of them; campaigns outside of it over the same records add up"
+        f"it is about all campaigns of the series {spec.series!r} with this one's composition whose cap is "
+        f"no larger: together they cost at most this cap, since each {spec.unit} has its votes once in all "
+        "of them, and parties accept no other composition in the series; campaigns outside of it over the "
+        "same records add up"
     )
 
 

@@ -3,8 +3,9 @@
 A part of :mod:`party.ledger.rules`. An answer to a campaign of a series states whose votes it has, as
 keyed hashes of the units, one for each vote. The hashes are in a table of the ledger, in which none
 can be twice; the chain commits to their number and digest. All campaigns of a series know units in
-the same way, have one unit of privacy and charge it for the same number of votes: otherwise its
-votes in all of them would not be those that the accountant counts.
+the same way, have one unit of privacy, charge it for the same number of votes, and add up costs in one
+composition: otherwise its votes in all of them would not be those that the accountant counts, or no
+campaign would be the most expensive one.
 
 Proof: docs/proofs/series.md.
 """
@@ -16,6 +17,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from pate.accounting.composition import Gdp, Pure, Zcdp
 from pate.errors import LedgerError, ProtocolError, RefusedError
 
 if TYPE_CHECKING:
@@ -30,6 +32,12 @@ LOST: Final = "lost"
 #: Most votes of one answer.
 _MOST_UNITS: Final = 10**8
 _DIGEST: Final = 64
+#: What a coordinator states to stay in a composition. Gaussian DP is of noise that is wide enough.
+_KEEPS: Final = {
+    Pure.name: "--noise-law geometric",
+    Gdp.name: "--noise-law gaussian, at an epsilon that is no larger",
+    Zcdp.name: "--noise-law gaussian, at an epsilon that is no smaller",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +45,8 @@ class UnitVotes:
     """The units that vote in an answer, as its entry has them.
 
     Attributes:
-        known_by: digest, hex, of what their hashes depend on besides the units: the party's key, and
-            how its file is read.
+        known_by: digest, hex, of what their hashes depend on besides the units; see
+            :class:`~party.voting.series.SeriesVoters`.
         number: of their hashes.
         digest: of their hashes, hex.
 
@@ -112,7 +120,8 @@ def check_series(
 
     Raises:
         RefusedError: if the campaign had the votes of other units before, or the series knows units
-            in another way, or charges other ones, or entries about it may have been lost.
+            in another way, charges other ones, or in another composition, or entries about it may have
+            been lost.
         ProtocolError: for a campaign of a series without its units, or units without a series.
     """
     if (offer.series is None) != (units is None):
@@ -138,10 +147,17 @@ def check_series(
                 f"{earlier.votes_per_unit} of its votes, campaign {offer.campaign[:8]} each "
                 f"{offer.unit} with {offer.votes_per_unit}: it needs a series of its own"
             )
+        if earlier.composition != offer.composition:
+            raise RefusedError(
+                f"series {offer.series!r} adds up its costs in {earlier.composition!r}, campaign "
+                f"{offer.campaign[:8]} in {offer.composition!r}, and no epsilon of either covers both: it "
+                f"needs {_KEEPS.get(earlier.composition or '', 'the same noise')}, or a series of its own"
+            )
         if voted.known_by != units.known_by:
             raise RefusedError(
                 f"in series {offer.series!r} our {offer.unit}s were known in another way: the "
-                "columns of the campaign, --label, --group, --decimal or --missing have changed, or "
-                "shard.key was lost; who has voted could vote again. Restore what it was, or take "
-                "part in a new series, whose cost adds up"
+                "columns of the campaign, --label, --group, --decimal or --missing have changed, "
+                "shard.key was lost, or an earlier version of this program knew them otherwise; who has "
+                "voted could vote again. Restore what it was, or take part in a new series, whose cost "
+                "adds up"
             )

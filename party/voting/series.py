@@ -5,9 +5,12 @@ A unit of a series casts its votes in all campaigns together, first come:
 * a **patient** as many as the terms charge for. In a campaign vote as many of the patient's records
   as the patient has votes left, at most those that have not voted; the ones with the least keyed
   hash;
-* a **record** one. It is known by its content, since it has no identifier, and copies are counted:
-  of equal rows as many vote as there are now, less those that have voted. So whether one of them
-  votes hangs on no other person's, as long as rows stay in the table.
+* a **record** one. It is known by its content, since it has no identifier: its cells, and its label as
+  our file has it. Copies are counted: of equal rows as many vote as there are now, less those that have
+  voted. So whether one of them votes hangs on no other person's, as long as rows stay in the table.
+
+What a campaign chooses and a hash depends on, the schema by which cells are read, is in ``known_by``: a
+campaign that reads otherwise is refused. How its class list names a label enters no hash.
 
 Each vote has a hash, keyed with the party's secret and bound to the series. The party's ledger has
 those of all votes cast (:mod:`party.ledger.series`). Votes that the same campaign had before do not
@@ -49,7 +52,8 @@ class SeriesVoters:
     Attributes:
         rows: their indices, ascending.
         units: hashes of their votes, ascending; 16 bytes each.
-        known_by: digest, hex, of what these hashes depend on besides the units.
+        known_by: digest, hex, of what these hashes depend on besides the units: the party's key, how it reads
+            its file, and what the campaign chooses.
     """
 
     rows: Places
@@ -90,7 +94,7 @@ def series_voters(
         raise ProtocolError("the series limits votes per patient, but our data names no patients")
     else:
         rows, units = _of_patients(groups.tolist(), records, hashes, voted, cap)
-        # Columns may change: a patient is known by the identifier.
+        # Columns may change: a patient is known by the identifier, and only its numbered votes are charged.
         known = hashes.known_by("patient", "", records.known_by)
     return SeriesVoters(np.array(sorted(rows), dtype=np.int64), tuple(sorted(units)), known)
 
@@ -127,7 +131,7 @@ class _Hashes:
 
     def __init__(self, key: bytes, offer: Offer) -> None:
         series = json.dumps([offer.key.hex(), offer.series])
-        self._key = hmac.digest(key, b"pate units of a series v1\0" + series.encode(), "sha256")
+        self._key = hmac.digest(key, b"pate units of a series v2\0" + series.encode(), "sha256")
 
     def of(self, *parts: str) -> bytes:
         """Return the hash of one vote."""

@@ -381,7 +381,7 @@ def _dataset(
         raise DataError(f"{path} has {len(inputs)} inputs and {len(names)} labels")
     labels, known = encode_labels(names, classes, path=path, odd=odd, place=place)
     if odd is None:
-        return Dataset(inputs, labels, known, groups)
+        return Dataset(inputs, labels, known, groups, said=np.array(names, dtype=np.str_))
     whole = labels >= 0 if good is None else good & (labels >= 0)
     if groups is not None:
         for row in np.flatnonzero(whole & (groups == "")).tolist():
@@ -390,11 +390,16 @@ def _dataset(
     if not whole.any():
         encode_labels(names, classes, path=path)  # says so, if it is for the labels
         raise DataError(f"{path} has no record that can take part: {'; '.join(odd.reasons)}")
-    if whole.all():
-        return Dataset(inputs, labels, known, groups)
     kept = np.flatnonzero(whole)
+    said = [names[at] for at in kept.tolist()]
     if classes is None:  # without classes that only excluded records have
-        labels, known = encode_labels([names[at] for at in kept.tolist()], None, path=path)
+        labels, known = encode_labels(said, None, path=path)
     else:
         labels = labels[kept]
-    return Dataset(inputs.take(kept), labels, known, None if groups is None else groups[kept])
+    return Dataset(
+        inputs if whole.all() else inputs.take(kept),
+        labels,
+        known,
+        None if groups is None else groups[kept],
+        said=np.array(said, dtype=np.str_),
+    )

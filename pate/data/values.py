@@ -269,6 +269,8 @@ class Dataset:
         groups: (n,) str, the group (patient) of each row, or None.
         answers: in place of one class a record: (n, labels) bool, which of several labels it has, or
             (n,) float64, a finite number.
+        said: (n,) str, the label of each record as its file has it, by which the record is known whatever
+            class list it counts in. None: the name of its class.
     """
 
     inputs: Inputs
@@ -276,12 +278,15 @@ class Dataset:
     classes: tuple[str, ...]
     groups: NDArray[np.str_] | None = None
     answers: NDArray[np.bool_] | NDArray[np.float64] | None = None
+    said: NDArray[np.str_] | None = None
 
     def __post_init__(self) -> None:
         if self.labels.shape != (len(self.inputs),):
             raise DataError(f"{len(self.inputs)} inputs but labels of shape {self.labels.shape}")
         if self.groups is not None and self.groups.shape != self.labels.shape:
             raise DataError(f"{len(self.inputs)} inputs but groups of shape {self.groups.shape}")
+        if self.said is not None and self.said.shape != self.labels.shape:
+            raise DataError(f"{len(self.inputs)} inputs but names of shape {self.said.shape}")
         if len(set(self.classes)) != len(self.classes):
             raise DataError(f"class names repeat: {self.classes}")
         self._check_answers()
@@ -319,20 +324,29 @@ class Dataset:
         at = np.asarray(rows, dtype=np.int64)
         groups = None if self.groups is None else self.groups[at]
         answers = None if self.answers is None else self.answers[at]
-        return Dataset(self.inputs.take(at), self.labels[at], self.classes, groups, answers)
+        said = None if self.said is None else self.said[at]
+        return Dataset(self.inputs.take(at), self.labels[at], self.classes, groups, answers, said)
 
     def row_hashes(self) -> list[bytes]:
-        """Return one SHA-256 digest per record: its input and its label's name, or its whole answer."""
+        """Return one SHA-256 digest per record: its input, and its label as its file has it or its answer.
+
+        Class lists do not enter: a coordinator chooses how its list names a label.
+        """
         if self.answers is not None:
             return [
                 hashlib.sha256(digest + hashlib.sha256(said).digest()).digest()
                 for digest, said in zip(self.inputs.row_hashes(), self._answer_bytes(), strict=True)
             ]
-        names = [name.encode() for name in self.classes]
         return [
-            hashlib.sha256(digest + names[label]).digest()
-            for digest, label in zip(self.inputs.row_hashes(), self.labels.tolist(), strict=True)
+            hashlib.sha256(digest + name.encode()).digest()
+            for digest, name in zip(self.inputs.row_hashes(), self._names().tolist(), strict=True)
         ]
+
+    def _names(self) -> NDArray[np.str_]:
+        """Return (n,) str, the label by which each record is known."""
+        if self.said is not None:
+            return self.said
+        return np.array(self.classes, dtype=np.str_)[self.labels]
 
     def _answer_bytes(self) -> list[bytes]:
         """Return each answer as bytes that depend on no order of labels, and are of one kind only."""
@@ -372,7 +386,7 @@ class Dataset:
         if unknown:
             raise SchemaError(f"the data has classes that the list has not: {', '.join(unknown)}")
         moved = np.array([place.get(name, -1) for name in self.classes], dtype=np.int64)
-        return Dataset(self.inputs, moved[self.labels], tuple(classes), self.groups)
+        return replace(self, labels=moved[self.labels], classes=tuple(classes), said=self._names())
 
 
 def batch_hash(rows: Sequence[bytes]) -> bytes:

@@ -164,14 +164,16 @@ def neighbours_of(unit: str, *, records_vote: bool, series: str | None = None) -
         records_vote: whether votes are neighbour votes.
         series: name of their series of campaigns, if they are of one.
 
-    >>> neighbours_of("record", records_vote=True, series="monthly")
-    "one record added, removed or altered, in all campaigns of series 'monthly' that cost no more"
+    >>> neighbours_of("party", records_vote=False)
+    'all data of one party altered'
     """
     other = "see the privacy statement"
     if records_vote:
         what = _VOTING.get(unit, (other, ""))[0]
-        return (
-            f"{what}, in all campaigns of series {series!r} that cost no more" if series else what
+        return what + (
+            f", in all campaigns of series {series!r} with its composition and no larger cap"
+            if series
+            else ""
         )
     return NEIGHBOURS.get(unit, other)
 
@@ -248,7 +250,8 @@ class PrivacyStatement:
         ledger_head: number and digest of the ledger's last entry.
         statements: one per observer.
         series: name of the series of neighbour votes that the campaign is of; None for none. The
-            guarantee is that of the whole series if its other campaigns cost no more.
+            guarantee covers all its campaigns with the same ``composition`` whose ``cap`` is no larger;
+            parties accept no other composition in a series.
         series_key: public key of the series' server, 32 bytes in hex: a name may be used by several
             servers, whose series are different ones. None in older statements.
         encoder: the public encoder of the inputs, its digest, and who trained it on what: the guarantee

@@ -112,7 +112,7 @@ def test_the_statement_is_that_of_the_most_expensive_campaign() -> None:
         assert together(order).privacy == dear.privacy
     assert together([dear, simulated, JANUARY]).privacy == simulated.privacy
     promise = promise_of(json.loads(together([JANUARY, FEBRUARY]).privacy))
-    assert "in all campaigns of series 'monthly' that cost no more" in promise
+    assert "in all campaigns of series 'monthly' with its composition and no larger cap" in promise
 
 
 @pytest.mark.parametrize(

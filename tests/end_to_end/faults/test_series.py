@@ -118,5 +118,8 @@ def test_every_screen_says_what_the_series_covers(told: Campaign) -> None:
         if program.name in ("server", *NAMES) and program.lines:
             text = " ".join((program.text + program.output).replace("│", " ").split())
             if "joined campaign" in text or "is finished" in text:
-                assert "in all campaigns of series 'monthly' that cost no more" in text
+                assert (
+                    "in all campaigns of series 'monthly' with its composition and no larger cap"
+                    in text
+                )
     assert np.all([len(shown(told, name)["campaigns"]) == 2 for name in NAMES])

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 KNOWN, OTHERWISE = "0a" * 32, "0b" * 32
 DELTA = Delta(1e-5)
+GEOMETRIC = DistributedNeighbour(3, None, 4, 1, scale=Fraction(4))
 
 
 def offer(number: int, *, votes: int = 1, sigma: int = 20, **changes: Any) -> Offer:
@@ -133,6 +134,13 @@ def test_all_campaigns_of_a_series_know_and_charge_units_alike(ledger: PartyLedg
     others: list[dict[str, Any]] = [{"votes": 2}, {"unit": "patient"}]
     for number, changes in enumerate(others, start=3):
         with pytest.raises(RefusedError, match="a series of its own"):
+            give(ledger, number, units(2), **changes)
+    others = [
+        {"composition": "zcdp"},
+        {"composition": "pure", "delta": 0.0, "mechanisms": (GEOMETRIC,), "cap": Fraction(1)},
+    ]
+    for number, changes in enumerate(others, start=7):
+        with pytest.raises(RefusedError, match=r"in 'gdp'.*needs --noise-law gaussian"):
             give(ledger, number, units(2), **changes)
     # A series of another name, or of another coordinator, is another series.
     give(ledger, 5, units(12), known_by=OTHERWISE, series="weekly", at=10)

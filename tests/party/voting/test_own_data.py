@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from pate.data.values import Inputs
+
 PUBLIC = Table(("lab", "kind"), (np.array([1.0, 20.0, 60.0, 99.0]), np.array(["x", "y", "x", "z"])))
 CLASSES = ("a", "b", "c")
 BATCH = batch_hash(PUBLIC.row_hashes())
@@ -46,6 +48,8 @@ class Site:
         classes: tuple[str, ...] | None = None,
         strict: bool = False,
         policy: Policy | None = None,
+        public: Inputs = PUBLIC,
+        group: str | None = None,
     ) -> None:
         self.home = place / "home"
         self.home.mkdir(exist_ok=True)
@@ -54,14 +58,14 @@ class Site:
         self.warned: list[str] = []
         self.trainings = 0
         self.own = OwnVoters(
-            OwnFile(data=place / "h.csv", label="y", classes=classes, strict=strict),
+            OwnFile(data=place / "h.csv", label="y", group=group, classes=classes, strict=strict),
             teachers=teachers, records=records, model="logistic", device="cpu", home=self.home,
             key=b"k" * 32, say=self.said.append, warn=self.warned.append, training=self._training,
         )  # fmt: skip
         self.key = identity_key(self.home).public_key().public_bytes_raw()
         self.voter = Voter(
             name="a", identity=identity_key(self.home), ensemble=None, own=self.own,
-            home=self.home, site=site(self.home, policy), noise=SystemNoise(), public=PUBLIC,
+            home=self.home, site=site(self.home, policy), noise=SystemNoise(), public=public,
             say=self.said.append,
         )  # fmt: skip
 
