@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import ipaddress
-import json
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from aggregator_server.campaign.predictions import checked_accuracy, checked_predictions
 from aggregator_server.results.statement import privacy_statement
 from pate.errors import LedgerError, PateError, PortInUseError, StateError, UsageError
+from pate.foreign import json_value
 from pate.runtime.failpoints import reach
 from pate.runtime.tokens import STUDENT_TOKEN, new_token, same
 from protos.pate.v1 import student_pb2, student_pb2_grpc
@@ -374,7 +374,7 @@ _INDEX_BITS: Final = 20
 
 def _told(entry: Entry) -> Iterator[student_pb2.LabelEvent]:
     """Yield the public events of an entry. A cursor is the entry's number, then the place in it."""
-    body = json.loads(entry.body)
+    body = json_value(entry.body)
     cursor = entry.seq << _INDEX_BITS
     if entry.kind == "release":
         for place, (query, label, source, _) in enumerate(body["answers"]):

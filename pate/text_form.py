@@ -25,7 +25,6 @@ need its own reader and writer as well.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import types
@@ -33,7 +32,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from fractions import Fraction
 from functools import cache
-from reprlib import Repr
 from typing import (
     Any,
     ClassVar,
@@ -47,6 +45,7 @@ from typing import (
 )
 
 from pate.errors import AccountingError, PateError
+from pate.foreign import json_value, shown
 
 _FRACTION: Final = re.compile(r"(0|[1-9][0-9]{0,99})(/[1-9][0-9]{0,99})?", re.ASCII)
 _HEX: Final = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
@@ -57,11 +56,6 @@ _MOST_NAMES: Final = 5
 
 _T = TypeVar("_T")
 _Reader = Callable[[Any, str], Any]
-
-#: Foreign values are displayed in part, and not deeper than this.
-_short = Repr()
-_short.maxstring = _short.maxother = _short.maxlong = 60
-_short.maxlevel = 2
 
 
 class TextForm:
@@ -198,14 +192,14 @@ def parse(
         raise error(f"{what}: {len(content)} bytes, at most {most} are read")
     try:
         text = content.decode() if isinstance(content, bytes) else content
-        found = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as problem:
+        found = json_value(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except ValueError as problem:
         raise error(f"{what}: not JSON: {problem!s:.200}") from problem
     if not isinstance(found, dict):
-        raise error(f"{what}: must be a JSON object, got {_short.repr(found)}")
+        raise error(f"{what}: must be a JSON object, got {shown(found)}")
     if form is not None and (given := found.pop("format", None)) != form:
         raise error(
-            f"{what}: its format is {_short.repr(given)}, not {form}; was it made by another version?"
+            f"{what}: its format is {shown(given)}, not {form}; was it made by another version?"
         )
     return found
 
@@ -220,7 +214,7 @@ def fraction_from_text(text: object) -> Fraction:
         value = Fraction(text)
         if str(value) == text:
             return value
-    raise AccountingError(f"not a fraction in lowest terms: {_short.repr(text)}")
+    raise AccountingError(f"not a fraction in lowest terms: {shown(text)}")
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -242,7 +236,7 @@ def _rule_of(metadata: Mapping[Any, Any]) -> _Rule:
 def _as_it_is(kind: type, wanted: str) -> _Reader:
     def reader(value: object, path: str) -> object:
         if type(value) is not kind:
-            raise _UnfitError(path, f"must be {wanted}, got {_short.repr(value)}")
+            raise _UnfitError(path, f"must be {wanted}, got {shown(value)}")
         return value
 
     return reader
@@ -250,13 +244,13 @@ def _as_it_is(kind: type, wanted: str) -> _Reader:
 
 def _float(value: object, path: str) -> float:
     if type(value) is not float or not math.isfinite(value):
-        raise _UnfitError(path, f"must be a finite number with a point, got {_short.repr(value)}")
+        raise _UnfitError(path, f"must be a finite number with a point, got {shown(value)}")
     return value
 
 
 def _str(value: object, path: str) -> str:
     if type(value) is not str:
-        raise _UnfitError(path, f"must be text, got {_short.repr(value)}")
+        raise _UnfitError(path, f"must be text, got {shown(value)}")
     try:
         value.encode()  # JSON can encode a lone surrogate, which no file or screen accepts
     except UnicodeEncodeError as error:
@@ -266,7 +260,7 @@ def _str(value: object, path: str) -> str:
 
 def _bytes(value: object, path: str) -> bytes:
     if type(value) is not str or not _HEX.fullmatch(value):
-        raise _UnfitError(path, f"must be lower-case hexadecimal, got {_short.repr(value)}")
+        raise _UnfitError(path, f"must be lower-case hexadecimal, got {shown(value)}")
     return bytes.fromhex(value)
 
 
@@ -315,7 +309,7 @@ def _one_of(values: tuple[object, ...]) -> _Reader:
         # True equals 1, but their texts differ.
         if not any(type(value) is type(each) and value == each for each in values):
             known = ", ".join(map(str, values))
-            raise _UnfitError(path, f"is {_short.repr(value)}, possible are {known}")
+            raise _UnfitError(path, f"is {shown(value)}, possible are {known}")
         return value
 
     return reader
@@ -327,7 +321,7 @@ def _tuple(arguments: tuple[Any, ...], kinds: tuple[type, ...]) -> _Reader:
 
     def reader(value: object, path: str) -> tuple[object, ...]:
         if not isinstance(value, list | tuple):
-            raise _UnfitError(path, f"must be a list, got {_short.repr(value)}")
+            raise _UnfitError(path, f"must be a list, got {shown(value)}")
         if not endless and len(value) != len(readers):
             raise _UnfitError(path, f"must have {len(readers)} entries, got {len(value)}")
         by = readers * len(value) if endless else readers
@@ -342,9 +336,9 @@ def _tuple(arguments: tuple[Any, ...], kinds: tuple[type, ...]) -> _Reader:
 def _mapping(of_values: _Reader) -> _Reader:
     def reader(value: object, path: str) -> dict[str, object]:
         if not isinstance(value, Mapping):
-            raise _UnfitError(path, f"must be an object, got {_short.repr(value)}")
+            raise _UnfitError(path, f"must be an object, got {shown(value)}")
         return {
-            _str(key, f"a name in {path}"): of_values(each, f"{path}[{_short.repr(key)}]")
+            _str(key, f"a name in {path}"): of_values(each, f"{path}[{shown(key)}]")
             for key, each in value.items()
         }
 
@@ -389,12 +383,12 @@ def _tagged(kinds: tuple[type, ...]) -> _Reader:
 
     def reader(value: object, path: str) -> object:
         if not isinstance(value, Mapping):
-            raise _UnfitError(path, f"must be an object, got {_short.repr(value)}")
+            raise _UnfitError(path, f"must be an object, got {shown(value)}")
         name = value.get(tag)
         kind = known.get(name) if isinstance(name, str) else None
         if kind is None:
             choices = ", ".join(sorted(known))
-            raise _UnfitError(path, f"unknown {tag} {_short.repr(name)}: choose among {choices}")
+            raise _UnfitError(path, f"unknown {tag} {shown(name)}: choose among {choices}")
         return _object(kind)({key: each for key, each in value.items() if key != tag}, path)
 
     return reader
@@ -418,7 +412,7 @@ def _object(kind: Any) -> _Reader:
 
     def reader(value: object, path: str) -> object:
         if not isinstance(value, Mapping):
-            raise _UnfitError(path, f"must be an object, got {_short.repr(value)}")
+            raise _UnfitError(path, f"must be an object, got {shown(value)}")
         lacking = readers.keys() - value.keys() - defaults.keys()
         unknown = value.keys() - readers.keys()
         if lacking or unknown:
@@ -445,5 +439,5 @@ def _object(kind: Any) -> _Reader:
 
 def _names(found: Iterable[Any]) -> str:
     every = sorted(map(str, found))
-    shown = ", ".join(_short.repr(each) for each in every[:_MOST_NAMES])
-    return shown if len(every) <= _MOST_NAMES else f"{shown} and {len(every) - _MOST_NAMES} more"
+    first = ", ".join(map(shown, every[:_MOST_NAMES]))
+    return first if len(every) <= _MOST_NAMES else f"{first} and {len(every) - _MOST_NAMES} more"

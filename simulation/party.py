@@ -17,6 +17,7 @@ from party.voting.site import Site
 from party.voting.voter import Voter
 from pate.data.embeddings import Embeddings, embedding_arrays
 from pate.data.values import Dataset, Images, Inputs, Table
+from pate.foreign import npz_arrays
 from pate.noise.exact import SystemNoise
 from pate.runtime.home import private_directory
 from simulation.party_processes import arguments_of, serve
@@ -235,8 +236,7 @@ def _write(path: Path, arrays: Mapping[str, _Array]) -> None:
 
 
 def _read(path: Path) -> dict[str, NDArray[np.generic]]:
-    with np.load(path, allow_pickle=False) as archive:
-        return dict(archive)
+    return npz_arrays(path)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import signal
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from pate.errors import ProcessError
+from pate.foreign import json_value
 from pate.runtime.log import LOG
 from pate.runtime.screen import EVERY
 
@@ -184,7 +184,7 @@ class Program:
             ProcessError: if it printed anything else.
         """
         try:
-            found = json.loads(self.output or "{}")
+            found = json_value(self.output or "{}")
         except ValueError:
             found = None
         if not isinstance(found, dict):

@@ -448,6 +448,32 @@ def test_what_is_drawn_is_drawn_by_one_kind_of_console() -> None:
             assert not re.search(r"\bConsole\(", path.read_text(encoding="utf-8")), path
 
 
+def test_foreign_bytes_have_one_reader() -> None:
+    """What these parsers raise differs between versions of Python; one module decides what it means."""
+    parsers = re.compile(
+        r"json\.loads?\(|tomllib\.|literal_eval|np\.load\(|np\.lib\.format|genfromtxt|loadtxt|fromstring\("
+        r"|\bZipFile\(|plistlib\.|ElementTree|tarfile\.open"
+    )
+    for path in modules(*SHIPPED):
+        name = path.relative_to(ROOT).as_posix()
+        for at, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            # Written archives are our own.
+            if parsers.search(line) and not re.search(r'ZipFile\(.*, "w"', line):
+                assert name == "pate/foreign.py", f"{name}:{at} parses by itself: {line.strip()}"
+
+
+def test_connections_are_closed_by_their_block() -> None:
+    """``with sqlite3.connect(…)`` is a transaction: it leaves the connection to the collector."""
+    for path in modules(*SHIPPED, "benchmarks", "tests"):
+        found = re.findall(r"(?<!closing\()sqlite3\.connect\(", path.read_text(encoding="utf-8"))
+        # The ways to a connection that the product has; both close it.
+        ours = path.relative_to(ROOT).as_posix() in {
+            "pate/storage/sqlite.py",
+            "tests/test_walls.py",
+        }
+        assert ours or not found, f"{path} opens a connection without closing()"
+
+
 def test_no_pickle_anywhere() -> None:
     for path in modules(*SHIPPED):
         wrong = top(imported(path)) & {

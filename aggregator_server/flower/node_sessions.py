@@ -15,7 +15,6 @@ gives a process no power that the key does not.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +25,7 @@ from aggregator_server.flower.internals import (
     deactivation_of,
     pulling_node,
 )
+from pate.foreign import json_value
 from protos.flower.node_session import SESSION_HEADER
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def _is_connected_already(answer: Answer) -> bool:
     if answer[0] == _OK:
         return False
     try:
-        told = json.loads(answer[2])
+        told = json_value(answer[2])
     except ValueError:
         return False
     return isinstance(told, dict) and told.get("code") == KEY_REFUSED

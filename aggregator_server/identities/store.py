@@ -23,6 +23,7 @@ from aggregator_server.identities.authority import (
 )
 from aggregator_server.identities.registry import ENROLLED, Registry
 from pate.errors import DiskError, PateError, ProtocolError, StateError, UsageError
+from pate.foreign import json_value
 from pate.formats.enrolment import (
     CODE_BYTES,
     Answer,
@@ -101,7 +102,7 @@ class Identities:
             self.signing_key = Ed25519PrivateKey.from_private_bytes(
                 (directory / "campaign.key").read_bytes()
             )
-            settings = json.loads((directory / "settings.json").read_bytes())
+            settings = json_value((directory / "settings.json").read_bytes())
             if settings["format"] != _FORMAT:
                 raise ValueError(f"its format is not {_FORMAT}")
             self.address = str(settings["address"])

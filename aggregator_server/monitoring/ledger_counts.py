@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, deque
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.monitoring.overview import LedgerLine
+from pate.foreign import json_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,9 +70,9 @@ class LedgerCounts:
             when = short_time(entry.written_at, to_the_minute=self._to_the_minute)
             self._tell(entry.seq, entry.kind, when)
             if entry.kind in ("charge", "release"):
-                self._pay(entry.kind, json.loads(entry.body))
+                self._pay(entry.kind, json_value(entry.body))
             elif entry.kind == "votes":
-                body = json.loads(entry.body)
+                body = json_value(entry.body)
                 self.votes.update(dict.fromkeys(body["responders"], body["count"]))
 
     def _tell(self, number: int, kind: str, when: str) -> None:

@@ -16,6 +16,7 @@ from aggregator_server.ledger.store.place import place_of
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from pate.answers import CLASS, NUMBER, answer_of
 from pate.errors import StateError
+from pate.foreign import json_value
 from pate.formats.labels import LabelRow, LabelSet
 from pate.formats.privacy_statement import rounded_up
 from pate.runtime.screen import Display
@@ -189,7 +190,7 @@ def entries(folder: Path) -> list[dict[str, object]]:
             "seq": entry.seq,
             "kind": entry.kind,
             "written_at": entry.written_at,
-            "body": json.loads(entry.body),
+            "body": json_value(entry.body),
             "digest": entry.digest.hex(),
         }
         for entry in held

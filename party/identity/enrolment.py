@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from party.flower.supernode import Server, UntrustedServerError
 from party.identity.keys import SEALING_FILE, identity_key, sealing_key
 from pate.errors import PateError, RefusedError, StateError, UnreachableError, UsageError
+from pate.foreign import json_value
 from pate.formats.enrolment import ROUTE, Answer, Bundle, SealingKey, check_name
 from pate.masking.ahead.terms import sign_sealing
 from pate.masking.keys import KeyPair
@@ -342,8 +343,8 @@ def _named(home: Path, file: str) -> str | None:
 
 
 def _fields(file: Path) -> dict[str, str]:
-    """Read the file that names an enrolment's folder; raises one of :data:`_UNREADABLE`."""
-    found = json.loads(file.read_bytes())
+    """Read the file that names an enrolment's folder; raises one of :data:`_DAMAGE`."""
+    found = json_value(file.read_bytes())
     if found["format"] != _FORMAT:
         raise ValueError(f"its format is not {_FORMAT}")
     if not all(isinstance(value, str) for value in found.values()):

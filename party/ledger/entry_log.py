@@ -7,7 +7,6 @@ digest. None contains a vote.
 
 from __future__ import annotations
 
-import json
 from datetime import UTC
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from party.ledger.head_file import HeadFile
 from party.ledger.history import History
 from party.ledger.series import LOST
 from pate.errors import LedgerError, RefusedError
+from pate.foreign import json_value
 from pate.runtime.failpoints import reach
 from pate.storage.durable_file import DurableFile
 from pate.storage.entries import append, last_head, require_entry
@@ -105,7 +105,7 @@ class EntryLog:
         state = self.state()
         at = self._now().astimezone(UTC).isoformat(timespec="seconds")
         made = CHAIN.after(self.head, kind, body, at)
-        entry = Entry(made.seq, kind, json.loads(made.body), at, hashes, tags, units)
+        entry = Entry(made.seq, kind, json_value(made.body), at, hashes, tags, units)
         tables = (("queries", "query", hashes), ("tags", "tag", tags), ("units", "unit", units))
         rows = (
             # Units ascend, so that they say nothing of the order in the file.

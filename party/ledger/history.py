@@ -6,12 +6,12 @@ ledger is opened. So no hash of a query has to be in memory.
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from pate.errors import LedgerError
+from pate.foreign import json_value
 
 if TYPE_CHECKING:
     import sqlite3
@@ -175,7 +175,7 @@ def _batch_of(db: sqlite3.Connection, entry: int) -> tuple[str, str]:
     row = db.execute("SELECT body FROM entries WHERE seq = ?", (entry,)).fetchone()
     if row is None:
         raise LedgerError(f"entry {entry} is missing, but its queries exist")
-    body = json.loads(row[0])
+    body = json_value(row[0])
     return str(body["campaign"]), str(body["batch"])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import tomllib
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -13,6 +12,7 @@ from party.offer import KEY_BYTES
 from party.policy.hours import WEEKDAYS, Hours
 from party.policy.policy import POLICY_FILE, Allowed, Policy
 from pate.errors import DataError, UsageError
+from pate.foreign import shown, toml_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,6 @@ _LARGEST_FILE: Final = 2**20
 _LARGEST_WHOLE: Final = 2**63 - 1
 _MOST_DIGITS: Final = 100
 _LONGEST_KEY: Final = 60
-_TOO_LARGE: Final = "it has a number that is too large"
 
 
 def policy_of(home: Path, *, loopback: bool, file: Path | None = None) -> Policy:
@@ -74,13 +73,9 @@ def parse_policy(text: str, *, source: str, loopback: bool) -> Policy:
         UsageError: for an unknown key, or an invalid value.
     """
     try:
-        table = tomllib.loads(text, parse_float=Decimal)
-    except RecursionError as error:
-        raise DataError(f"{source} is not a policy: its values are nested too deeply") from error
-    except (ValueError, ArithmeticError) as error:
-        # Errors of syntax, and numbers that are too large to be read.
-        reason = str(error) if isinstance(error, tomllib.TOMLDecodeError) else _TOO_LARGE
-        raise DataError(f"{source} is not valid TOML: {reason:.200}") from error
+        table = toml_table(text, parse_float=Decimal)
+    except ValueError as error:
+        raise DataError(f"{source} is not valid TOML: {error!s:.200}") from error
     _only_known(table, tuple(_READERS), source)
     values: dict[str, Any] = {}
     for key, given in table.items():
@@ -112,9 +107,9 @@ def _bound(read: Callable[[object], Any]) -> Callable[[object], Any]:
 
 def _whole(value: object) -> int:
     if type(value) is not int:
-        raise UsageError(f"a whole number or {NONE!r} is wanted, got {_shown(value)}")
+        raise UsageError(f"a whole number or {NONE!r} is wanted, got {shown(value)}")
     if abs(value) > _LARGEST_WHOLE:
-        raise UsageError(f"a whole number below 2^63 is wanted, got {_shown(value)}")
+        raise UsageError(f"a whole number below 2^63 is wanted, got {shown(value)}")
     return value
 
 
@@ -126,7 +121,7 @@ def _exact(value: object) -> Fraction:
     if type(value) is int and abs(value) <= _LARGEST_WHOLE:
         return Fraction(value)
     sane = " of sane size" if type(value) is int else ""
-    raise UsageError(f"a number is wanted{sane}, got {_shown(value)}")
+    raise UsageError(f"a number is wanted{sane}, got {shown(value)}")
 
 
 def _float(value: object) -> float:
@@ -135,13 +130,13 @@ def _float(value: object) -> float:
 
 def _word(value: object) -> str:
     if not isinstance(value, str):
-        raise UsageError(f"a text is wanted, got {_shown(value)}")
+        raise UsageError(f"a text is wanted, got {shown(value)}")
     return value
 
 
 def _words(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise UsageError(f"a list of texts is wanted, got {_shown(value)}")
+        raise UsageError(f"a list of texts is wanted, got {shown(value)}")
     return tuple(value)
 
 
@@ -152,7 +147,7 @@ def _encoders(value: object) -> tuple[str, ...] | None:
 def _span(value: object) -> str:
     span = _word(value)
     if len(span) > _LONGEST_KEY:
-        raise UsageError(f"hours are written as 08:00-18:00, got {_shown(span)}")
+        raise UsageError(f"hours are written as 08:00-18:00, got {shown(span)}")
     Hours.parse(span)
     return span
 
@@ -167,7 +162,7 @@ def _campaigns(value: object) -> str | tuple[Allowed, ...]:
     if isinstance(value, str):
         return value
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise UsageError(f"a word, or a list of {{ key = … }} is wanted, got {_shown(value)}")
+        raise UsageError(f"a word, or a list of {{ key = … }} is wanted, got {shown(value)}")
     return tuple(map(_allowed, cast("list[dict[str, Any]]", value)))
 
 
@@ -175,28 +170,21 @@ def _allowed(entry: dict[str, Any]) -> Allowed:
     _only_known(entry, ("key", "id"), "an entry")
     key, name = entry.get("key"), entry.get("id")
     if not isinstance(key, str) or not re.fullmatch(f"[0-9a-f]{{{2 * KEY_BYTES}}}", key):
-        raise UsageError(f"key is the campaign's key as 64 hexadecimal digits, got {_shown(key)}")
+        raise UsageError(f"key is the campaign's key as 64 hexadecimal digits, got {shown(key)}")
     if name is not None and not (isinstance(name, str) and re.fullmatch("([0-9a-f]{2})+", name)):
-        raise UsageError(f"id is the campaign's id, hexadecimal, got {_shown(name)}")
+        raise UsageError(f"id is the campaign's id, hexadecimal, got {shown(name)}")
     return Allowed(bytes.fromhex(key), name)
 
 
 def _parties(value: object) -> dict[str, str]:
     if not isinstance(value, dict) or not value:
-        raise UsageError(f"a table of names and identity keys is wanted, got {_shown(value)}")
+        raise UsageError(f"a table of names and identity keys is wanted, got {shown(value)}")
     for name, key in value.items():
         if not isinstance(key, str) or not re.fullmatch(f"[0-9a-f]{{{2 * KEY_BYTES}}}", key):
             raise UsageError(
-                f"{_shown(name)}: an identity key of 64 hexadecimal digits is wanted, got {_shown(key)}"
+                f"{shown(name)}: an identity key of 64 hexadecimal digits is wanted, got {shown(key)}"
             )
     return dict(value)
-
-
-def _shown(value: object) -> str:
-    try:
-        return repr(str(value) if isinstance(value, Decimal) else value)[:_LONGEST_KEY]
-    except (ValueError, RecursionError):  # thousands of digits, or of tables in each other
-        return "one that is too large to show"
 
 
 _READERS: Final[dict[str, Callable[[object], Any]]] = {

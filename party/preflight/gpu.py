@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Final
 
+from pate.foreign import json_value
 from pate.preflight import Finding
 
 #: One of these exists if there is an NVIDIA driver: on Linux, and in WSL.
@@ -92,7 +92,7 @@ def ask_torch() -> dict[str, Any]:
     )
     lines, errors = said.stdout.splitlines(), said.stderr.strip().splitlines()
     try:
-        found: dict[str, Any] = json.loads(lines[-1])
+        found: dict[str, Any] = json_value(lines[-1])
     except (ValueError, IndexError):
         raise ValueError(errors[-1] if errors else "no answer") from None
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from typing import TYPE_CHECKING, Final
 
 import httpx
@@ -15,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from party.preflight.handshake import enrolment_of
 from pate.errors import RefusedError, StateError
+from pate.foreign import json_value
 from pate.preflight import Finding
 from pate.preflight.finding import days_left
 from pate.preflight.storage import open_to_others
@@ -117,7 +117,7 @@ def check_admission(options: CheckOptions, server: Server, handshake: Handshake)
 def _code(reply: httpx.Response) -> object:
     """Return the code in a refusal; only as many bytes are read as a valid one can have."""
     try:
-        found = json.loads(next(reply.iter_raw(_LARGEST_REFUSAL), b""))
-    except (ValueError, RecursionError):
+        found = json_value(next(reply.iter_raw(_LARGEST_REFUSAL), b""))
+    except ValueError:
         return None
     return found.get("code") if isinstance(found, dict) else None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from party.teachers.constant import Constant
 from party.teachers.protocol import DamagedTeacherError, Stored
 from pate.errors import DiskError
+from pate.foreign import json_value
 from pate.runtime.home import write_file
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def load_teacher(folder: Path, number: int, kind: Kind) -> Teacher | None:
     """Return a stored teacher, or None if it is incomplete and must be trained again."""
     model, marker = _files(folder, number, kind)
     try:
-        facts = json.loads(marker.read_bytes())
+        facts = json_value(marker.read_bytes())
         content = model.read_bytes()
     except (OSError, ValueError):
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -102,33 +103,15 @@ class VoteCache:
                 )
         return stored
 
-    def _transaction(self) -> _Transaction:
-        return _Transaction(self._path)
-
-
-class _Transaction:
-    """One connection, one transaction, with translated errors of SQLite."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> sqlite3.Connection:
-        self._db = sqlite3.connect(self._path, timeout=30)
-        return self._db
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: object
-    ) -> None:
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """One connection, one transaction, with translated errors of SQLite."""
         try:
-            if error is None:
-                self._db.commit()
-        except sqlite3.OperationalError as failed:
-            raise DiskError(f"cannot write {self._path}: {failed}") from failed
-        finally:
-            self._db.close()
-        if isinstance(error, sqlite3.OperationalError):
+            with closing(sqlite3.connect(self._path, timeout=30)) as db, db:
+                yield db
+        except sqlite3.OperationalError as error:
             raise DiskError(f"cannot use {self._path}: {error}") from error
-        if isinstance(error, sqlite3.DatabaseError):
+        except sqlite3.DatabaseError as error:
             raise StateError(
                 f"{self._path} is damaged ({error}); remove it to recompute the votes"
             ) from error

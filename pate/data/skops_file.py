@@ -9,15 +9,13 @@ compared before anything is unpacked.
 from __future__ import annotations
 
 import io
-import json
-import math
-import zipfile
-import zlib
-from typing import Any, Final, TypeAlias
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pate.errors import DataError
+from pate.foreign import json_value, npy_header, zip_file
+
+if TYPE_CHECKING:
+    from zipfile import ZipFile, ZipInfo
 
 _Node: TypeAlias = dict[str, Any]
 #: Largest file of a model, in bytes.
@@ -27,10 +25,6 @@ _SCHEMA: Final = "schema.json"
 _LARGEST_SCHEMA: Final = 2**25
 #: Most steps through a description, per object and in total; real ones need about one per object.
 _WAYS_EACH, _WAYS_SPARE = 8, 1000
-_HEADERS: Final = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
 
 
 def check_skops(content: bytes, *, most: int | None = None) -> None:
@@ -48,9 +42,9 @@ def check_skops(content: bytes, *, most: int | None = None) -> None:
     if len(content) > LARGEST:
         raise DataError(f"{len(content)} bytes are too many for a model")
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            members = {info.filename: info for info in archive.infolist()}
-            if len(members) != len(archive.infolist()) or _SCHEMA not in members:
+        with zip_file(io.BytesIO(content)) as file:
+            members = {info.filename: info for info in file.infolist()}
+            if len(members) != len(file.infolist()) or _SCHEMA not in members:
                 raise DataError("it has no description, or two members of one name")
             if sum(info.file_size for info in members.values()) > (
                 len(content) if most is None else most
@@ -60,16 +54,13 @@ def check_skops(content: bytes, *, most: int | None = None) -> None:
                 raise DataError("its description is too long; make a model of fewer trees")
             for info in members.values():
                 if info.filename != _SCHEMA:
-                    _check_array(archive, info)
-            _check_references(json.loads(archive.read(_SCHEMA)), members)
-    except (
-        OSError, ValueError, EOFError, KeyError, RecursionError, RuntimeError, NotImplementedError,
-        zipfile.BadZipFile, zlib.error,
-    ) as error:  # fmt: skip
+                    _check_array(file, info)
+            _check_references(json_value(file.read(_SCHEMA)), members)
+    except (OSError, ValueError) as error:
         raise DataError(f"it is no archive of skops: {error}") from error
 
 
-def _check_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
+def _check_array(file: ZipFile, info: ZipInfo) -> None:
     """Refuse a member that is not an array, or whose header states more than it has.
 
     Raises:
@@ -78,19 +69,16 @@ def _check_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
     """
     if not info.filename.endswith(".npy"):
         raise DataError(f"{info.filename!r:.80} is not an array")
-    with archive.open(info) as member:
-        read_header = _HEADERS.get(np.lib.format.read_magic(member))
-        if read_header is None:
-            raise DataError("an array of another form")
-        shape, _, dtype = read_header(member)
+    with file.open(info) as member:
+        header = npy_header(member)
         length = info.file_size - member.tell()
-    if dtype.hasobject or not dtype.itemsize:
-        raise DataError("an array of objects, or of nothing")
-    if math.prod(shape) * dtype.itemsize != length or max(shape, default=0) > info.file_size:
+    if header.dtype.hasobject:
+        raise DataError("an array of objects")
+    if header.bytes != length or max(header.shape, default=0) > info.file_size:
         raise DataError("an array whose header and length differ")
 
 
-def _check_references(described: object, members: dict[str, zipfile.ZipInfo]) -> None:
+def _check_references(described: object, members: dict[str, ZipInfo]) -> None:
     """Refuse a description that reads one array twice, or reaches few objects on many paths.
 
     An object that occurs again, under the same number, is built once; but skops walks through its parts

@@ -6,7 +6,6 @@ run there: one that takes a minute for an input, all memory, or breaks the runti
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pate.errors import DataError
+from pate.foreign import json_value
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +84,7 @@ def tried(folder: Path, seconds: int = MOST_SECONDS, memory: int = MOST_MEMORY) 
             f"{what} takes more than {seconds} seconds of processor time to open and run one input"
         )
     try:
-        said = json.loads(done.stdout[-4096:])
+        said = json_value(done.stdout[-4096:])
         if "error" in said:
             raise DataError(str(said["error"]))
         return Trial(float(said["seconds"]), float(said["opening"]), int(said["memory"]))

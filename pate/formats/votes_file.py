@@ -6,12 +6,12 @@ are accepted, as in published matrices.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from pate.errors import DataError
+from pate.foreign import npy_array, npy_header
 from pate.mechanisms.contract import MOST_TEACHERS
 
 if TYPE_CHECKING:
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 
 #: Cells that one matrix may have: half a GiB of counts.
 MOST_CELLS: Final = 1 << 26
-_READERS: Final = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
 
 
 def read_vote_matrix(path: Path, *, unequal_rows: bool = False) -> Counts:
@@ -94,29 +90,22 @@ def load_numbers(path: Path) -> NDArray[Any]:
     try:
         length = path.stat().st_size
         with path.open("rb") as file:
-            read_header = _READERS.get(np.lib.format.read_magic(file))
-            if read_header is None:
-                raise DataError(f"{path} is of a newer .npy version; save it again with numpy.save")
-            shape, _, dtype = read_header(file)
-            if dtype.kind not in "iuf":
+            header = npy_header(file)
+            if header.dtype.kind not in "iuf":
                 raise DataError(
-                    f"{path} holds {_kind(dtype)}, not numbers; save it again as integers"
+                    f"{path} holds {_kind(header.dtype)}, not numbers; save it again as integers"
                 )
-            if any(isinstance(n, bool) or not 0 <= n <= MOST_CELLS for n in shape):
+            if max(header.cells, *header.shape, 0) > MOST_CELLS:
+                raise DataError(f"{path} has shape {header.shape}; at most {MOST_CELLS} are read")
+            if header.bytes > length - file.tell():
                 raise DataError(
-                    f"{path} has shape {str(shape)[:60]}; at most {MOST_CELLS} are read"
+                    f"{path} is truncated: {header.shape} needs more bytes; copy it again"
                 )
-            cells = math.prod(shape)
-            if cells > MOST_CELLS:
-                raise DataError(f"{path} has {cells} numbers, at most {MOST_CELLS} are read")
-            if cells * dtype.itemsize > length - file.tell():
-                raise DataError(f"{path} is truncated: {shape} needs more bytes; copy it again")
-        found: NDArray[Any] = np.load(path, allow_pickle=False)
+            return npy_array(file, header)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, EOFError) as error:
-        raise DataError(f"{path} is no .npy file ({error}); make one with numpy.save") from error
-    return found
+    except ValueError as error:
+        raise DataError(f"{path} is no .npy file: {error}; make one with numpy.save") from error
 
 
 def _kind(dtype: np.dtype[Any]) -> str:
@@ -139,7 +128,7 @@ def _whole(found: NDArray[Any], what: str, path: Path) -> NDArray[np.int64]:
         _wrong(found, found < 0, f"{what} are not negative", path)
     if (found > MOST_TEACHERS).any():
         _wrong(found, found > MOST_TEACHERS, f"{what} are at most {MOST_TEACHERS}", path)
-    return np.ascontiguousarray(found, dtype=np.int64)
+    return np.array(found, dtype=np.int64, order="C")
 
 
 def _wrong(found: NDArray[Any], bad: NDArray[np.bool_], why: str, path: Path) -> None:

@@ -26,6 +26,7 @@ import traceback
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
+from pate.foreign import json_value
 from pate.runtime.imports import importing
 
 if TYPE_CHECKING:
@@ -235,7 +236,7 @@ def _become(pipe: int, lifeline: Callable[[], str]) -> None:
     _forget_log()
     if not sys.flags.safe_path:
         del sys.path[0]  # the parent's working directory
-    order = json.loads(lifeline())
+    order = json_value(lifeline())
     log = os.open(order["log"], os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
     os.dup2(log, _STDOUT)
     os.dup2(log, _STDERR)

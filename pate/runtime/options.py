@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from functools import partial
@@ -14,6 +13,7 @@ import click
 import typer
 
 from pate.errors import UsageError
+from pate.foreign import toml_table
 from pate.runtime.home import default_home
 
 T = TypeVar("T")
@@ -23,10 +23,10 @@ def _load_config(context: click.Context, value: Path | None) -> Path | None:
     if value is None:
         return None
     try:
-        table = tomllib.loads(value.read_text(encoding="utf-8"))
+        table = toml_table(value.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"cannot read the configuration file {value}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise UsageError(f"{value} is not valid TOML: {error}") from error
     known = {p.name: p for p in context.command.params if p.name}
     settings: dict[str, object] = {}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pate.errors import LedgerError, UsageError
+from pate.foreign import json_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -124,13 +125,13 @@ class Chain:
         if entry.digest != self._digest(seq, entry.kind, entry.body, head.digest, entry.written_at):
             raise LedgerError(f"entry {seq} was altered: its digest does not match")
         try:
-            body = json.loads(entry.body)
+            body: object = json_value(entry.body)
+            # One text per value, or two readers could interpret the same bytes differently.
+            if isinstance(body, dict) and canonical(body) == entry.body:
+                return body
         except (ValueError, RecursionError) as error:
             raise LedgerError(f"entry {seq} is not JSON") from error
-        # One text per value, or two readers could interpret the same bytes differently.
-        if not isinstance(body, dict) or canonical(body) != entry.body:
-            raise LedgerError(f"entry {seq} is not in canonical form")
-        return body
+        raise LedgerError(f"entry {seq} is not in canonical form")
 
     def _digest(self, seq: int, kind: str, body: str, previous: bytes, written_at: str) -> bytes:
         """Return the digest that binds an entry to all before it, 32 bytes."""

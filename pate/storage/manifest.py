@@ -20,6 +20,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from pate.errors import DataError, LedgerError
+from pate.foreign import json_value
 from pate.runtime.home import write_file
 from pate.storage.hash_chain import Head
 
@@ -130,7 +131,7 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         if len(body) > _LARGEST_MANIFEST:
             raise ValueError("too large")
-        fields = json.loads(body)
+        fields = json_value(body)
         known = (_FORMAT, _UNSIGNED_FORMAT)
         if not isinstance(fields, dict) or fields.get("format") not in known:
             raise ValueError("of another form; a newer version may know it")

@@ -18,8 +18,6 @@ import io
 import json
 import os
 import stat
-import zipfile
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +28,7 @@ from pate.accounting.arrays import check_orders, check_positive
 from pate.accounting.bounds import theorem6_plus
 from pate.accounting.bounds.theorem6_plus import Table
 from pate.errors import AccountingError, DiskError
+from pate.foreign import npz_arrays
 from pate.runtime.home import private_directory, write_file
 
 if TYPE_CHECKING:
@@ -115,9 +114,8 @@ def _read(path: Path, key: bytes) -> Table | None:
         return None
     # The digest matches, but the bytes may still be no table, or no archive.
     try:
-        with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
-            return Table.from_arrays({name: arrays[name] for name in arrays.files})
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error, AccountingError):
+        return Table.from_arrays(npz_arrays(io.BytesIO(body), _LARGEST))
+    except (ValueError, AccountingError):
         return None
 
 

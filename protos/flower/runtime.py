@@ -15,7 +15,6 @@ import contextlib
 import hashlib
 import io
 import ssl
-import zipfile
 from typing import TYPE_CHECKING, Final, Self
 
 import httpx
@@ -32,6 +31,7 @@ from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, SuperExecAu
 from flwr.supercore.protobuf.client import ProtobufClient
 from flwr.supercore.runtime import RuntimeHttpClient
 
+from pate.foreign import zip_file
 from protos.bounds import MAX_MESSAGE
 
 __all__ = [
@@ -163,9 +163,9 @@ def carries_code(fab: bytes) -> bool:
     Nothing is unpacked: only the names in the archive are read. Anything but an archive counts as code.
     """
     try:
-        with zipfile.ZipFile(io.BytesIO(fab)) as archive:
+        with zip_file(io.BytesIO(fab)) as archive:
             return not set(archive.namelist()) <= _CODELESS
-    except (zipfile.BadZipFile, ValueError, OSError, RuntimeError):
+    except (ValueError, OSError):
         return True
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -272,7 +273,7 @@ def _no_table(*_: object) -> NoReturn:
 
 def _votes_of(home: Path, public: Path) -> NDArray[np.int64]:
     """Return what a party voted, in the order of the public set."""
-    with sqlite3.connect(f"file:{home / 'votes.db'}?mode=ro", uri=True) as db:
+    with closing(sqlite3.connect(f"file:{home / 'votes.db'}?mode=ro", uri=True)) as db, db:
         held = dict(db.execute("SELECT query, counts FROM votes").fetchall())
     db.close()
     rows = [held[one] for one in read_inputs(public).row_hashes()]

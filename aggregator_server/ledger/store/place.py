@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 from aggregator_server.ledger.store.address import Address
 from pate.errors import LedgerError, StateError, UsageError
+from pate.foreign import json_value
 from pate.runtime.home import private_directory, write_file
 from pate.storage.hash_chain import Head
 
@@ -158,7 +159,7 @@ def read_anchor(path: Path) -> InDatabase | None:
     except OSError as error:
         raise StateError(f"{path} cannot be read: {error.strerror}") from error
     try:
-        body = json.loads(text) if len(text) <= _LARGEST_ANCHOR else None
+        body = json_value(text) if len(text) <= _LARGEST_ANCHOR else None
         if not isinstance(body, dict) or body.pop("format", None) != _FORMAT:
             raise ValueError("of another form; a newer version may know it")
         url, schema, head = body.pop("ledger"), body.pop("schema"), body.pop("head")
@@ -168,5 +169,5 @@ def read_anchor(path: Path) -> InDatabase | None:
             raise ValueError("not a schema of this program")
         known = None if head is None else Head.parse(str(head))
         return InDatabase(Address.parse(url), schema, path, known)
-    except (ValueError, KeyError, RecursionError, LedgerError, UsageError) as error:
+    except (ValueError, KeyError, LedgerError, UsageError) as error:
         raise StateError(f"{path} is not a valid anchor of a ledger: {error}") from error

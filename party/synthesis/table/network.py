@@ -10,8 +10,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import struct
-import tokenize
 import zipfile
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +19,7 @@ import numpy as np
 
 from party.synthesis.table.domain import MAX_ATTRIBUTES
 from pate.errors import SchemaError, StateError
+from pate.foreign import json_value, npy_array, npy_header, zip_file
 from pate.runtime.home import write_file
 
 if TYPE_CHECKING:
@@ -229,8 +228,8 @@ class Network:
             StateError: if it is not a model of this version, is damaged, or is too large.
         """
         try:
-            with zipfile.ZipFile(io.BytesIO(content)) as archive:
-                header = json.loads(_entry(archive, "header", (None,), "uint8").tobytes())
+            with zip_file(io.BytesIO(content)) as file:
+                header = json_value(_entry(file, "header", (None,), "uint8").tobytes())
                 if not isinstance(header, dict) or header.get("format") != _FORMAT:
                     raise StateError(
                         f"not a model of the format {_FORMAT}; made by another version?"
@@ -241,23 +240,11 @@ class Network:
                 if len(parents) != len(domain):
                     raise StateError("a model that is damaged: its parents")
                 tables = tuple(
-                    _entry(archive, f"table_{i}", shape, "float64").astype(np.float64)
+                    _entry(file, f"table_{i}", shape, "float64").astype(np.float64)
                     for i, shape in enumerate(_claimed_shapes(domain, parents))
                 )
-        except (zipfile.BadZipFile, EOFError, NotImplementedError, struct.error) as error:
-            raise StateError(f"not a model, or a damaged one ({error})") from error
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            IndexError,
-            RecursionError,
-            OverflowError,
-            MemoryError,  # error of Python's parser for deeply nested brackets
-            SyntaxError,
-            tokenize.TokenError,
-        ) as error:
-            raise StateError(f"a model that is damaged ({error!s:.200})") from error
+        except (ValueError, TypeError) as error:
+            raise StateError(f"not a model, or a damaged one ({error!s:.200})") from error
         try:
             return cls(domain, order, parents, tables)
         except SchemaError as error:
@@ -312,28 +299,24 @@ def _claimed_shapes(
 
 
 def _entry(
-    archive: zipfile.ZipFile, name: str, shape: tuple[int | None, ...], kind: str
+    file: zipfile.ZipFile, name: str, shape: tuple[int | None, ...], kind: str
 ) -> NDArray[np.generic]:
     """Read one array after checking its header; ``None`` is a header's length."""
-    info = archive.getinfo(f"{name}.npy")
-    # Only as written by to_bytes: compression or encryption could hide errors and bombs.
+    info = file.getinfo(f"{name}.npy")
+    # Only as written by to_bytes: compression could hide errors and bombs.
     if info.compress_type != zipfile.ZIP_STORED or info.flag_bits:
-        raise ValueError(f"{name} is compressed or encrypted")
-    with archive.open(info) as file:
-        version = np.lib.format.read_magic(file)
-        if version != (1, 0):
-            raise ValueError(f"{name} is in another version of its format")
-        found, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-        if dtype != np.dtype(kind).newbyteorder("<") or fortran or len(found) != len(shape):
-            raise ValueError(f"{name} is {found} {dtype}")
+        raise ValueError(f"{name} is compressed")
+    with file.open(info) as content:
+        header = npy_header(content)
+        found = header.shape
+        if header.dtype != np.dtype(kind).newbyteorder("<") or header.column_major:
+            raise ValueError(f"{name} is {found} {header.dtype}")
+        if len(found) != len(shape):
+            raise ValueError(f"{name} is {found}, not {shape}")
         for held, wanted in zip(found, shape, strict=True):
             if held != wanted and (wanted is not None or not 0 < held <= _MAX_HEADER):
                 raise ValueError(f"{name} is {found}, not {shape}")
-        size = math.prod(found) * dtype.itemsize
-        content = file.read(size)
-        if len(content) != size or file.read(1):
-            raise ValueError(f"{name} is truncated, or too long")
-    return np.frombuffer(content, dtype=dtype).reshape(found)
+        return npy_array(content, header)
 
 
 def _whole(found: object) -> tuple[int, ...]:

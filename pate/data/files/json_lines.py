@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final
 
 from pate.data.files.parquet import float_text
 from pate.data.files.tables import TextTable, clean
 from pate.data.limits import CELL_BYTES, MAX_BYTES, read_whole, require_room
 from pate.errors import DataError
+from pate.foreign import json_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,10 +75,10 @@ def _object(line: bytes) -> tuple[dict[str, object] | None, str]:
     if len(line) > _LONGEST_LINE:
         return None, f"has more than {_LONGEST_LINE:,} bytes"
     try:
-        held = json.loads(line.decode(), parse_constant=lambda _: None)
+        held = json_value(line.decode(), parse_constant=lambda _: None)
     except UnicodeDecodeError:
         return None, "is not UTF-8 text"
-    except (ValueError, RecursionError):
+    except ValueError:
         return None, "is no JSON"
     return (held, "") if isinstance(held, dict) else (None, "is no JSON object")
 

@@ -14,11 +14,8 @@ public set is no one's record: there the array's type says how deep it is.
 
 from __future__ import annotations
 
-import math
 import re
-import zipfile
-import zlib
-from typing import IO, TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -30,10 +27,12 @@ from pate.data.limits import require_room
 from pate.data.schema import Schema
 from pate.data.values import Images
 from pate.errors import DataError, SchemaError
+from pate.foreign import npy_array, npy_header, zip_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+    from zipfile import ZipInfo
 
     from numpy.typing import NDArray
 
@@ -43,12 +42,6 @@ if TYPE_CHECKING:
 _IMAGES: Final = ("images", "x", "data")
 _LABELS: Final = ("labels", "y")
 _WHOLE: Final = re.compile(r"-?[0-9]+", re.ASCII)
-_VERSIONS: Final = ((1, 0), (2, 0), (3, 0))
-#: Errors of reading a damaged or hostile archive.
-_UNREADABLE: Final = (
-    OSError, ValueError, KeyError, EOFError, TypeError, SyntaxError, RuntimeError, OverflowError,
-    MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
 
 
 class Archive:
@@ -66,11 +59,11 @@ class Archive:
     def __init__(self, path: Path, odd: Odd | None = None) -> None:
         self._path = path
         self._odd = odd
-        self._members: dict[str, zipfile.ZipInfo] = {}
+        self._members: dict[str, ZipInfo] = {}
         try:
-            with zipfile.ZipFile(path) as archive:
-                members = archive.infolist()
-        except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
+            with zip_file(path) as file:
+                members = file.infolist()
+        except (OSError, ValueError) as error:
             raise DataError(f"{path} is not an .npz archive or is truncated ({error})") from error
         for member in members:
             key = member.filename.removesuffix(".npy")
@@ -257,47 +250,16 @@ class Archive:
         """Return one array, from exactly the bytes that were checked."""
         member = self._members[key]
         try:
-            with zipfile.ZipFile(self._path) as archive, archive.open(member) as content:
+            with zip_file(self._path) as file, file.open(member) as content:
                 # The header is checked against the member's length before anything is allocated.
-                shape, column_major, dtype = _header(content)
-                if dtype.hasobject:
-                    raise DataError(
-                        f"{self._path}: array {key!r} holds Python objects, which are never "
-                        "loaded; save it as numbers or text"
-                    )
-                wanted = math.prod(shape) * dtype.itemsize
-                if wanted > member.file_size:
+                header = npy_header(content)
+                if header.bytes > member.file_size and not header.dtype.hasobject:
                     raise DataError(f"{self._path}: array {key!r} is truncated; save it again")
-                # One more byte, so that zipfile verifies the checksum.
-                held = content.read(wanted + 1)
-            if len(held) != wanted:
-                raise DataError(
-                    f"{self._path}: array {key!r} is not as long as it says; save it again"
-                )
-            if not wanted:
-                return np.zeros(shape, dtype)
-            order: Literal["F", "C"] = "F" if column_major else "C"
-            return np.frombuffer(held, dtype).reshape(shape, order=order)
-        except _UNREADABLE as error:
+                return npy_array(content, header)
+        except (OSError, ValueError) as error:
             raise DataError(
                 f"{self._path}: array {key!r} cannot be read ({error}); save it again"
             ) from error
-
-
-def _header(content: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
-    """Return the shape, whether the order is Fortran's, and the type of an array."""
-    version = np.lib.format.read_magic(content)
-    if version not in _VERSIONS:
-        raise ValueError(f"version {version} of the format is not known")
-    read = (
-        np.lib.format.read_array_header_1_0
-        if version == (1, 0)
-        else np.lib.format.read_array_header_2_0
-    )
-    shape, column_major, dtype = read(content)
-    if any(side < 0 for side in shape):
-        raise ValueError(f"an array of shape {shape}")
-    return shape, column_major, dtype
 
 
 def _as_pixels(

@@ -10,6 +10,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -349,7 +350,7 @@ def test_the_ledger_of_the_campaign(home: Path, public: Path) -> None:
     assert "% of the budget charged" in found["text"]
     other = checked(*trial, "--public", public, "--sigma2", "40", code=12)
     assert "was given: resume with the same" in other["ledger"]["text"]
-    with sqlite3.connect(path) as raw:
+    with closing(sqlite3.connect(path)) as raw, raw:
         names = [n for (n,) in raw.execute("SELECT name FROM sqlite_master WHERE type='trigger'")]
         for name in names:
             raw.execute(f'DROP TRIGGER "{name}"')

@@ -481,7 +481,7 @@ def test_an_altered_ledger_is_refused(written: Path, tmp_path: Path, change: str
 def test_a_ledger_without_its_triggers_is_refused(written: Path, tmp_path: Path) -> None:
     copy = tmp_path / LEDGER_FILE
     shutil.copy(written, copy)
-    with sqlite3.connect(copy) as db:
+    with closing(sqlite3.connect(copy)) as db, db:
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
             db.execute("DELETE FROM entries")
         db.execute("DROP TRIGGER entries_no_delete")
@@ -492,7 +492,7 @@ def test_a_ledger_without_its_triggers_is_refused(written: Path, tmp_path: Path)
 
 def test_a_running_party_sees_that_its_ledger_was_cut(ledger: PartyLedger, path: Path) -> None:
     answer(ledger, settled(), queries(0, 2))
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.executescript(_UNLOCK)
         db.executescript("DELETE FROM queries; DELETE FROM entries WHERE seq > 1;")
     db.close()
@@ -514,7 +514,7 @@ def test_another_file_is_refused(path: Path, content: bytes) -> None:
 
 def test_another_database_is_refused(path: Path) -> None:
     path.parent.mkdir()
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("CREATE TABLE t (a)")
     db.close()
     with pytest.raises(LedgerError, match="not a file of this kind"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -319,7 +320,7 @@ def test_what_no_ledger_holds(wrong: dict[str, Any]) -> None:
 
 def test_a_cheaper_entry_is_noticed(ledger: PartyLedger, path: Path) -> None:
     ledger.reserve(synthesis())
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("DROP TRIGGER entries_no_update")
         (text,) = db.execute("SELECT body FROM entries").fetchone()
         body = json.loads(text) | {"rho": "0", "epsilon": "0"}

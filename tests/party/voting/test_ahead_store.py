@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,7 +54,11 @@ def test_secrets_are_removed_and_nothing_else_is(path: Path) -> None:
         with pytest.raises(StateError):
             file.change({}, [(kind, b"k")])
         assert file.get(kind, b"k")
-    with sqlite3.connect(path) as db, pytest.raises(sqlite3.IntegrityError, match="kept"):
+    with (
+        closing(sqlite3.connect(path)) as db,
+        db,
+        pytest.raises(sqlite3.IntegrityError, match="kept"),
+    ):
         db.execute("UPDATE entries SET value = x'00'")
 
 
@@ -63,7 +68,7 @@ def test_another_file_in_its_place(path: Path) -> None:
     with pytest.raises(StateError, match="damaged"):
         AheadFile(path)
     path.unlink()
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("CREATE TABLE entries (kind, key, value)")
     with pytest.raises(StateError, match="not a file of this kind"):
         AheadFile(path)

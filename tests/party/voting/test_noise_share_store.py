@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -161,7 +162,7 @@ def test_a_full_disk(path: Path) -> None:
 )
 def test_a_changed_share_is_not_used(path: Path, change: str) -> None:
     NoiseShares(path).share(ONE, A, zeros((4, 6)), gaussian, answered=False)
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         with pytest.raises(sqlite3.IntegrityError, match="kept as they are"):
             db.execute(change)
         db.execute("DROP TRIGGER shares_no_update")

@@ -161,7 +161,7 @@ def test_more_labels_than_count_never_leave_nor_do_damaged_votes(tmp_path: Path)
     assert a.answered == 0
     b = LabelSite(tmp_path / "b")
     b.ask()
-    with sqlite3.connect(tmp_path / "b" / "votes.db") as db:
+    with contextlib.closing(sqlite3.connect(tmp_path / "b" / "votes.db")) as db, db:
         db.execute("UPDATE votes SET counts = ?", (np.full(3, 3, "<i8").tobytes(),))
     b.refuses(b.ask(), "ProtocolError", "3 teachers cast at most 2 labels")
 

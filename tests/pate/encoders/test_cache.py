@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,7 +53,7 @@ def test_rows_are_found_again_by_their_encoder(tmp_path: Path) -> None:
 
 def test_an_altered_row_is_not_used(tmp_path: Path) -> None:
     path = filled(tmp_path / "c")
-    with sqlite3.connect(path) as link:
+    with closing(sqlite3.connect(path)) as link, link:
         link.execute("UPDATE rows SET row = x'0000000000000000' WHERE key = ?", (KEYS[3],))
         link.execute("UPDATE rows SET row = NULL WHERE key = ?", (KEYS[4],))
         link.execute("UPDATE rows SET key = ? WHERE key = ?", (b"\xff" * 32, KEYS[5]))

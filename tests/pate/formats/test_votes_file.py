@@ -80,6 +80,7 @@ def test_column_order_and_the_second_header_version_are_taken(tmp_path: Path) ->
         ([["1", "2"]], "str", "not numbers"),
         ([[{}, 1]], "object", "Python objects, which are never loaded"),
         ([(1, 2)], [("a", "i4"), ("b", "i4")], "not numbers"),
+        (["2026-01-01"], "datetime64[D]", "not numbers"),
     ],
 )
 def test_what_is_no_matrix_of_counts_is_refused_by_place(
@@ -124,13 +125,26 @@ def test_other_and_damaged_files_are_refused(tmp_path: Path, content: bytes, mes
         read_vote_matrix(path)
 
 
-@pytest.mark.parametrize("shape", [(2**40, 2**20), (0, 10**20), (10**12, 2), (-1, 2), (True, 2)])
-def test_a_header_cannot_make_this_process_allocate(tmp_path: Path, shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((2**40, 2**20), "at most"),
+        ((0, 2**40), "at most"),
+        ((10**12, 2), "at most"),
+        ((0, 10**20), "it is of shape"),
+        ((1,) * 40, "it is of shape"),
+        ((-1, 2), "its header is not"),
+        ((True, 2), "its header is not"),
+    ],
+)
+def test_a_header_cannot_make_this_process_allocate(
+    tmp_path: Path, shape: tuple[int, ...], message: str
+) -> None:
     path = tmp_path / "votes.npy"
     header = {"descr": "<f8", "fortran_order": False, "shape": shape}
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
-    with pytest.raises(DataError, match="at most"):
+    with pytest.raises(DataError, match=message):
         read_vote_matrix(path)
 
 
@@ -138,7 +152,7 @@ def test_a_large_matrix_is_refused_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(votes_file, "MOST_CELLS", 8)
-    with pytest.raises(DataError, match="has 9 numbers, at most 8"):
+    with pytest.raises(DataError, match=r"has shape \(3, 3\); at most 8"):
         read_vote_matrix(stored(tmp_path, GOOD))
 
 
