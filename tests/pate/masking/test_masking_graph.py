@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.stats import hypergeom
 
 from pate.errors import UsageError
@@ -284,3 +285,82 @@ def test_the_same_attacks_succeed_with_a_threshold_that_is_lower_by_one(
 ) -> None:
     bad, _ = harmful(case, 1, 1500)
     assert bad
+
+
+# --- the same, by an integer program over all attacks ---------------------------------------
+
+
+def an_attack_exists(n: int, t: int, c: int, k: int, q: int, held: int) -> bool:
+    """Whether a lying server can learn a sum that lacks an honest survivor, on a ring of n places.
+
+    Over all choices of colluders (at most c, and q in each of the windows), of one list of t survivors or
+    more, of the boxes that each party was given, of who signs and who unmasks, and of honest survivors (the
+    part) whose sum is exposed: their seeds have ``held`` shares, and no mask of theirs is left over.
+    """
+    side = k // 2
+    near = [[(at + step) % n for step in range(-side, side + 1) if step] for at in range(n)]
+    places: dict[tuple[object, ...], int] = {}
+    terms: list[tuple[list[tuple[int, int]], int]] = []
+
+    def x(*name: object) -> int:
+        return places.setdefault(name, len(places))
+
+    def least(low: int, *parts: tuple[int, int]) -> None:
+        terms.append(([*parts], low))
+
+    everywhere = range(n)
+    least(-c, *((x("colludes", i), -1) for i in everywhere))
+    for window in windows(n, k):
+        least(-q, *((x("colludes", i), -1) for i in window))
+    least(t, *((x("alive", i), 1) for i in everywhere))
+    for i in everywhere:
+        alive, colludes, honest = x("alive", i), x("colludes", i), x("honest", i)
+        signs, part = x("signs", i), x("part", i)
+        least(0, (alive, 1), (colludes, -1))
+        least(0, (alive, 1), (honest, -1))  # honest: and on the list
+        least(-1, (colludes, -1), (honest, -1))
+        least(0, (honest, 1), (alive, -1), (colludes, 1))
+        least(0, (honest, 1), (signs, -1))
+        least(0, (honest, 1), (part, -1))
+        # Who masked was given enough boxes, and who signs those of all neighbours on the list.
+        least(0, *((x("given", i, j), 1) for j in near[i]), (honest, 1 - held))
+        holders = [i, *near[i]]
+        least(
+            0, *((x("signs", j), 1) for j in holders), *((x("colludes", j), 1) for j in holders),
+            (part, -held),
+        )  # fmt: skip
+        for j in near[i]:
+            there, back, other = x("given", i, j), x("given", j, i), x("honest", j)
+            least(-1, (there, 1), (signs, -1), (x("alive", j), -1))
+            # No mask of the part has its other half in no votes, or in votes outside of it.
+            least(-2, (back, 1), (part, -1), (there, -1), (other, -1))
+            least(-3, (x("part", j), 1), (part, -1), (there, -1), (back, -1), (other, -1))
+    deciding = range(k + 1)
+    least(held, *((x(what, i), 1) for what in ("signs", "colludes") for i in deciding))
+    least(1, *((x("part", i), 1) for i in everywhere))
+    least(1, *((x("honest", i), 1) for i in everywhere), *((x("part", i), -1) for i in everywhere))
+    matrix = np.zeros((len(terms), len(places)))
+    for row, (parts, _) in enumerate(terms):
+        for place, factor in parts:
+            matrix[row, place] += factor
+    found = milp(
+        np.zeros(len(places)),
+        constraints=LinearConstraint(matrix, [low for _, low in terms], np.inf),
+        bounds=Bounds(0, 1), integrality=np.ones(len(places)), options={"time_limit": 500.0},
+    )  # fmt: skip
+    assert found.status in (0, 2), found.message  # solved, or shown to have no solution
+    return found.status == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("n", "t", "c", "k", "q"),
+    [(8, 6, 1, 4, 1), (10, 6, 0, 4, 0), (10, 7, 1, 4, 1), (12, 8, 2, 6, 2)],
+)
+def test_no_attack_at_all_takes_an_honest_survivor_out_of_a_sum(
+    n: int, t: int, c: int, k: int, q: int
+) -> None:
+    """With 2 t_k >= k + q + 3, which is what a degree states; one share fewer, and there is one."""
+    held = -(-(k + q + 3) // 2)
+    assert not an_attack_exists(n, t, c, k, q, held)
+    assert an_attack_exists(n, t, c, k, q, held - 1)

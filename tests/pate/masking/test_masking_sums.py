@@ -121,18 +121,27 @@ def test_another_attempt_masks_the_same_votes_anew() -> None:
 
 
 @pytest.mark.slow
-def test_a_graph_of_150_parties_with_dropouts_in_every_phase() -> None:
-    context = context_for(150, 130, 3, rows=3)
-    attempt = Attempt(context)
-    names = list(context.names)
+def test_a_ring_of_140_parties_down_to_the_fewest_and_no_further() -> None:
+    """Parties drop out in every phase, until t are left: the sum is right. Of t - 1 there is none."""
+    context = context_for(140, 120, 3, rows=3)
+    names, last = list(context.names), 4
     assert len(names) > COMPLETE_UP_TO
-    gone = np.random.default_rng(3).permutation(150)
-    present = [[names[at] for at in sorted(gone[: 150 - 4 * phase])] for phase in range(6)]
-    found = attempt.run(*present[1:])
+    gone = np.random.default_rng(3).permutation(140)
+    present = [[names[at] for at in sorted(gone[: 136 - 4 * phase])] for phase in range(5)]
+    assert len(present[last]) == context.threshold
+    attempt = Attempt(context)
+    found = attempt.run(*present)
     graph = attempt.server._known.graph
     assert not graph.degree.complete
-    assert {len(graph.neighbours(name)) for name in present[1]} == {graph.degree.neighbours}
-    assert (found == attempt.expected(present[3])).all()
+    assert {len(graph.neighbours(name)) for name in present[0]} == {graph.degree.neighbours}
+    assert (found == attempt.expected(present[2])).all()
+    few = Attempt(context)
+    for step, who in zip(few.steps[:2], present[:2], strict=True):
+        step(who)
+    with pytest.raises(QuorumError, match="119 parties of"):
+        few.vote(present[last][1:])
+    with pytest.raises(ProtocolError, match="no sum yet"):
+        few.server.result()
 
 
 def test_wide_sums_need_wide_rings() -> None:
