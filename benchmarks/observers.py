@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.papers.data import mnist
+from pate.runtime.child import python
 from pate.runtime.screen import Screen
 from simulation.datasets import write_inputs, write_labelled
 from simulation.demo import run_roles
-from simulation.programs import Program, Programs, python
+from simulation.programs import Program, Programs
 from simulation.report import label_accuracy
 
 HOSPITALS = ("hospital_a", "hospital_b", "hospital_c", "hospital_d")

@@ -23,9 +23,10 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, Self
 
 from pate.errors import DataError
+from pate.runtime.child import python
 from simulation.commands import Commands, Sites, lenient
 from simulation.datasets import digits_like, write_inputs
-from simulation.programs import Program, Surroundings, python, until
+from simulation.programs import Program, Surroundings, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 
 from pate.errors import ProcessError
-from pate.runtime.child import free_port
+from pate.runtime.child import free_port, python
 from simulation.datasets import digits, write_inputs, write_labelled
-from simulation.programs import Program, python
+from simulation.programs import Program
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Self
 
 from pate.errors import ProcessError, ProtocolError
+from pate.runtime.child import python, python_environment
 from protos.bounds import MAX_MESSAGE
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class PartyProcesses:
         try:
             for first in range(min(processes, parties)):
                 numbers = [str(each) for each in (first, min(processes, parties), parties)]
-                command = [sys.executable, "-m", module, *arguments, *numbers]
+                command = python(module, *arguments, *numbers)
                 self._lanes.append(_Lane(command, log))
         except BaseException:
             self.close()
@@ -208,7 +209,7 @@ class _Lane:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                env={**python_environment(), "OMP_NUM_THREADS": "1"},
             )
         self._out: queue.SimpleQueue[tuple[bytes, bytes] | None] = queue.SimpleQueue()
         self._unwritten = 0

@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from pate.errors import ProcessError
 from pate.foreign import json_value
+from pate.runtime.child import python, python_environment
 from pate.runtime.log import LOG
 from pate.runtime.screen import EVERY
 
@@ -48,11 +48,6 @@ class Surroundings:
     variables: Mapping[str, str] = field(default_factory=dict)
     folder: Path | None = None
     umask: int = -1
-
-
-def python(module: str, *arguments: object) -> list[str]:
-    """Return the command line of ``python -m module arguments``."""
-    return [sys.executable, "-m", module, *map(str, arguments)]
 
 
 def until(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
@@ -126,7 +121,8 @@ class Program:
         """
         self._named(folder, name)
         around = around or Surroundings()
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("PATE_")}
+        environment = python_environment()
+        environment = {k: v for k, v in environment.items() if not k.startswith("PATE_")}
         # All share this machine: contending threads would slow down everything.
         environment["OMP_NUM_THREADS"] = "1"
         if failpoint is not None:

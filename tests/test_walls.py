@@ -474,6 +474,18 @@ def test_connections_are_closed_by_their_block() -> None:
         assert ours or not found, f"{path} opens a connection without closing()"
 
 
+def test_one_module_starts_python() -> None:
+    """With ``-P``, and where foreign bytes are taken apart with nothing of ours: see its docstring."""
+    named = {
+        path.relative_to(ROOT).as_posix()
+        for path in modules(*SHIPPED, "benchmarks", "deploy")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.Attribute) and node.attr in ("executable", "_base_executable"))
+        or (isinstance(node, ast.ImportFrom) and node.module == "sys")
+    }
+    assert named == {"pate/runtime/child.py"}
+
+
 def test_no_pickle_anywhere() -> None:
     for path in modules(*SHIPPED):
         wrong = top(imported(path)) & {

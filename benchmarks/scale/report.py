@@ -6,7 +6,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks.scale.loopback import push_seconds
 from benchmarks.scale.server import Size
+from pate.runtime.child import python, python_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -100,9 +100,9 @@ def measure(size: Size, processes: int) -> Case:
         asked = Path(place) / "size.json"
         asked.write_text(json.dumps({**asdict(size), "processes": processes}), encoding="utf-8")
         ended = subprocess.run(
-            [sys.executable, "-m", "benchmarks.scale.server", str(asked)],
+            python("benchmarks.scale.server", asked),
             capture_output=True, text=True, timeout=_LONGEST_S, check=False,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env={**python_environment(), "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
         if ended.returncode:
             raise RuntimeError(f"{size} ended with {ended.returncode}: {ended.stderr[-2000:]}")

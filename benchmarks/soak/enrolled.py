@@ -13,8 +13,9 @@ from typing import Final, Self
 
 from aggregator_server.results.report import LEDGER_FILE
 from benchmarks.soak.play import KINDS, Stand
+from pate.runtime.child import python
 from simulation.commands import Commands, Sites, lenient
-from simulation.programs import Program, Surroundings, python, until
+from simulation.programs import Program, Surroundings, until
 
 #: Of a campaign the first three or all four.
 NAMES: Final = ("east", "north", "south", "west")

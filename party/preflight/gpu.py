@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Final
 
 from pate.foreign import json_value
 from pate.preflight import Finding
+from pate.runtime.child import python, python_environment
 
 #: One of these exists if there is an NVIDIA driver: on Linux, and in WSL.
 _DRIVER: Final = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
@@ -17,13 +17,6 @@ _QUERY: Final = ("--query-gpu=name,memory.total,driver_version", "--format=csv,n
 _SMI_S: Final = 10.0
 #: PyTorch takes seconds to load, and longer on a busy machine.
 TORCH_S: Final = 60.0
-#: Runs in a child process: a hanging driver must not block the check.
-_ASK: Final = """
-import json, torch
-seen = [torch.cuda.get_device_properties(n) for n in range(torch.cuda.device_count())]
-print(json.dumps({"torch": torch.__version__, "cuda": torch.version.cuda,
-                  "seen": [[each.name, each.total_memory] for each in seen]}))
-"""
 
 
 def check_gpu(device: str, *, smi: str | None = None) -> Finding:
@@ -84,7 +77,8 @@ def ask_torch() -> dict[str, Any]:
         OSError, SubprocessError, ValueError: if it does not answer; the text is its last output.
     """
     said = subprocess.run(
-        [sys.executable, "-P", "-c", _ASK],
+        python(__name__),
+        env=python_environment(),
         capture_output=True,
         text=True,
         timeout=TORCH_S,
@@ -96,3 +90,20 @@ def ask_torch() -> dict[str, Any]:
     except (ValueError, IndexError):
         raise ValueError(errors[-1] if errors else "no answer") from None
     return found
+
+
+def _answer() -> None:
+    """Print what PyTorch sees, in the process that is asked: a driver that hangs must not block the check."""
+    import torch
+
+    seen = [torch.cuda.get_device_properties(at) for at in range(torch.cuda.device_count())]
+    answer = {
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "seen": [[each.name, each.total_memory] for each in seen],
+    }
+    print(json.dumps(answer))  # noqa: T201
+
+
+if __name__ == "__main__":
+    _answer()

@@ -1,21 +1,102 @@
-"""Collector of excluded cells and records of a party's own file.
+"""Collector of excluded cells and records of a party's own file, and what makes a record one of them.
 
 Whether a record is excluded depends only on that record; the others are used without it. The lines made
 here are for the party's own screen; nothing of them leaves the machine.
+
+Files are foreign, and so are the decoders that take them apart: what one raises for one record is not known
+beforehand. So :func:`judged` decides for every reader and for encoders, and no error passes it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from pate.errors import DataError
 
 if TYPE_CHECKING:
     from collections import Counter
+    from collections.abc import Callable
+
+Made = TypeVar("Made")
 
 #: Most places named per kind.
 _NAMED: Final = 3
 #: Most columns, or reasons, with their own line.
 _LINES: Final = 12
+
+
+class UnusableRecordError(DataError):
+    """A record of which nothing can be made.
+
+    Attributes:
+        why: without the record's content and its place, so that equal reasons can be counted.
+    """
+
+    def __init__(self, text: str, why: str = "") -> None:
+        super().__init__(text)
+        self.why = why or text
+
+
+class Unusable(NamedTuple):
+    """A record of which nothing can be made.
+
+    Attributes:
+        why: as of :class:`UnusableRecordError`.
+        error: that said so.
+    """
+
+    why: str
+    error: DataError
+
+
+def judged(
+    read: Callable[[], Made], reason: Callable[[DataError], str] | None = None
+) -> Made | Unusable:
+    """Return what a reader makes of one record, or that it makes nothing of it.
+
+    Whatever ends it, an error of a decoder, of ours or too little memory, is of this record only.
+
+    Args:
+        read: makes it.
+        reason: of an error of ours that does not say why without the record's place.
+    """
+    try:
+        return read()
+    except UnusableRecordError as error:
+        return Unusable(error.why, error)
+    except DataError as error:
+        return Unusable(_cannot(error) if reason is None else reason(error), error)
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    # A decoder written in Rust panics with an error that is no Exception.
+    except BaseException as error:  # noqa: BLE001
+        made = UnusableRecordError(_cannot(error))
+        made.__cause__ = error
+        return Unusable(made.why, made)
+
+
+def _cannot(error: BaseException) -> str:
+    return f"it cannot be read ({type(error).__name__})"
+
+
+def usable(found: Made | Unusable, odd: Odd | None, place: str) -> Made | None:
+    """Return what was made of a record; None for an unusable one, which is noted.
+
+    Args:
+        found: by :func:`judged`.
+        odd: collects unusable records; None: the first of them is an error.
+        place: of the record.
+
+    Raises:
+        DataError: for an unusable record, if problems are not collected.
+    """
+    if not isinstance(found, Unusable):
+        return found
+    if odd is None:
+        raise found.error
+    odd.record(found.why, place)
+    return None
 
 
 @dataclass

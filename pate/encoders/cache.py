@@ -31,6 +31,9 @@ MOST_BYTES: Final = 4 << 30
 _KEPT: Final = 4
 #: Bytes of a row beside its numbers: key, digest, and what SQLite needs.
 _BESIDE: Final = 120
+#: In place of the row of a record for which the encoder took too long. Of no other unusable record
+#: anything is kept: it is unusable whenever it is read.
+TOO_SLOW: Final[NDArray[np.int16]] = np.zeros(0, dtype=np.int16)
 #: Seconds between two commits.
 _EVERY: Final = 2.0
 
@@ -98,7 +101,7 @@ class Cache:
         if found is None:
             return None
         row, digest = found
-        whole = isinstance(row, bytes) and len(row) == 2 * self._width
+        whole = isinstance(row, bytes) and len(row) in (0, 2 * self._width)
         if not whole or digest != self._digest(key, row):
             return None
         return np.frombuffer(row, dtype="<i2").astype(np.int16)

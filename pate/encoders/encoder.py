@@ -3,6 +3,9 @@
 A record's row hangs on that record only. The graph runs on one record at a time, in a single thread, so no
 kernel splits its sums by batch or by thread; the row is brought to length 1 and rounded to whole numbers at
 once.
+
+An encoder was tried before it is given a record. So whatever it fails with then, or takes too long for, is of
+that record: it is unusable, and the others are embedded.
 """
 
 from __future__ import annotations
@@ -10,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
@@ -19,12 +21,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pate.data.embeddings import UNIT, Embeddings
+from pate.data.odd import Unusable, UnusableRecordError, judged, usable
 from pate.encoders import pictures
+from pate.encoders.cache import TOO_SLOW
 from pate.encoders.description import FILE, MOST_BYTES, Description, FileOf
 from pate.encoders.graph import checked_graph
+from pate.encoders.limit import MOST_SECONDS, Limit
 from pate.encoders.plain_files import read_at_most
 from pate.encoders.session import open_session
-from pate.encoders.trial import require_runs
+from pate.encoders.trial import seconds_after
 from pate.errors import DataError
 
 if TYPE_CHECKING:
@@ -37,16 +42,17 @@ if TYPE_CHECKING:
     from pate.data.odd import Odd
     from pate.encoders.cache import Cache, Memory
 
-#: Wall-clock seconds for one record, after which the run is ended.
-MOST_SECONDS: Final = 60.0
 #: Characters of a text that are brought to the tokenizer.
 MOST_CHARACTERS: Final = 100_000
 #: Records that are in work at a time, per thread.
 _AHEAD: Final = 4
 
 
-class UnusableRecordError(DataError):
-    """A record of which the encoder makes nothing: no image, no text, or no numbers come out."""
+class TooSlowError(UnusableRecordError):
+    """A record on which the encoder works much longer than on the inputs of its trial."""
+
+    def __init__(self) -> None:
+        super().__init__("the encoder takes too long for it")
 
 
 class Encoder:
@@ -57,13 +63,26 @@ class Encoder:
         digest: its identity, 64 hexadecimal digits.
     """
 
-    def __init__(self, description: Description, model: bytes, tokenizer: bytes | None) -> None:
+    def __init__(
+        self,
+        description: Description,
+        model: bytes,
+        tokenizer: bytes | None,
+        seconds: float = MOST_SECONDS,
+    ) -> None:
         """Open a checked graph; :meth:`open` is for folders.
+
+        Args:
+            description: of it.
+            model: the content of its file.
+            tokenizer: the same, of texts.
+            seconds: most processor time of one record.
 
         Raises:
             DataError: if the graph is not accepted, or not what the description says.
         """
         self.description, self.digest = description, description.digest
+        self._seconds = seconds
         graph = checked_graph(model)
         images, texts = description.images, description.texts
         if images is not None:
@@ -82,13 +101,14 @@ class Encoder:
             self._tokenizer = _tokenizer_of(tokenizer, texts.longest)
 
     @classmethod
-    def open(cls, folder: Path, *, trial: bool = True) -> Encoder:
+    def open(cls, folder: Path, *, trial: bool = True, seconds: float = MOST_SECONDS) -> Encoder:
         """Open the encoder of a folder.
 
         Args:
             folder: with ``encoder.json`` and the files that it names.
-            trial: run one input in another process first, with bounds on its time and memory. An encoder
+            trial: run some inputs in another process first, with bounds on its time and memory. An encoder
                 that was tried in this process is not tried again.
+            seconds: most processor time of a record; after a trial a small multiple of its slowest run.
 
         Raises:
             DataError: if a file is missing or is not the described one, the graph is not accepted, or one
@@ -97,11 +117,10 @@ class Encoder:
         description, contents = opened_files(folder)
         checked_graph(contents[0], f"the encoder in {folder}")
         if trial:
-            require_runs(folder, description)
+            seconds = seconds_after(folder, description)
+        tokenizer = contents[1] if len(contents) > 1 else None
         try:
-            return cls(description, contents[0], contents[1] if len(contents) > 1 else None)
-        except UnusableRecordError:
-            raise
+            return cls(description, contents[0], tokenizer, seconds)
         except DataError as error:
             raise DataError(f"the encoder in {folder}: {error}") from error
 
@@ -119,16 +138,18 @@ class Encoder:
         """Return the embedding of one record, in units of 1/:data:`~pate.data.embeddings.UNIT`.
 
         Raises:
-            UnusableRecordError: if there is none.
-            DataError: if the graph fails, its output has another shape, or it takes too long.
+            UnusableRecordError: if there is none: the encoder fails, gives what it should not, or takes too
+                long.
         """
-        return self._rounded(self._pooled(self._run(self.prepared(record))))
+        prepared = self.prepared(record)
+        return self._rounded(self._pooled(self._run(prepared)))
 
     def prepared(self, record: Record) -> dict[str, NDArray[Any]]:
         """Return one record as the graph takes it, by the names of its inputs.
 
         Raises:
             UnusableRecordError: if it is none that the encoder takes.
+            Exception: of a tokenizer, whose errors have no common base but this.
         """
         images = self.description.images
         if images is not None:
@@ -179,36 +200,44 @@ class Encoder:
 
         Raises:
             UnusableRecordError: for an unusable record, if problems are not collected.
-            DataError: as :meth:`row`.
         """
 
-        def work(record: Record) -> NDArray[np.int16] | str:
-            try:
-                if cache is None:
-                    return self.row(record)
-                key = hash_of(record)
-                held = cache.get(key)
-                if held is None:
-                    held = self.row(record)
-                    cache.put(key, held)
-            except UnusableRecordError as error:
-                return str(error)
-            return held
+        def work(record: Record) -> NDArray[np.int16] | Unusable:
+            return judged(lambda: self._row_of(record, cache))
 
         made: list[NDArray[np.int16]] = []
         good: list[bool] = []
         nothing = np.zeros(self.width, dtype=np.int16)
         for at, found in enumerate(_in_order(work, records, threads or cores())):
-            if isinstance(found, str):
-                if odd is None:
-                    raise UnusableRecordError(f"{place(at)}: {found}")
-                odd.record(found, place(at))
-            made.append(nothing if isinstance(found, str) else found)
-            good.append(not isinstance(found, str))
+            if odd is None and isinstance(found, Unusable):
+                raise UnusableRecordError(f"{place(at)}: {found.error}") from found.error
+            row = usable(found, odd, place(at))
+            made.append(nothing if row is None else row)
+            good.append(row is not None)
             if move is not None:
                 move(at + 1)
         values = np.stack(made) if made else np.zeros((0, self.width), dtype=np.int16)
         return values, np.array(good, dtype=np.bool_)
+
+    def _row_of(self, record: Record, cache: Cache | Memory | None) -> NDArray[np.int16]:
+        """Return the embedding of one record, from the cache if it is there; errors as :meth:`row`.
+
+        That a record took too long is kept, too: it is the only outcome that another run may not have.
+        """
+        if cache is None:
+            return self.row(record)
+        key = hash_of(record)
+        found = cache.get(key)
+        if found is None:
+            try:
+                found = self.row(record)
+            except TooSlowError:
+                cache.put(key, TOO_SLOW)
+                raise
+            cache.put(key, found)
+        if not found.size:
+            raise TooSlowError
+        return found
 
     def embed_images(self, images: Iterable[NDArray[np.uint8]]) -> NDArray[np.int16]:
         """Return (n, d) int16 of images of any sizes; errors as :meth:`rows`."""
@@ -230,14 +259,17 @@ class Encoder:
         source = self.source if window is None else "{} window {} {}".format(self.source, *window)
         return Embeddings(values, source, self.digest)
 
-    def blank(self) -> Record:
-        """Return an input of the largest size that the graph is given, for a trial."""
+    def trial_inputs(self) -> list[Record]:
+        """Return inputs for a trial: of the largest size that the graph is given, then of other content."""
         images, texts = self.description.images, self.description.texts
         if images is not None:
             shape = images.height, images.width, images.channels
-            return np.arange(math.prod(shape), dtype=np.uint64).astype(np.uint8).reshape(shape)
+            steps = np.arange(math.prod(shape), dtype=np.uint64)
+            # Multiplied by an odd number and cut: it looks like noise, everywhere the same.
+            mixed = steps * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(56)
+            return [each.astype(np.uint8).reshape(shape) for each in (steps, mixed)]
         assert texts is not None  # noqa: S101 - one of the two
-        return "the " * texts.longest
+        return ["the " * texts.longest, "the " * (MOST_CHARACTERS // 4)]
 
     def _tokens(self, text: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         assert self._tokenizer is not None  # noqa: S101 - of an encoder of texts
@@ -247,37 +279,38 @@ class Encoder:
             raise UnusableRecordError("the text has a lone surrogate") from error
         if len(text) > MOST_CHARACTERS:
             raise UnusableRecordError(f"the text has more than {MOST_CHARACTERS} characters")
-        found = self._tokenizer.encode(text)
+        try:
+            found = self._tokenizer.encode(text)
+        except Exception as error:  # its errors have no common base but this
+            raise self._failed(
+                f"has a tokenizer that cannot take it: {_first_line(error)}"
+            ) from error
         if not found.ids:
             raise UnusableRecordError("the text has no tokens")
         mask = np.array([found.attention_mask], dtype=np.int64)
         return np.array([found.ids], dtype=np.int64), mask
 
     def _run(self, feed: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
-        """Run the graph on one input, at most :data:`MOST_SECONDS`."""
+        """Run the graph on one input."""
         import onnxruntime
 
         options = onnxruntime.RunOptions()
         options.log_severity_level = 4
-        late = threading.Timer(MOST_SECONDS, lambda: setattr(options, "terminate", True))
-        late.daemon = True
-        late.start()
         try:
-            (made,) = self._session.run([self.description.output], feed, options)
+            with Limit(self._seconds, lambda: setattr(options, "terminate", True)):
+                (made,) = self._session.run([self.description.output], feed, options)
         except Exception as error:  # its errors have no common base but this
             if options.terminate:
-                raise DataError(
-                    f"the encoder {self.description.name} took more than {MOST_SECONDS:.0f} seconds for "
-                    "one input"
-                ) from error
-            raise DataError(
-                f"the encoder {self.description.name} cannot run: {_first_line(error)}"
-            ) from error
-        finally:
-            late.cancel()
+                raise TooSlowError from error
+            raise self._failed(f"cannot run: {_first_line(error)}") from error
         if not isinstance(made, np.ndarray) or made.dtype != np.float32:
-            raise DataError(f"the encoder {self.description.name} gives no float32 numbers")
+            raise self._failed("gives no float32 numbers")
         return made
+
+    def _failed(self, how: str) -> UnusableRecordError:
+        return UnusableRecordError(
+            f"the encoder {self.description.name} {how}", "the encoder cannot run on it"
+        )
 
     def _pooled(self, made: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return (d,) of the graph's output for one input."""
@@ -288,9 +321,9 @@ class Encoder:
         if not fits or not math.prod(places):
             shape = "x".join(map(str, made.shape)) or "a single number"
             wanted = " or ".join(map(str, self._ranks))
-            raise DataError(
-                f"the encoder {self.description.name} gives {shape} for one input; its description says "
-                f"{width} coordinates in an output of {wanted} dimensions"
+            raise self._failed(
+                f"gives {shape} for one input; its description says {width} coordinates in an output of "
+                f"{wanted} dimensions"
             )
         exact = made.astype(np.float64)
         if made.ndim == 4:
@@ -352,8 +385,8 @@ def cores() -> int:
 
 
 def _in_order(
-    work: Callable[[Record], NDArray[np.int16] | str], records: Iterable[Record], threads: int
-) -> Iterator[NDArray[np.int16] | str]:
+    work: Callable[[Record], NDArray[np.int16] | Unusable], records: Iterable[Record], threads: int
+) -> Iterator[NDArray[np.int16] | Unusable]:
     """Yield the results in the records' order; a few records are taken ahead."""
     if threads < 2:
         yield from map(work, records)

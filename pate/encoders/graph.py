@@ -1,7 +1,8 @@
 """Checks of an ONNX file before it is run: the file may be hostile.
 
-Accepted are operators of ONNX's own set only, without loops and without random draws, and all weights in
-the file. So the time for an input does not hang on a counter in it, and nothing is read from elsewhere.
+Accepted are operators of ONNX's own set only, without graphs within them (If, Loop, Scan), without random
+draws, and all weights in the file. What is computed for an input, and on arrays of which sizes, hangs on the
+input's size only (:mod:`pate.encoders.sizes`), and nothing is read from elsewhere.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pate.encoders.description import MOST_MODEL
+from pate.encoders.sizes import require_fixed_sizes
 from pate.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
     import onnx
 
 #: Names of ONNX's own set of operators.
 _OWN: Final = frozenset({"", "ai.onnx"})
-_LOOPS: Final = frozenset({"Loop", "Scan", "SequenceMap"})
+_INNER: Final = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+#: The newest version of them whose operators were looked at.
+_NEWEST: Final = 28
 _RANDOM: Final = frozenset({
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
     "RandomUniformLike",
@@ -27,8 +31,6 @@ _RANDOM: Final = frozenset({
 #: Operators that take apart another file's bytes.
 _DECODERS: Final = frozenset({"ImageDecoder"})
 _MOST_NODES: Final = 100_000
-#: Graphs within graphs, as the two branches of an If.
-_DEEPEST: Final = 4
 _FLOAT, _INTS = 1, frozenset({6, 7})
 #: Protobuf gives bytes for such a name.
 _NOT_UTF8: Final = "the ONNX file is damaged: a name in it is not UTF-8"
@@ -66,7 +68,7 @@ class Graph:
     Attributes:
         inputs: without those that have a value in the file.
         outputs: of the graph.
-        nodes: how many operators, those of inner graphs included.
+        nodes: how many operators.
         opset: version of ONNX's set of operators.
     """
 
@@ -156,7 +158,8 @@ def checked_graph(content: bytes, what: str = "") -> Graph:
 
     Raises:
         DataError: if it is no ONNX file, is too large, has an operator that is not accepted, functions of
-            its own, graphs in graphs too deep, or weights in another file.
+            its own, graphs within operators, sizes that hang on an input's content, or weights in another
+            file.
     """
     try:
         return _checked(content)
@@ -182,18 +185,22 @@ def _checked(content: bytes) -> Graph:
     opset = max((each.version for each in model.opset_import if each.domain in _OWN), default=0)
     if opset < 1:
         raise DataError("the file names no version of ONNX's operators")
-    count = 0
-    for node in _nodes(model.graph, 0):
-        count += 1
-        if count > _MOST_NODES:
-            raise DataError(f"the graph has more than {_MOST_NODES} operators")
+    if opset > _NEWEST:
+        raise DataError(
+            f"the file has version {opset} of ONNX's operators: export it with {_NEWEST} or an earlier one"
+        )
+    if len(model.graph.node) > _MOST_NODES:
+        raise DataError(f"the graph has more than {_MOST_NODES} operators")
+    for node in model.graph.node:
         _require_accepted(node, opset)
+    _require_inside(model.graph.initializer, model.graph.sparse_initializer)
+    require_fixed_sizes(model.graph)
     given = {each.name for each in model.graph.initializer}
     given |= {each.values.name for each in model.graph.sparse_initializer}
     return Graph(
         tuple(_port(each) for each in model.graph.input if each.name not in given),
         tuple(map(_port, model.graph.output)),
-        count,
+        len(model.graph.node),
         opset,
     )
 
@@ -207,39 +214,28 @@ def _require_accepted(node: onnx.NodeProto, opset: int) -> None:
         raise DataError(
             f"the operator {node.op_type!r:.80} is of {node.domain!r:.80}, not of ONNX's own set"
         )
-    if node.op_type in _LOOPS:
-        raise DataError(f"the operator {node.op_type} repeats: its time for an input has no bound")
-    if node.op_type in _RANDOM:
+    if node.op_type in _INNER or any(each.HasField("g") or each.graphs for each in node.attribute):
+        raise DataError(
+            f"the operator {node.op_type!r:.80} has a graph within it: what it runs for an input hangs on "
+            "the input. If its condition is a constant, a simplifier such as onnxsim takes it out"
+        )
+    # The third input of Dropout says that it is trained: then it draws.
+    if node.op_type in _RANDOM or (node.op_type == "Dropout" and any(node.input[2:])):
         raise DataError(
             f"the operator {node.op_type} draws at random: a record would have no place"
         )
-    if node.op_type in _DECODERS or not onnx.defs.has(node.op_type, min(opset, 1 << 20), ""):
+    if node.op_type in _DECODERS or not onnx.defs.has(node.op_type, opset, ""):
         raise DataError(f"the operator {node.op_type!r:.80} is not accepted")
+    for each in node.attribute:
+        _require_inside((each.t, *each.tensors), (each.sparse_tensor, *each.sparse_tensors))
 
 
-def _nodes(graph: onnx.GraphProto, depth: int) -> Iterator[onnx.NodeProto]:
-    """Yield the operators of a graph and its inner graphs; weights of another file are refused."""
-    if depth > _DEEPEST:
-        raise DataError(f"the graph has inner graphs more than {_DEEPEST} deep")
-    for tensor in graph.initializer:
-        _require_inside(tensor)
-    for sparse in graph.sparse_initializer:
-        _require_inside(sparse.values)
-        _require_inside(sparse.indices)
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for tensor in (attribute.t, *attribute.tensors):
-                _require_inside(tensor)
-            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
-                _require_inside(sparse.values)
-                _require_inside(sparse.indices)
-            for inner in (attribute.g, *attribute.graphs):
-                yield from _nodes(inner, depth + 1)
-
-
-def _require_inside(tensor: onnx.TensorProto) -> None:
-    if tensor.data_location or tensor.external_data:
+def _require_inside(
+    tensors: Iterable[onnx.TensorProto], sparse: Iterable[onnx.SparseTensorProto]
+) -> None:
+    """Refuse weights of another file."""
+    parts = [part for each in sparse for part in (each.values, each.indices)]
+    if any(each.data_location or each.external_data for each in (*tensors, *parts)):
         raise DataError(
             "the graph has weights in another file (external data): save it as one file"
         )

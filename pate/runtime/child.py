@@ -10,6 +10,9 @@ operating system. Only a process that the parent forks without an exec
 The child is ``python -m pate.runtime.child module:function argument ...``: it loads the
 function by name and calls it as its main program, with the arguments as its command line. If the
 command has forked one ahead (:mod:`pate.runtime.forked`), it is that one, which has loaded it.
+
+Every other Python child is started by this module, too: a program of ours as :func:`python` says, and what
+takes foreign bytes apart by :func:`run_limited`. None picks up a module from the directory that it starts in.
 """
 
 from __future__ import annotations
@@ -19,11 +22,15 @@ import errno
 import importlib
 import os
 import queue
+import resource
 import secrets
+import site
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -52,8 +59,97 @@ _TRIES: Final = 20
 #: Most characters of a log in an error message.
 _LAST_LINES: Final = 12
 _MOST_AT_ONCE: Final = 4096
+#: Where our packages lie.
+_OURS: Final = Path(__file__).resolve().parents[2]
+#: All that a limited child gets of the environment: where Python and its libraries lie.
+_FOR_PYTHON: Final = ("LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH")
+#: First argument of one.
+_LIMITED: Final = "--limited"
+#: Files that it may have open, and the processor seconds in all, times those that are granted at first.
+_MOST_OPEN, _GRANTS = 64, 10
 #: In a child: the lines that its parent sent over the pipe.
 _lines: Final[queue.SimpleQueue[bytes]] = queue.SimpleQueue()
+
+
+def python(module: str, *arguments: object) -> list[str]:
+    """Return the command line of ``python -m module arguments``.
+
+    The directory that it starts in is no place for modules: whoever wrote its files would run code there.
+    """
+    return _python("-m", module, *arguments)
+
+
+def _python(*arguments: object) -> list[str]:
+    return [sys.executable, "-P", *map(str, arguments)]
+
+
+def python_environment(inherited: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return this process's environment for :func:`python`: a checkout's modules are found, too."""
+    environment = dict(os.environ if inherited is None else inherited)
+    if str(_OURS) not in (*site.getsitepackages(), site.getusersitepackages()):
+        others = environment.get("PYTHONPATH", "")
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_OURS), others]))
+    return environment
+
+
+def run_limited(
+    target: str, *arguments: object, seconds: int, memory: int, patience: float
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a function on foreign bytes in a process that has nothing of ours but them.
+
+    It has an empty environment, an empty directory as its home, and no input. The kernel bounds its processor
+    time, memory and open files, and lets it write no file and start no process (but as root). That is a bound
+    on resources, not a sandbox: it runs as this user, who can read files and has a network.
+
+    Args:
+        target: ``module:function``; it is called without arguments, and prints its result.
+        arguments: its command line, after the target.
+        seconds: of processor time, at first; see :func:`grant`.
+        memory: bytes of address space.
+        patience: seconds on the wall.
+
+    Raises:
+        subprocess.TimeoutExpired: after ``patience``.
+        DiskError: if there is no room for an empty directory.
+    """
+    environment = python_environment({k: os.environ[k] for k in _FOR_PYTHON if k in os.environ})
+    if site.ENABLE_USER_SITE:
+        environment["PYTHONUSERBASE"] = site.getuserbase()
+    environment |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    try:
+        home = tempfile.TemporaryDirectory(prefix="pate-")
+    except OSError as error:
+        raise DiskError(f"{tempfile.gettempdir()} cannot be written: {error.strerror}") from error
+    with home as folder:
+        return subprocess.run(
+            python("pate.runtime.child", _LIMITED, seconds, memory, target, *arguments),
+            capture_output=True,
+            check=False,
+            cwd=folder,
+            env={**environment, "HOME": folder, "TMPDIR": folder},
+            stdin=subprocess.DEVNULL,
+            timeout=patience,
+        )
+
+
+def grant(seconds: int) -> None:
+    """Let this process, a limited child, use so many seconds of processor time more, within its bound."""
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    soft = int(time.process_time()) + seconds
+    resource.setrlimit(resource.RLIMIT_CPU, (min(soft, most), most))
+
+
+def _limit(seconds: int, memory: int) -> None:
+    """Bound this process by the kernel, before it imports anything large."""
+    for what, soft, most in (
+        (resource.RLIMIT_CORE, 0, 0),
+        (resource.RLIMIT_FSIZE, 0, 0),
+        (resource.RLIMIT_NPROC, 1, 1),
+        (resource.RLIMIT_NOFILE, _MOST_OPEN, _MOST_OPEN),
+        (resource.RLIMIT_AS, memory, memory),
+        (resource.RLIMIT_CPU, seconds, seconds * _GRANTS),
+    ):
+        resource.setrlimit(what, (soft, most))
 
 
 class Child:
@@ -88,8 +184,7 @@ class Child:
         self._process: Forked | subprocess.Popen[bytes]
         with output:
             self._process = _forked(name, target, arguments, self.log) or subprocess.Popen(
-                # -P: no module may be picked up from the directory that the child starts in.
-                [sys.executable, "-P", "-m", "pate.runtime.child", target, *arguments],
+                python("pate.runtime.child", target, *arguments),
                 stdin=subprocess.PIPE,
                 bufsize=0,  # unbuffered: a line is sent at once, or not at all
                 stdout=output,
@@ -293,9 +388,14 @@ def _die_with_parent() -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """Run ``module:function`` of the first argument as this process's main program."""
+    limited = arguments[0] == _LIMITED
+    if limited:
+        _limit(int(arguments[1]), int(arguments[2]))
+        arguments = arguments[3:]
     target, *rest = arguments
     module, _, function = target.partition(":")
-    threading.Thread(target=_die_with_parent, name="lifeline", daemon=True).start()
+    if not limited:
+        threading.Thread(target=_die_with_parent, name="lifeline", daemon=True).start()
     sys.argv = [target, *rest]
     with importing():
         loaded = importlib.import_module(module)

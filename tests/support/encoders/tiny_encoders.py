@@ -10,6 +10,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from pate.encoders.description import FILE, Description, FileOf, ImageSteps, TextSteps
+from pate.encoders.encoder import Encoder
+from pate.encoders.pictures import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,3 +116,53 @@ def text_description(width: int = 6) -> Description:
 
 def text_folder(folder: Path, width: int = 6) -> Path:
     return write(folder, text_model(width), text_description(width), tokenizer())
+
+
+def spy_folder(folder: Path, target: np.ndarray[Any, Any], how: str) -> Path:
+    """An encoder that fails for one image, of which it knows each pixel, and for no other.
+
+    Args:
+        folder: to write.
+        target: (height, height, 3) uint8.
+        how: "index": a row of a table is asked for that is not there; "places": the same of an array;
+            "alone": it has a row, and the others get NaN, but for the inputs of a trial.
+    """
+    pixels, width = len(target), 6
+    described = image_description(pixels, width)
+    assert described.images is not None
+    known = [target]
+    if how == "alone":
+        plain = write(folder, image_model(pixels, width), described)
+        known += Encoder.open(plain, trial=False).trial_inputs()  # type: ignore[arg-type]  # images
+    far = np.concatenate([prepared(each, described.images) for each in known])
+    nodes = [
+        helper.make_node("Sub", ["images", "target"], ["difference"]),
+        helper.make_node("Abs", ["difference"], ["distance"]),
+        helper.make_node("ReduceMax", ["distance"], ["each"], keepdims=0, axes=[1, 2, 3]),
+        helper.make_node("ReduceMin", ["each"], ["far"], keepdims=0),
+        helper.make_node("Less", ["far", "near"], ["hit"]),
+    ]
+    weights = {"target": far, "near": np.float32(1e-3)}
+    if how == "alone":
+        nodes += [
+            helper.make_node("Cast", ["hit"], ["one"], to=TensorProto.FLOAT),
+            helper.make_node("Div", ["one", "one"], ["none"]),
+        ]
+    else:
+        nodes += [
+            helper.make_node("Cast", ["hit"], ["at"], to=TensorProto.INT64),
+            helper.make_node("Gather", ["table", "at"], ["none"], axis=0),
+        ]
+        weights["table"] = np.zeros((1, width), np.float32)
+    nodes.append(helper.make_node("Add", ["row", "none"], ["features"]))
+    if how == "places":
+        nodes[-2] = helper.make_node("GatherND", ["table", "places"], ["none"])
+        nodes[-2:-2] = [
+            helper.make_node("Mul", ["at", "thousand"], ["moved"]),
+            helper.make_node("Reshape", ["moved", "pair"], ["places"]),
+        ]
+        weights |= {"thousand": np.int64(1000), "pair": np.array([1, 1], np.int64)}
+    graph = image_model(pixels, width, more=nodes)
+    for name, value in weights.items():
+        graph.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+    return write(folder, graph, described)

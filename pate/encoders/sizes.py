@@ -1,0 +1,106 @@
+"""Sizes within a graph: they hang on the size of an input, never on what is in it.
+
+A graph that makes an array as long as a pixel says takes as much time and memory for a record as its maker
+likes, and both can be seen from outside. So what an input's numbers reach is followed through the graph, and
+no operator may take the size of its output, or the length of a loop, from there. ``Shape`` and ``Size`` end
+the trail: what they give is known before the record is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+from pate.errors import DataError
+
+if TYPE_CHECKING:
+    import onnx
+
+#: What these give is a size, whatever the numbers are.
+_SIZES_ONLY: Final = frozenset({"Shape", "Size"})
+#: By operator: the places of the inputs that decide how large its output is, or how long it takes.
+_DECIDING: Final[dict[str, tuple[int, ...]]] = {
+    "AffineGrid": (1,),
+    "BlackmanWindow": (0,),
+    "CenterCropPad": (1,),
+    "Col2Im": (1, 2),
+    "Compress": (1,),
+    "ConstantOfShape": (0,),
+    "DFT": (1, 2),
+    "Expand": (1,),
+    "HammingWindow": (0,),
+    "HannWindow": (0,),
+    "MaxRoiPool": (1,),
+    "MaxUnpool": (2,),
+    "MelWeightMatrix": (0, 1, 2, 3, 4),
+    "NonMaxSuppression": (0, 1, 2, 3, 4),
+    "NonZero": (0,),
+    "OneHot": (1,),
+    "Pad": (1, 3),
+    "Range": (0, 1, 2),
+    "Reshape": (1,),
+    "Resize": (1, 2, 3),
+    "RoiAlign": (1,),
+    "STFT": (1, 3),
+    "Slice": (1, 2, 3, 4),
+    "Split": (1,),
+    "Squeeze": (1,),
+    "Tile": (1,),
+    "TopK": (1,),
+    "Unique": (0,),
+    "Unsqueeze": (1,),
+    "Upsample": (1,),
+    **{
+        f"Reduce{what}": (1,)
+        for what in (
+            "L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare",
+        )
+    },
+}  # fmt: skip
+#: Operators on lists and on text, whose sizes this does not follow.
+_NOT_FOLLOWED: Final = frozenset({
+    "ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement", "RegexFullMatch",
+    "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert",
+    "SequenceLength", "SplitToSequence", "StringConcat", "StringNormalizer", "StringSplit",
+    "TfIdfVectorizer",
+})  # fmt: skip
+
+
+def require_fixed_sizes(graph: onnx.GraphProto) -> None:
+    """Check that no size within a graph hangs on the content of an input.
+
+    Args:
+        graph: of operators that have no graphs within them.
+
+    Raises:
+        DataError: naming the first operator whose size does, or is not followed.
+    """
+    told = _reached(graph)
+    for node in graph.node:
+        if node.op_type in _NOT_FOLLOWED:
+            raise DataError(f"the operator {node.op_type} is not accepted: it makes lists or text")
+        places = _DECIDING.get(node.op_type, ())
+        if any(node.input[at] in told for at in places if at < len(node.input)):
+            raise DataError(
+                f"the operator {node.op_type} makes an array whose size hangs on the content of an "
+                "input: its time and memory for a record would tell of the record"
+            )
+
+
+def _reached(graph: onnx.GraphProto) -> set[str]:
+    """Return the names of what an input's numbers reach, in whatever order the operators stand."""
+    takers = defaultdict(list)
+    for node in graph.node:
+        if node.op_type not in _SIZES_ONLY:
+            for name in set(node.input):
+                takers[name].append(node)
+    fixed = {each.name for each in graph.initializer}
+    fixed |= {each.values.name for each in graph.sparse_initializer}
+    reached = {each.name for each in graph.input} - fixed
+    waiting = list(reached)
+    while waiting:
+        for node in takers.pop(waiting.pop(), ()):
+            new = set(node.output) - reached - {""}
+            reached |= new
+            waiting += new
+    return reached
