@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from party.flower.client_app import make_client_app
@@ -82,9 +83,16 @@ def take_part(
         """Whether the campaign is over; the SuperNode sends the last answer before it stops."""
         return voter.ending is not None or voter.refusal is not None
 
+    def handle(body: bytes) -> bytes:
+        """Answer, and do what the answer promised once it is on its way."""
+        reply = voter.handle(body)
+        if voter.behind:
+            threading.Thread(target=voter.catch_up, name="records", daemon=True).start()
+        return reply
+
     connection = Connection(
         server,
-        make_client_app(voter.handle),
+        make_client_app(handle),
         home=home / "flower",
         root_certificates=None if enrolment is None else enrolment.ca,
         node_key=None if enrolment is None else enrolment.node_key,

@@ -1,4 +1,4 @@
-"""The Flower app of a party: bytes in, bytes out; of an error only its class name leaves."""
+"""The Flower app of a party: bytes in, bytes out; of an error only that there was one leaves."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from flwr.app import Error, Message
 from flwr.clientapp import ClientApp
 
+from pate.errors import PateError
 from protos.flower.carriage import is_array, pack, unpack_message
 from protos.flower.runtime import ErrorCode
 
@@ -24,8 +25,8 @@ def make_client_app(handle: Callable[[bytes], bytes]) -> ClientApp:
 
     Args:
         handle: takes the body of a message and returns the body of the answer. Its exceptions are
-            logged here, with their text; the server gets only the name of the class, since the text
-            of an exception can contain paths and values of records.
+            logged here; the server gets one sentence, whatever it is: text and class of an exception
+            can tell of a record.
     """
     app = ClientApp()
 
@@ -35,12 +36,9 @@ def make_client_app(handle: Callable[[bytes], bytes]) -> ClientApp:
             body = handle(unpack_message(message))
             # In the format of the request, which the sender can read.
             return Message(pack(body, as_array=is_array(message.content)), reply_to=message)
-        except Exception as error:  # noqa: BLE001 - whatever it is, its text must not leave
+        except Exception:  # noqa: BLE001 - whatever it is, nothing of it must leave
             _log.exception("a message of the server could not be answered")
-            return Message(_only_the_class(error), reply_to=message)
+            failed = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, PateError.public)
+            return Message(failed, reply_to=message)
 
     return app
-
-
-def _only_the_class(error: Exception) -> Error:
-    return Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, type(error).__name__)

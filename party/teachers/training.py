@@ -19,7 +19,7 @@ from party.teachers.several import Several, votes_of
 from party.teachers.shards import assign_shards
 from party.teachers.store import load_teacher, save_teacher
 from pate.answers import CLASS, LABELS
-from pate.data.checks import require_trainable
+from pate.data.checks import require_teachable, require_trainable
 from pate.data.values import Table
 from pate.errors import SchemaError
 from pate.runtime.failpoints import reach
@@ -162,6 +162,7 @@ def train_ensemble(
     home: Path,
     key: bytes,
     progress: Callable[[int, int], None],
+    few_fit: bool = False,
 ) -> Ensemble:
     """Return the party's teachers, training those that are not stored yet.
 
@@ -178,13 +179,16 @@ def train_ensemble(
         home: the party's state directory; teachers are in ``teachers`` below it.
         key: the party's secret that decides shards and seeds, at most 64 bytes.
         progress: called with the number of teachers done and k: first with those that were stored.
+        few_fit: whether fewer records than teachers, or one class only, are no error: a shard without
+            records, or of one class, has a teacher all the same.
 
     Raises:
         UsageError: if the model or device does not fit.
-        DataError: if the data has one class only, or fewer records or groups than teachers.
+        DataError: if the data has one class only, or fewer records or groups than teachers, unless
+            ``few_fit``.
         DiskError: if teachers cannot be stored.
     """
-    require_trainable(dataset, teachers)
+    (require_teachable if few_fit else require_trainable)(dataset, teachers)
     kind = kind_for(model, dataset.inputs, device)
     if dataset.kind == LABELS:
         kind = Several(kind)
@@ -225,6 +229,11 @@ def train_ensemble(
 
 def _fit(kind: Kind, dataset: Dataset, shards: dict[int, Shard]) -> Iterator[tuple[int, Teacher]]:
     """Yield the number and teacher of each shard, in order."""
+    if dataset.kind == CLASS and len(np.unique(dataset.labels)) < 2:
+        # Nothing to learn from, in any shard.
+        for number, (rows, _) in shards.items():
+            yield number, Constant.of(dataset.labels[rows]) or Constant(NO_OPINION)
+        return
     if isinstance(kind, FitsTogether):
         together = kind.fit_many(dataset, list(shards.values()))
         for (number, (rows, _)), teacher in zip(shards.items(), together, strict=True):

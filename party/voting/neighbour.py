@@ -16,7 +16,6 @@ import numpy as np
 from party.teachers.schema import schema_of
 from pate.answers import CLASS, CONTRAST, LABELS, NONE, NUMBER, contrast_of, of_labels, of_numbers
 from pate.codes import DENSE, NEAREST, Code, require_places
-from pate.data.checks import require_records
 from pate.data.values import Table, is_numeric
 from pate.errors import ProtocolError, SchemaError, UsageError
 from pate.features.dense import Directions, dense_sums, dense_votes, looked_at
@@ -57,9 +56,6 @@ class NeighbourVotes:
     key: bytes
     say: Callable[[str], None] = lambda _: None
     known_by: str = ""
-
-    def __post_init__(self) -> None:
-        require_records(self.records)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -168,6 +164,8 @@ class NeighbourVotes:
             directions_over(seen, curved=code.curved) if code.name == DENSE else space_over(seen)
         )
         voting = self._voters(votes_per_patient) if voters is None else self.records.take(voters)
+        if not len(voting):  # whether any of our records takes part is nobody else's business
+            return np.zeros((len(queries), len(classes)), dtype=np.int64)
         places = space.embed(queries)
         answers = self._answers(voting, classes, code)
         if answers.ndim == 2:

@@ -16,11 +16,12 @@ from party.voting.columns import described, left_out, warnings
 from party.voting.neighbour import NeighbourVotes, require_answer
 from pate.answers import CLASS, LABELS, NONE, NUMBER
 from pate.data.cells import PLAIN, Reading
-from pate.data.files.images import DeepImagesError, sizes_differ
+from pate.data.checks import require_trainable
+from pate.data.files.images import DEEP, OUTSIDE, WINDOW, DeepImagesError, sizes_differ
 from pate.data.labels import can_be_class, sorted_classes
 from pate.data.locate import raw_at
 from pate.data.odd import Odd
-from pate.data.read import read_dataset
+from pate.data.read import read_dataset, told_before_embedding
 from pate.data.schema import Schema
 from pate.errors import DataError, PateError, ProtocolError, SchemaError, UsageError
 from protos.bounds import check_classes
@@ -113,19 +114,22 @@ class OwnFile:
             return True
         return self.data.is_dir() and sizes_differ(self.data)
 
-    def read(self, schema: Schema | None, classes: Classes) -> tuple[Dataset, Odd]:
+    def read(
+        self, schema: Schema | None, classes: Classes, *, none_fits: bool = False
+    ) -> tuple[Dataset, Odd]:
         """Return the usable records, and the problems of others.
 
         Args:
             schema: of the campaign's inputs; None: not known yet.
             classes: the campaign's class list; None: none, or not known yet.
+            none_fits: as of :func:`pate.data.read.read_dataset`.
 
         Raises:
             DataError, SchemaError, UsageError: as :func:`pate.data.read.read_dataset`; with
                 ``strict`` for every cell and record that would be excluded.
         """
         if self.answer != CLASS:
-            return self._read_several(schema, classes)
+            return self._read_several(schema, classes, none_fits=none_fits)
         if self.classes is not None and classes is not None:
             require_listed(self.classes, classes)
         odd = Odd()
@@ -144,13 +148,16 @@ class OwnFile:
             text=self.text,
             dicom_labels=self.dicom_labels,
             encoder=self.encoder,
+            none_fits=none_fits,
         )
         if classes is not None and dataset.classes != classes:
             dataset = dataset.with_classes(classes)
         require_sendable(dataset.classes)
         return dataset, odd
 
-    def _read_several(self, schema: Schema | None, classes: Classes) -> tuple[Dataset, Odd]:
+    def _read_several(
+        self, schema: Schema | None, classes: Classes, *, none_fits: bool
+    ) -> tuple[Dataset, Odd]:
         """Return records with several labels or a number; the campaign's list has one column more."""
         if self.classes is not None:
             raise UsageError("--classes is for --label: leave it out")
@@ -167,6 +174,7 @@ class OwnFile:
             text=self.text,
             dicom_labels=self.dicom_labels,
             encoder=self.encoder,
+            none_fits=none_fits,
         )
         if classes is not None:
             dataset = dataset.with_classes(
@@ -175,6 +183,53 @@ class OwnFile:
         if self.labels:
             require_sendable(dataset.classes)
         return dataset, odd
+
+    def promised(self, line: str, classes: Classes) -> Promised | None:
+        """Return what is known of records that an encoder is to make inputs of, before it has one of them.
+
+        None if it makes none: they are read at once.
+
+        Args:
+            line: the schema of the campaign's inputs.
+            classes: as of :meth:`read`, with its errors.
+        """
+        schema = Schema.parse(line)
+        if schema.encoder is None:
+            return None
+        if self.classes is not None and classes is not None:
+            require_listed(self.classes, classes)
+        told = told_before_embedding(
+            self.data,
+            self.encoder,
+            schema,
+            label=self.label,
+            group=self.group,
+            labels=self.labels,
+            number=self.number,
+            text=self.text,
+            dicom_labels=self.dicom_labels,
+            classes=self.classes or classes,
+        )
+        if told is None:
+            return None
+        names, grouped = told
+        names = classes or (*names, *([NONE] if self.answer == LABELS else []))
+        return Promised(names, "patient" if grouped else "record", line)
+
+
+@dataclass(frozen=True)
+class Promised:
+    """What a party says of records that are not read yet: nothing of it hangs on one of them.
+
+    Attributes:
+        classes: as of its options or the campaign's list.
+        unit: ``record`` or ``patient``.
+        schema: the campaign's.
+    """
+
+    classes: tuple[str, ...]
+    unit: str
+    schema: str
 
 
 def require_listed(ours: tuple[str, ...], campaign: tuple[str, ...]) -> None:
@@ -206,6 +261,11 @@ def require_sendable(classes: tuple[str, ...]) -> None:
             f"the labels cannot be a campaign's classes: {error}"
             f"{f', {odd[0]!r:.80}' if odd else ''}; correct them, or name the list with --classes"
         ) from error
+
+
+def _none_takes_part(odd: Odd) -> str:
+    deep = any(DEEP in why or OUTSIDE in why for why in odd.reasons)
+    return "none of our records can take part in this campaign" + (f": {WINDOW}" if deep else "")
 
 
 class OwnVoters:
@@ -287,6 +347,7 @@ class OwnVoters:
             self._warn(f"the data are read once a campaign is known: {error}")
             return None
         if self._teachers is not None and not self._later:
+            require_trainable(dataset, self._teachers)
             self._trained(dataset)
         return dataset
 
@@ -298,38 +359,66 @@ class OwnVoters:
                 raise
             return self._read(None, None)
 
+    def told(self, campaign: vote_pb2.Campaign) -> NeighbourVotes | Promised | None:
+        """Return what a party may say of its records before it votes; errors as of :meth:`read`.
+
+        Records that an encoder has to embed are not read for that: the encoder may be the server's, and its
+        time for a record would tell of the record.
+        """
+        if not self._takes_part(campaign):
+            return None
+        schema = self._with_encoder(campaign)
+        classes = tuple(campaign.classes) or None
+        if self._held is not None and self._is_read_so(self._held, schema, classes):
+            return self.read(campaign)
+        return self._file.promised(campaign.schema, classes) or self.read(campaign)
+
     def read(self, campaign: vote_pb2.Campaign) -> NeighbourVotes | None:
         """Return our records as read for a campaign, None if they cannot vote in it.
 
-        No teacher is trained.
+        No teacher is trained. If none of the records can be used, none of them votes: that is no error, since
+        it can hang on one record.
 
         Raises:
             NoEncoderError: if only the campaign's encoder can read them, and it is not here.
             SchemaError: if they are not of the campaign's kind.
-            DataError: if none of them can take part.
+            DataError: if the file cannot be read.
         """
-        if not (self._votes if campaign.most_votes else self._teachers is not None):
+        if not self._takes_part(campaign):
             return None
-        require_answer(code_in(campaign), self._file.answer, of_teachers=not campaign.most_votes)
-        schema = Schema.parse(campaign.schema)
-        if self.encoders is not None and schema.encoder is not None:
-            self._file = replace(self._file, encoder=self.encoders.find(schema.encoder))
-        dataset = self._read(schema, tuple(campaign.classes) or None)
+        schema = self._with_encoder(campaign)
+        dataset = self._read(schema, tuple(campaign.classes) or None, none_fits=True)
         if self._records is None or self._records.records is not dataset:
             self._records = NeighbourVotes(
                 dataset, self._key, say=self._say, known_by=self._file.known_by
             )
         return self._records
 
+    def _takes_part(self, campaign: vote_pb2.Campaign) -> bool:
+        if not (self._votes if campaign.most_votes else self._teachers is not None):
+            return False
+        require_answer(code_in(campaign), self._file.answer, of_teachers=not campaign.most_votes)
+        return True
+
+    def _with_encoder(self, campaign: vote_pb2.Campaign) -> Schema:
+        """Take the encoder of a campaign if we are sent ours, and return the schema."""
+        schema = Schema.parse(campaign.schema)
+        if self.encoders is not None and schema.encoder is not None:
+            self._file = replace(self._file, encoder=self.encoders.find(schema.encoder))
+        return schema
+
     def voters(self, campaign: vote_pb2.Campaign) -> Ensemble | NeighbourVotes | None:
         """Return the voters of a campaign, with trained teachers; None and errors as above.
 
         Raises:
-            DataError: if the records do not suffice for the teachers.
             DiskError: if teachers cannot be stored.
         """
         found = self.read(campaign)
         return found if found is None or campaign.most_votes else self._trained(found.records)
+
+    def weight(self, campaign: vote_pb2.Campaign) -> int:
+        """Return the sum of our vote rows, or for records the largest count."""
+        return campaign.most_votes or self._teachers or 0
 
     def _trained(self, dataset: Dataset) -> Ensemble:
         if self._ensemble is None or self._ensemble[0] is not dataset:
@@ -346,16 +435,17 @@ class OwnVoters:
                     home=self._home,
                     key=self._key,
                     progress=progress,
+                    few_fit=True,
                 )
             self._ensemble = (dataset, made)
         return self._ensemble[1]
 
-    def _read(self, schema: Schema | None, classes: Classes) -> Dataset:
+    def _read(self, schema: Schema | None, classes: Classes, *, none_fits: bool = False) -> Dataset:
         if self._held is not None and self._is_read_so(self._held, schema, classes):
             self._asked = (schema, classes)
             self._tell(self._held, schema)
             return self._held
-        held, odd = self._file.read(schema, classes)
+        held, odd = self._file.read(schema, classes, none_fits=none_fits)
         self._asked, self._held, self._odd = (schema, classes), held, odd
         form = described(held.inputs, odd, counts=True)
         if form != self._described:
@@ -370,6 +460,7 @@ class OwnVoters:
         odd = self._odd
         told = (*self._file.no_features, *odd.names)
         extra = [left_out(odd.left_out)] if odd.left_out else []
+        extra += [] if len(held) else [_none_takes_part(odd)]
         for line in (*odd.lines(), *extra, *warnings(held.inputs, schema, told)):
             if line not in self._warned:
                 self._warned.add(line)

@@ -5,9 +5,12 @@ No Flower, no sockets, no clock: bytes to bytes, so that every rule can be teste
 
 from __future__ import annotations
 
+import logging
+import threading
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from party.identity.keys import units_key, votes_key
 from party.ledger.sent_votes import Answer, tags_of, view_of
@@ -17,6 +20,7 @@ from party.voting.ending import Ending, check_ending
 from party.voting.masked import MaskedVotes
 from party.voting.neighbour import NeighbourVotes, require_answer, require_different
 from party.voting.noise_shares import NoiseShares
+from party.voting.own_data import Promised
 from party.voting.received.public_sets import PublicSets
 from party.voting.request import (
     LabelEnsemble,
@@ -36,6 +40,7 @@ from pate.errors import (
     LedgerError,
     PateError,
     ProtocolError,
+    RefusedError,
     SchemaError,
     StateError,
     UsageError,
@@ -57,12 +62,14 @@ if TYPE_CHECKING:
 
     from party.offer import Offer
     from party.voting.own_data import OwnVoters
-    from party.voting.request import Ensemble
+    from party.voting.request import Ensemble, Voting
     from party.voting.site import Site
     from pate.noise.exact import NoiseInShares
     from pate.votes import Counts
 
 
+_log = logging.getLogger(__name__)
+_Found = TypeVar("_Found")
 #: Error kinds that a refusal may name to the other side.
 _KINDS = frozenset(kind for kind in every_kind().values() if kind.__module__ == "pate.errors")
 #: Steps of a masked sum whose keys are made for it.
@@ -139,6 +146,9 @@ class Voter:
         self.refusal: PateError | None = None
         #: The error behind the last reply, if that was a refusal.
         self.error: PateError | None = None
+        self._one_at_a_time = threading.Lock()
+        #: The campaign for which we have described ourselves, while its records are not read.
+        self._promised: vote_pb2.Campaign | None = None
 
     def handle(self, body: bytes) -> bytes:
         """Answer one request.
@@ -154,9 +164,18 @@ class Voter:
             party=self._name,
         )
         self.error = None
+        with self._one_at_a_time:
+            self._reply_to(key, request, reply)
+        return wire.sign_reply(reply, self._identity)
+
+    def _reply_to(self, key: bytes, request: vote_pb2.PartyRequest, reply: vote_pb2.Reply) -> None:
+        # Before we have described ourselves there is the reply that was asked for, or one kind of refusal:
+        # which of several it is could tell of a record.
+        what = request.WhichOneof("body")
+        before_terms = what == "describe" or request.public_piece.encoder
         try:
             self._answer(key, request, reply)
-            if request.WhichOneof("body") != "finish" and not request.public_piece.encoder:
+            if what != "finish" and not request.public_piece.encoder:
                 # The other steps compare the whole terms with those that were accepted.
                 self._rosters.keep(key, request.campaign)
         except PateError as error:
@@ -166,8 +185,30 @@ class Voter:
             if isinstance(error, _FINAL) or error is self._site.refused:
                 self.refusal = error
             kinds = (kind.__name__ for kind in type(error).__mro__ if kind in _KINDS)
-            reply.refusal.kind = next(kinds, PateError.__name__)
-        return wire.sign_reply(reply, self._identity)
+            kind = next(kinds, PateError.__name__)
+            reply.refusal.kind = RefusedError.__name__ if before_terms else kind
+        except Exception as error:
+            if not before_terms:
+                raise
+            _log.exception("a request could not be answered")
+            self.error = PateError(f"{PateError.public}: {type(error).__name__}")
+            reply.refusal.kind = RefusedError.__name__
+
+    @property
+    def behind(self) -> bool:
+        """Whether we have described ourselves, and our records are still to be read."""
+        return self._promised is not None
+
+    def catch_up(self) -> None:
+        """Read, embed and train what a description promised; called when it is on its way.
+
+        A request that comes meanwhile waits. An error is met again by the request that needs the records.
+        """
+        with self._one_at_a_time:
+            campaign, self._promised = self._promised, None
+            if campaign is not None and self._own is not None:
+                with suppress(Exception):
+                    self._own.voters(campaign)
 
     def _answer(self, key: bytes, request: vote_pb2.PartyRequest, reply: vote_pb2.Reply) -> None:
         campaign, masked, ahead = request.campaign, self._masked, self._ahead
@@ -281,7 +322,7 @@ class Voter:
         reply: vote_pb2.Reply,
     ) -> None:
         try:
-            self._check(key, campaign)
+            told = self._check(key, campaign, votes=False)
         except NoEncoderError:
             if not asked.sends_encoder or self._own is None or self._own.encoders is None:
                 raise
@@ -289,8 +330,13 @@ class Voter:
             return
         said = reply.description
         self._site.join(offer_of(key, campaign, 0))
-        # Teachers are trained here if needed: a party that has answered can vote.
-        who = self._who(campaign)
+        if isinstance(told, Promised):
+            who: Voting = told
+            self._promised = vote_pb2.Campaign()
+            self._promised.CopyFrom(campaign)
+        else:
+            # Teachers are trained here if needed: a party that has answered can vote.
+            who = self._who(campaign)
         said.teachers = self._weight(campaign)
         # Which of a campaign's classes occur among our records must not be revealed needlessly.
         said.classes.extend(campaign.classes or who.classes)
@@ -301,8 +347,10 @@ class Voter:
         for line in joined_in_words(campaign):
             self._say(line)
 
-    def _check(self, key: bytes, campaign: vote_pb2.Campaign) -> None:
-        """Check that we may take part in a campaign, and that our data fit it.
+    def _check(self, key: bytes, campaign: vote_pb2.Campaign, *, votes: bool = True) -> Voting:
+        """Check that we may take part in a campaign, and that our data fit it; return what we know of them.
+
+        ``votes`` says whether we are about to vote, so that all records have to be read.
 
         The site's own rules come first. For a campaign that they refuse, or whose terms changed, no
         file is read, no teacher trained, and nothing about our data revealed.
@@ -320,8 +368,11 @@ class Voter:
             said = who.answer if isinstance(who, NeighbourVotes | LabelEnsemble) else CLASS
             require_answer(code_in(campaign), said, of_teachers=not campaign.most_votes)
             check_fits(campaign, who)
-        else:
-            check_fits(campaign, _known(self._own.read(campaign), campaign))
+            return who
+        own_data = self._own
+        told = _known(own_data.read(campaign) if votes else own_data.told(campaign), campaign)
+        check_fits(campaign, told)
+        return told
 
     def _who(self, campaign: vote_pb2.Campaign) -> Ensemble | NeighbourVotes:
         """Return the voters of a campaign: our teachers or our records.
@@ -335,6 +386,8 @@ class Voter:
 
     def _weight(self, campaign: vote_pb2.Campaign) -> int:
         """Return the sum of our vote rows, or for records the largest count."""
+        if self._own is not None:
+            return self._own.weight(campaign)
         who = self._who(campaign)
         return campaign.most_votes if isinstance(who, NeighbourVotes) else who.teachers
 
@@ -454,9 +507,7 @@ class Voter:
         self.ending = Ending.of(campaign, finish, offer, asked)
 
 
-def _known(
-    found: Ensemble | NeighbourVotes | None, campaign: vote_pb2.Campaign
-) -> Ensemble | NeighbourVotes:
+def _known(found: _Found | None, campaign: vote_pb2.Campaign) -> _Found:
     """Return the voters of a campaign.
 
     Raises:

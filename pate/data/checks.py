@@ -22,13 +22,12 @@ def require_records(dataset: Dataset) -> None:
         raise DataError("the data has no records, so nothing of it can vote")
 
 
-def require_trainable(dataset: Dataset, teachers: int) -> None:
-    """Check that a data set has enough records and classes for its teachers.
+def require_teachable(dataset: Dataset, teachers: int) -> None:
+    """Check that teachers can learn what the records of a data set say, however few they are.
 
     Raises:
         UsageError: if ``teachers`` is less than one.
-        DataError: if records have a number, there is one class only, or fewer records (or groups) than
-            teachers.
+        DataError: if records have a number.
     """
     if dataset.kind == "number":
         raise DataError(
@@ -37,6 +36,17 @@ def require_trainable(dataset: Dataset, teachers: int) -> None:
         )
     if teachers < 1:
         raise UsageError(f"the number of teachers is {teachers}; it must be 1 or more")
+
+
+def require_trainable(dataset: Dataset, teachers: int) -> None:
+    """Check that a data set has enough records and classes for its teachers.
+
+    Raises:
+        UsageError: if ``teachers`` is less than one.
+        DataError: if records have a number, there is one class only, or fewer records (or groups) than
+            teachers.
+    """
+    require_teachable(dataset, teachers)
     present = np.unique(dataset.labels)
     if dataset.kind == "labels":
         require_records(dataset)

@@ -59,14 +59,16 @@ def judged(
 
     Args:
         read: makes it.
-        reason: of an error of ours that does not say why without the record's place.
+        reason: of an error of ours; None: as it says, if it is an :class:`UnusableRecordError`.
     """
     try:
         return read()
-    except UnusableRecordError as error:
-        return Unusable(error.why, error)
     except DataError as error:
-        return Unusable(_cannot(error) if reason is None else reason(error), error)
+        if reason is not None:
+            return Unusable(reason(error), error)
+        return Unusable(
+            error.why if isinstance(error, UnusableRecordError) else _cannot(error), error
+        )
     except (KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
     # A decoder written in Rust panics with an error that is no Exception.

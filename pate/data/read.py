@@ -54,6 +54,7 @@ def read_dataset(
     encoder: Embedder | None = None,
     text: str | None = None,
     dicom_labels: Path | None = None,
+    none_fits: bool = False,
 ) -> Dataset:
     """Return the labelled records at ``path``.
 
@@ -79,6 +80,9 @@ def read_dataset(
             they are embeddings already, or a schema is of other inputs.
         text: the column of texts that an encoder takes.
         dicom_labels: the table of the labels of DICOM files.
+        none_fits: whether records of which none can be used are a data set without records, and no error:
+            whether one of them can be is nobody else's business. For problems that are collected, and a
+            class list.
 
     Raises:
         DataError: if there is nothing there, or what is there cannot be used.
@@ -95,27 +99,9 @@ def read_dataset(
     if window is not None:
         check_window(window)
     schema = schema or Schema(window=window)
-    raw_only = text is not None or dicom_labels is not None or raw_at(path)
-    if encoder is not None or (schema.encoder is not None and raw_only):
-        wanted = require_encoder(schema, encoder)
-    else:
-        wanted = None
-    _require_encoder(encoder, text, dicom_labels)
-    encoder = wanted
-    if encoder is not None:
-        raw = read_raw(
-            path,
-            encoder.source,
-            text=text,
-            dicom_labels=dicom_labels,
-            label=label,
-            group=group,
-            columns=several.columns,
-            window=schema.window,
-            odd=odd,
-        )
-        if raw is not None:
-            return _embedded_dataset(raw, encoder, several, classes, reading)
+    raw = _raw_of(path, schema, encoder, several, text, dicom_labels, label, group, odd)
+    if isinstance(raw, tuple):
+        return _embedded_dataset(*raw, several, classes, reading, none_fits=none_fits)
     found = locate(path, flat=False)
     if is_table(found):
         _require_kind(found, "a table", not known or schema.numeric is not None, schema)
@@ -125,9 +111,13 @@ def read_dataset(
             raise UsageError(f"column {label!r} cannot be both the label and the group")
         table = _read_table(found, odd)
         if several:
-            return _several_of_table(table, several, group, drop, schema.numeric, odd, reading)
+            return _several_of_table(
+                table, several, group, drop, schema.numeric, odd, reading, none_fits=none_fits
+            )
         assert label is not None  # noqa: S101 - checked
-        return _table_dataset(table, label, group, classes, drop, schema.numeric, odd, reading)
+        return _table_dataset(
+            table, label, group, classes, drop, schema.numeric, odd, reading, none_fits=none_fits
+        )
     if not (known and schema.encoder is not None):
         _require_kind(found, "images", not known or schema.size is not None, schema)
     if found.name.casefold().endswith(".npz"):
@@ -137,15 +127,16 @@ def read_dataset(
             held, good = _inputs_of(archive, schema)
             cells = [archive.cells(name) for name in several.columns]
             return several_dataset(
-                held, several, cells, archive.groups(group), found, good=good, odd=odd
-            )
+                held, several, cells, archive.groups(group), found, good=good, odd=odd,
+                none_fits=none_fits,
+            )  # fmt: skip
         names = archive.labels(label)
         listed = archive.declared_classes() if classes is None else classes
         groups = archive.groups(group)
         held, good = _inputs_of(archive, schema)
-        if not good.any():
+        if not good.any() and not none_fits:
             Archive(found).images(schema.window)  # says what is wrong, and what to do
-        return _dataset(held, names, listed, groups, found, good=good, odd=odd)
+        return _dataset(held, names, listed, groups, found, good=good, odd=odd, none_fits=none_fits)
     if label is not None or group is not None or several:
         raise UsageError(
             f"{found} has no columns, so --label and --group cannot name one; "
@@ -160,7 +151,7 @@ def read_dataset(
         else:
             paths = [file for _, file in files]
             held, kept = images.read_fitting(paths, odd, schema.size, schema.window)
-            if not kept:
+            if not kept and not none_fits:
                 reasons = "; ".join(odd.reasons)
                 if images.DEEP in reasons:
                     raise images.DeepImagesError(
@@ -170,10 +161,44 @@ def read_dataset(
             files = [files[at] for at in kept]
         names = [name for name, _ in files]
         places = [f"{file.parent.name}/{file.name}" for _, file in files]
-        return _dataset(held, names, classes, None, found, odd=odd, place=places.__getitem__)
+        return _dataset(
+            held, names, classes, None, found, odd=odd, place=places.__getitem__,
+            none_fits=none_fits,
+        )  # fmt: skip
     pixels = _in_colour(Images(idx.read_idx_images(found), schema.window), schema)
     names = idx.read_idx_labels(idx.labels_beside(found))
-    return _dataset(pixels, names, classes, None, found, odd=odd)
+    return _dataset(pixels, names, classes, None, found, odd=odd, none_fits=none_fits)
+
+
+def told_before_embedding(
+    path: Path,
+    encoder: Embedder,
+    schema: Schema,
+    *,
+    label: str | None,
+    group: str | None,
+    labels: Sequence[str],
+    number: str | None,
+    text: str | None,
+    dicom_labels: Path | None,
+    classes: Sequence[str] | None,
+) -> tuple[tuple[str, ...], bool] | None:
+    """Return what is known of records before an encoder has one: class names, and whether they have groups.
+
+    Arguments and errors as for :func:`read_dataset`; problems of single records are no errors.
+
+    Returns:
+        None if the records are embeddings already.
+    """
+    several, odd = Several(tuple(labels), number), Odd()
+    raw = _raw_of(path, schema, encoder, several, text, dicom_labels, label, group, odd)
+    if raw is None:
+        return None
+    held, _ = raw
+    if several:
+        return tuple(labels), held.groups is not None
+    _, known = encode_labels(_names_of(held), classes, path=held.path, odd=odd)
+    return known, held.groups is not None
 
 
 def read_inputs(
@@ -260,22 +285,65 @@ def _require_encoder(encoder: Embedder | None, text: str | None, table: Path | N
         )
 
 
+def _raw_of(
+    path: Path,
+    schema: Schema,
+    encoder: Embedder | None,
+    several: Several,
+    text: str | None,
+    dicom_labels: Path | None,
+    label: str | None,
+    group: str | None,
+    odd: Odd | None,
+) -> tuple[Raw, Embedder] | None:
+    """Return the records for an encoder, of which none is read yet, and the encoder; None if it has none."""
+    raw_only = text is not None or dicom_labels is not None or raw_at(path)
+    wanted = None
+    if encoder is not None or (schema.encoder is not None and raw_only):
+        wanted = require_encoder(schema, encoder)
+    _require_encoder(encoder, text, dicom_labels)
+    if wanted is None:
+        return None
+    raw = read_raw(
+        path,
+        wanted.source,
+        text=text,
+        dicom_labels=dicom_labels,
+        label=label,
+        group=group,
+        columns=several.columns,
+        window=schema.window,
+        odd=odd,
+    )
+    if raw is None:
+        return None
+    if not several:
+        _names_of(raw)
+    return raw, wanted
+
+
+def _names_of(raw: Raw) -> Sequence[str]:
+    if raw.names is None:
+        raise UsageError(f"{raw.path} is a table; name its label column with --label")
+    return raw.names
+
+
 def _embedded_dataset(
     raw: Raw,
     encoder: Embedder,
     several: Several,
     classes: Sequence[str] | None,
     reading: Reading,
+    *,
+    none_fits: bool,
 ) -> Dataset:
     """Return records as embeddings, without those that cannot be read or lack an answer."""
-    if raw.names is None and not several:
-        raise UsageError(f"{raw.path} is a table; name its label column with --label")
-    inputs, good = embedded(raw, encoder)
+    inputs, good = embedded(raw, encoder, none_fits=none_fits)
     if several:
         cells = [raw.cells[name] for name in several.columns]
         return several_dataset(
             inputs, several, cells, raw.groups, raw.path, good=good, odd=raw.odd, place=raw.place,
-            reading=reading,
+            reading=reading, none_fits=none_fits,
         )  # fmt: skip
     return _dataset(
         inputs,
@@ -286,6 +354,7 @@ def _embedded_dataset(
         good=good,
         odd=raw.odd,
         place=raw.place,
+        none_fits=none_fits,
     )
 
 
@@ -335,6 +404,8 @@ def _several_of_table(
     numeric: Mapping[str, bool] | None,
     odd: Odd | None,
     reading: Reading,
+    *,
+    none_fits: bool,
 ) -> Dataset:
     if group in several.columns:
         raise UsageError(f"column {group!r} cannot be both a label and the group")
@@ -343,8 +414,9 @@ def _several_of_table(
     told = (*several.columns, *drop) if group is None else (*several.columns, group, *drop)
     inputs = text.table(told, numeric=numeric, reading=reading).plain()
     return several_dataset(
-        inputs, several, cells, groups, text.path, odd=odd, place=text.place, reading=reading
-    )
+        inputs, several, cells, groups, text.path, odd=odd, place=text.place, reading=reading,
+        none_fits=none_fits,
+    )  # fmt: skip
 
 
 def _table_dataset(
@@ -356,13 +428,17 @@ def _table_dataset(
     numeric: Mapping[str, bool] | None,
     odd: Odd | None,
     reading: Reading,
+    *,
+    none_fits: bool,
 ) -> Dataset:
     path = text.path
     names = text.column(label, "label")
     groups = None if group is None else np.array(text.column(group, "group"), dtype=np.str_)
     told = (label,) if group is None else (label, group)
     inputs = text.table((*told, *drop), numeric=numeric, reading=reading).plain()
-    return _dataset(inputs, names, classes, groups, path, odd=odd, place=text.place)
+    return _dataset(
+        inputs, names, classes, groups, path, odd=odd, place=text.place, none_fits=none_fits
+    )
 
 
 def _dataset(
@@ -375,6 +451,7 @@ def _dataset(
     good: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None,
     odd: Odd | None,
     place: Callable[[int], str] = lambda row: f"record {row + 1}",
+    none_fits: bool = False,
 ) -> Dataset:
     """Join inputs, labels and groups, and exclude the records that lack one."""
     if len(names) != len(inputs) or (groups is not None and len(groups) != len(inputs)):
@@ -387,7 +464,7 @@ def _dataset(
         for row in np.flatnonzero(whole & (groups == "")).tolist():
             odd.record("it has no group", place(row))
         whole &= groups != ""
-    if not whole.any():
+    if not whole.any() and (not none_fits or classes is None):
         encode_labels(names, classes, path=path)  # says so, if it is for the labels
         raise DataError(f"{path} has no record that can take part: {'; '.join(odd.reasons)}")
     kept = np.flatnonzero(whole)

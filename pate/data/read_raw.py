@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,7 @@ from pate.data.files.images import DEEP, OUTSIDE, WINDOW, DeepImagesError
 from pate.data.files.npz import Archive
 from pate.data.files.texts import read_texts
 from pate.data.locate import is_table, locate
+from pate.data.odd import judged, usable
 from pate.data.raw import Raw
 from pate.errors import DataError, UsageError
 
@@ -151,16 +153,12 @@ def _of_folder(
 
     def stream() -> Iterator[NDArray[np.uint8] | None]:
         for at, (_, path) in enumerate(files):
-            try:
-                picture = images.read_one(path, window)
-            except DataError as error:
-                if odd is None:
-                    raise
-                odd.record(images.why_not(error, path), place(at))
-                yield None
-                continue
+            found = judged(
+                partial(images.read_one, path, window), partial(images.why_not, path=path)
+            )
+            picture = usable(found, odd, place(at))
             noted = notes if odd is None else odd
-            if noted is not None:
+            if noted is not None and picture is not None:
                 images.note_oddity(path, noted)
             yield picture
 
@@ -168,16 +166,18 @@ def _of_folder(
     return Raw(folder, source, len(files), stream, place, names, None, {}, odd)
 
 
-def embedded(raw: Raw, encoder: Embedder) -> tuple[Embeddings, NDArray[np.bool_]]:
+def embedded(
+    raw: Raw, encoder: Embedder, *, none_fits: bool = False
+) -> tuple[Embeddings, NDArray[np.bool_]]:
     """Return the embeddings of n records, and (n,) which of them are usable; others are zero.
 
     Raises:
-        DataError: if none can be used, or one cannot and problems are errors.
+        DataError: if none can be used, unless ``none_fits``, or one cannot and problems are errors.
         DeepImagesError: if all have more than 8 bits a pixel and there is no window.
     """
     kept: list[int] = []
 
-    def usable() -> Iterator[Record]:
+    def readable() -> Iterator[Record]:
         for at, record in enumerate(raw.stream()):
             if record is not None:
                 kept.append(at)
@@ -185,9 +185,9 @@ def embedded(raw: Raw, encoder: Embedder) -> tuple[Embeddings, NDArray[np.bool_]
 
     # An encoder may ask for records ahead of its work: `kept` has at least those that it names.
     rows, made = encoder.embed(
-        usable(), raw.count, odd=raw.odd, place=lambda row: raw.place(kept[row])
+        readable(), raw.count, odd=raw.odd, place=lambda row: raw.place(kept[row])
     )
-    if not made.any():
+    if not made.any() and not none_fits:
         reasons = "; ".join(raw.odd.reasons) if raw.odd is not None else "there is none"
         if DEEP in reasons or OUTSIDE in reasons:
             raise DeepImagesError(f"no image of {raw.path} can be used: {reasons}; {WINDOW}")

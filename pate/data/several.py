@@ -52,6 +52,7 @@ def several_dataset(
     odd: Odd | None,
     place: Callable[[int], str] = lambda row: f"record {row + 1}",
     reading: Reading = PLAIN,
+    none_fits: bool = False,
 ) -> Dataset:
     """Join inputs, answers and groups, and exclude the records that lack one, each by its own cells.
 
@@ -65,9 +66,10 @@ def several_dataset(
         odd: collects the records that are left out; None: the first of them is an error.
         place: returns a record's place in the file, by its row.
         reading: format of a number.
+        none_fits: whether no record may be left.
 
     Raises:
-        DataError: if no record is left, or one would be left out and problems are errors.
+        DataError: if no record is left that may not be, or one would be left out and problems are errors.
     """
     if any(len(each) != len(inputs) for each in cells):
         raise DataError(f"{path} has {len(inputs)} inputs and {len(cells[0])} labels")
@@ -89,7 +91,7 @@ def several_dataset(
         for row in np.flatnonzero(whole & (groups == "")).tolist():
             odd.record("it has no group", place(row))
         whole &= groups != ""
-    if not whole.any():
+    if not whole.any() and not none_fits:
         reasons = "" if odd is None else "; ".join(odd.reasons)
         raise DataError(f"{path} has no record that can take part: {reasons}")
     kept = np.flatnonzero(whole)

@@ -226,10 +226,10 @@ def test_sides_that_do_not_fit_together(sites: Sites, tmp_path: Path) -> None:
         north = campaign.party("north", "--public", other)
         north.ends(11)
         assert north.lines[-1].startswith("pate-party: our copy of the public set has the hash")
-        server.says("north: refused (SchemaError)")
+        server.says("north: refused (RefusedError)")
         refused = [line for line in server.lines if "north" in line]
         assert len(refused) == 1
-        assert "north: refused (SchemaError)" in refused[0]
+        assert "north: refused (RefusedError)" in refused[0]
         assert "hash" not in refused[0]  # of the party's own words nothing came here
 
         north = campaign.party("north")

@@ -24,7 +24,7 @@ from pydicom.uid import (
 
 from pate.data.files import images
 from pate.data.files.dicom import read_dicom
-from pate.data.files.texts import LONGEST, read_texts, usable
+from pate.data.files.texts import LONGEST, read_texts, usable_text
 from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
 from pate.encoders.graph import checked_graph
@@ -103,7 +103,7 @@ def _stream(raw: Raw) -> None:
     assert len(found) == raw.count
     for each in found:
         if isinstance(each, str):
-            assert not usable(each)
+            assert not usable_text(each)
         elif each is not None:
             assert each.dtype == np.uint8
             assert each.shape[2] in (1, 3)

@@ -7,6 +7,8 @@ name files only.
 
 from __future__ import annotations
 
+from contextlib import closing
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,11 +18,12 @@ from pate.data.files import dicom_pixels, parquet, tables
 from pate.data.files.dicom_header import UnusableError, is_dicom, read_header
 from pate.data.files.images import DEEP, WINDOW, DeepImagesError, entries
 from pate.data.labels import plain_identities
+from pate.data.odd import Unusable, UnusableRecordError, judged, usable
 from pate.data.raw import Raw
 from pate.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -140,24 +143,33 @@ def _frames(
     file: _File, window: Window | None, odd: Odd | None
 ) -> Iterator[NDArray[np.uint8] | None]:
     """Yield each frame of a file; None from the first one on that cannot be read."""
-    done = 0
+    with closing(_pixels_of(file, window)) as frames:
+        for at in range(file.header.frames):
+            found = judged(lambda: next(frames))
+            yield usable(found, odd, file.place)
+            if isinstance(found, Unusable):  # what ends the file ends its other frames, too
+                for _ in range(at + 1, file.header.frames):
+                    yield usable(found, odd, file.place)
+                return
+
+
+def _pixels_of(file: _File, window: Window | None) -> Generator[NDArray[np.uint8], None, None]:
+    """Yield each frame of a file.
+
+    Raises:
+        UnusableRecordError: if it cannot be read, or has fewer frames than its header says.
+    """
+    why = "a frame is missing"
     try:
         with file.path.open("rb") as opened:
-            for frame in dicom_pixels.frames(opened, file.header, window):
-                yield frame
-                done += 1
-            return
+            yield from dicom_pixels.frames(opened, file.header, window)
     except UnusableError as error:
         why = str(error)
+        if DEEP in why:
+            raise DeepImagesError(f"{file.path} {DEEP}; {WINDOW}", why) from error
     except OSError as error:
         why = f"the file cannot be read ({error.strerror})"
-    if odd is None:
-        if DEEP in why:
-            raise DeepImagesError(f"{file.path} {DEEP}; {WINDOW}")
-        raise DataError(f"{file.path}: {why}")
-    for _ in range(done, file.header.frames):
-        odd.record(why, file.place)
-        yield None
+    raise UnusableRecordError(f"{file.path}: {why}", why)
 
 
 def _headers(path: Path, odd: Odd | None, *, by_folder: bool) -> Iterator[_File]:
@@ -178,20 +190,27 @@ def _headers(path: Path, odd: Odd | None, *, by_folder: bool) -> Iterator[_File]
     indexed = any(each.name.casefold() == _INDEX for each in entries(root))
     for file in found:
         place = file.relative_to(root).as_posix()
-        try:
-            if not _says_so(file):
-                if indexed:
-                    continue
-                raise UnusableError("it is no DICOM file")
-            with file.open("rb") as opened:
-                header = read_header(opened)
-        except (UnusableError, OSError) as error:
-            why = error if isinstance(error, UnusableError) else "the file cannot be read"
-            if odd is None:
-                raise DataError(f"{file}: {why}") from None
-            odd.record(str(why), place)
+        if indexed and not _says_so(file):
             continue
-        yield _File(file, place, file.relative_to(root).parts[0], header)
+        header = usable(judged(partial(_header_of, file)), odd, place)
+        if header is not None:
+            yield _File(file, place, file.relative_to(root).parts[0], header)
+
+
+def _header_of(file: Path) -> Header:
+    """Return the header of a file.
+
+    Raises:
+        UnusableRecordError: if it cannot be used.
+    """
+    try:
+        if not _says_so(file):
+            raise UnusableError("it is no DICOM file")
+        with file.open("rb") as opened:
+            return read_header(opened)
+    except (UnusableError, OSError) as error:
+        why = str(error) if isinstance(error, UnusableError) else "the file cannot be read"
+        raise UnusableRecordError(f"{file}: {why}", why) from None
 
 
 def _below(folder: Path, depth: int) -> Iterator[Path]:

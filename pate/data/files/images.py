@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from pate.data.files.pictures import opened
 from pate.data.limits import require_room
-from pate.data.odd import Odd
+from pate.data.odd import Odd, UnusableRecordError, judged, usable
 from pate.data.values import Images
 from pate.errors import DataError
 
@@ -47,7 +48,7 @@ WINDOW: Final = (
 )
 
 
-class DeepImagesError(DataError):
+class DeepImagesError(UnusableRecordError):
     """Images of more than 8 bits per pixel, without a window to read them by."""
 
 
@@ -189,10 +190,9 @@ def read_fitting(
         if told_size is not None and told_size[:2] != (height, width):
             odd.record(f"the image is not of {height}x{width} pixels", place)
             continue
-        try:
-            picture = read_one(path, window)
-        except DataError as error:
-            odd.record(why_not(error, path), place)
+        found = judged(partial(read_one, path, window), partial(why_not, path=path))
+        picture = usable(found, odd, place)
+        if picture is None:
             continue
         if picture.shape[2] > channels or picture.shape[:2] != (height, width):
             odd.record("the image is in colour, and the others are grey", place)

@@ -15,6 +15,7 @@ public set is no one's record: there the array's type says how deep it is.
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -24,6 +25,7 @@ from pate.data.files.images import OUTSIDE, WINDOW, DeepImagesError, windowed
 from pate.data.files.tables import LONGEST_TEXT, LOST_DIGITS
 from pate.data.labels import is_nothing, parse_number, plain_identities, plain_names
 from pate.data.limits import require_room
+from pate.data.odd import UnusableRecordError, judged, usable
 from pate.data.schema import Schema
 from pate.data.values import Images
 from pate.errors import DataError, SchemaError
@@ -311,14 +313,8 @@ def _each(
 ) -> Iterator[NDArray[np.uint8] | None]:
     """Yield each image in 8 bits; None for an unusable one, which is noted."""
     for at, picture in enumerate(array):
-        found, why = _in_bytes(picture, window, deep)
-        if not why:
-            yield found.astype(np.uint8)
-        elif odd is None:
-            raise (DeepImagesError if WINDOW in why else DataError)(f"{path}: {why}")
-        else:
-            odd.record(why.partition(";")[0], f"record {at + 1}")
-            yield None
+        found = judged(partial(_in_bytes, picture, window, deep, path))
+        yield usable(found, odd, f"record {at + 1}")
 
 
 def _note_bytes(array: NDArray[np.generic], window: Window | None, odd: Odd | None) -> None:
@@ -333,34 +329,41 @@ def _note_bytes(array: NDArray[np.generic], window: Window | None, odd: Odd | No
 
 
 def _in_bytes(
-    picture: NDArray[np.generic], window: Window | None, is_deep: bool
-) -> tuple[NDArray[np.generic], str]:
-    """Return the pixels of a record as 0 to 255, and why it is unusable, or "".
+    picture: NDArray[np.generic], window: Window | None, is_deep: bool, path: Path
+) -> NDArray[np.uint8]:
+    """Return the pixels of a record as 0 to 255.
 
     Of deep images whole numbers are read by the window. Otherwise values within [0, 1] are scaled, whole
     numbers within 0 to 255 are bytes, and other whole numbers are read by the window. None of this
     depends on the array's type.
+
+    Raises:
+        UnusableRecordError: if it is unusable.
     """
     if not picture.size:
-        return picture, ""
+        return picture.astype(np.uint8)
     low, high = float(picture.min()), float(picture.max())
     is_float = picture.dtype.kind == "f"
     if is_float and np.isnan(picture).any():
-        return picture, "images hold NaN; take those records out"
+        raise _unusable(path, "images hold NaN", "take those records out")
     whole = not is_float or bool(
         np.isfinite(picture).all() and (picture == np.floor(picture)).all()
     )
     if not (is_deep and whole):
         if low >= 0 and high <= 1:
-            return np.rint(picture.astype(np.float64) * 255), ""
+            return np.rint(picture.astype(np.float64) * 255).astype(np.uint8)
         if not whole:
-            return picture, "pixels lie outside 0 to 1; scale them to [0, 1] or uint8"
+            raise _unusable(path, "pixels lie outside 0 to 1", "scale them to [0, 1] or uint8")
         if low >= 0 and high <= 255:
-            return picture, ""
-    if window is not None:
-        inside = np.clip(picture.astype(np.float64), *window)
-        return windowed(inside.astype(np.int64), window), ""
-    return picture, f"{OUTSIDE}; {WINDOW}"
+            return picture.astype(np.uint8)
+    if window is None:
+        raise DeepImagesError(f"{path}: {OUTSIDE}; {WINDOW}", OUTSIDE)
+    inside = np.clip(picture.astype(np.float64), *window)
+    return windowed(inside.astype(np.int64), window)
+
+
+def _unusable(path: Path, why: str, what_helps: str) -> UnusableRecordError:
+    return UnusableRecordError(f"{path}: {why}; {what_helps}", why)
 
 
 def _flat(array: NDArray[np.generic], what: str, path: Path) -> NDArray[np.generic]:

@@ -6,6 +6,7 @@ Nothing is normalised, so an encoder sees what the file holds.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from pate.data.files import json_lines, parquet, tables
 from pate.data.files.images import entries
 from pate.data.limits import read_at_most
+from pate.data.odd import UnusableRecordError, judged, usable
 from pate.data.raw import Raw
 from pate.errors import DataError, UsageError
 
@@ -93,10 +95,10 @@ def holds_texts(folder: Path) -> bool:
     )
 
 
-def usable(text: str) -> str:
+def usable_text(text: str) -> str:
     """Return why a text cannot be used, or "".
 
-    >>> usable("Chest clear."), usable("  "), usable("x" * 1_000_000)
+    >>> usable_text("Chest clear."), usable_text("  "), usable_text("x" * 1_000_000)
     ('', 'the text is empty', 'the text has more than 100,000 characters')
     """
     if len(text) > LONGEST:
@@ -126,7 +128,8 @@ def _of_table(
 
     def stream() -> Iterator[str | None]:
         for at, text in enumerate(held):
-            yield _checked(text, path, table.place(at), odd)
+            place = table.place(at)
+            yield usable(judged(partial(_checked, text, f"{path} {place}")), odd, place)
 
     return Raw(
         path,
@@ -147,38 +150,43 @@ def _of_files(path: Path, files: Sequence[tuple[str, Path]], odd: Odd | None) ->
 
     def stream() -> Iterator[str | None]:
         for at, (_, file) in enumerate(files):
-            # A character has at most 4 bytes; one more tells a longer file.
-            content = read_at_most(file, 4 * LONGEST + 4)
-            try:
-                text = content.decode("utf-8-sig")
-            except UnicodeDecodeError as error:
-                if len(content) > 4 * LONGEST:  # cut within a character, perhaps
-                    text = content.decode(errors="replace")
-                elif odd is None:
-                    line = content.count(b"\n", 0, error.start) + 1
-                    raise DataError(
-                        f"{file} line {line} is not UTF-8 text; save it as UTF-8"
-                    ) from None
-                else:
-                    odd.record(_NOT_UTF8, place(at))
-                    yield None
-                    continue
-            yield _checked(text, file, "", odd, place(at))
+            found = judged(partial(_text_of, file))
+            yield usable(found, odd, place(at))
 
     names = [name for name, _ in files]
     known = None if any(file.parent == path for _, file in files) else names
     return Raw(path, "texts", len(files), stream, place, known, None, {}, odd)
 
 
-def _checked(text: str, path: Path, where: str, odd: Odd | None, place: str = "") -> str | None:
-    """Return a usable text; None for another, which is noted."""
-    why = usable(text)
-    if not why:
-        return text
-    if odd is None:
-        raise DataError(f"{path}{f' {where}' if where else ''}: {why}; correct it or take it out")
-    odd.record(why, place or where)
-    return None
+def _text_of(file: Path) -> str:
+    """Return the text of a file.
+
+    Raises:
+        DataError: if it cannot be used.
+    """
+    # A character has at most 4 bytes; one more tells a longer file.
+    content = read_at_most(file, 4 * LONGEST + 4)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if len(content) > 4 * LONGEST:  # cut within a character, perhaps
+            return _checked(content.decode(errors="replace"), str(file))
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UnusableRecordError(
+            f"{file} line {line} is not UTF-8 text; save it as UTF-8", _NOT_UTF8
+        ) from None
+    return _checked(text, str(file))
+
+
+def _checked(text: str, where: str) -> str:
+    """Return a usable text.
+
+    Raises:
+        UnusableRecordError: for another.
+    """
+    if why := usable_text(text):
+        raise UnusableRecordError(f"{where}: {why}; correct it or take it out", why)
+    return text
 
 
 def _files(folder: Path, odd: Odd | None, *, flat: bool) -> list[tuple[str, Path]]:

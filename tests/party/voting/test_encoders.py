@@ -170,13 +170,13 @@ def test_rows_are_those_of_the_same_folder_by_its_option(tmp_path: Path, sent: P
 def test_who_has_a_folder_is_sent_nothing_and_takes_nothing(tmp_path: Path, sent: Path) -> None:
     party = Party(tmp_path, sent, own=True)
     assert party.describe().WhichOneof("body") == "description"
-    assert party.send(0, 4, PackedEncoder(sent)[0]).refusal.kind == "ProtocolError"
+    assert party.send(0, 4, PackedEncoder(sent)[0]).refusal.kind == "RefusedError"
     assert party.stored == []
 
 
 def test_a_server_that_sends_none_is_told_what_is_missing(tmp_path: Path, sent: Path) -> None:
     party = Party(tmp_path, sent)
-    assert party.describe(sends=False).refusal.kind == "SchemaError"
+    assert party.describe(sends=False).refusal.kind == "RefusedError"
     assert "--encoder" in party.said[-1]
 
 
@@ -203,7 +203,7 @@ def test_the_description_of_another_encoder_is_refused_at_once(tmp_path: Path, s
     other = tiny.image_folder(tmp_path / "other", 16, WIDTH, seed=1)
     party = Party(tmp_path, sent)
     replies = party.send_all(other)
-    assert replies[0].refusal.kind == "ProtocolError"
+    assert replies[0].refusal.kind == "RefusedError"
     assert "another digest than announced" in party.said[0]
     assert party.stored == []
 
@@ -227,7 +227,7 @@ def test_files_that_are_not_the_described_ones_are_not_stored(
         packed[1], packed[2] = packed[2], packed[1]
     replies = [party.send(at, count, each) for at, each in enumerate(packed[:count])]
     wrong = replies[0] if how == "missing" else replies[-1]
-    assert wrong.refusal.kind == "ProtocolError"
+    assert wrong.refusal.kind == "RefusedError"
     assert party.stored == []
     # What was wrong is forgotten: the right pieces do, in one go.
     assert party.send_all(sent)[-1].receipt.encoder.hex() == read_description(sent).digest
@@ -265,7 +265,7 @@ def test_a_graph_that_may_not_run_is_not_stored_though_its_digest_is_accepted(
     party.campaign.schema = party.campaign.schema.replace(
         read_description(tmp_path / "good").digest, digest
     )
-    assert party.send_all(hostile)[-1].refusal.kind == "DataError"
+    assert party.send_all(hostile)[-1].refusal.kind == "RefusedError"
     assert "not of ONNX's own set" in party.said[-1]
     assert isinstance(party.voter.refusal, DataError)  # the party ends with that line
     assert party.stored == []
@@ -274,7 +274,7 @@ def test_a_graph_that_may_not_run_is_not_stored_though_its_digest_is_accepted(
 def test_an_encoder_that_fails_its_trial_ends_the_party(tmp_path: Path, sent: Path) -> None:
     party = Party(tmp_path, sent, opens=False)
     party.send_all(sent)
-    assert party.describe().refusal.kind == "DataError"
+    assert party.describe().refusal.kind == "RefusedError"
     assert isinstance(party.voter.refusal, DataError)
 
 

@@ -560,18 +560,18 @@ def test_a_matrix_that_the_cap_does_not_pay_for_is_refused(a: Site, cap: int) ->
 def test_who_has_no_patients_cannot_protect_them(tmp_path: Path) -> None:
     plain = Dataset(HELD.inputs, HELD.labels, CLASSES)
     a = Site(tmp_path / "a", plain)
-    a.refuses(a.describe(a.campaign(unit="patient", joined=False)), "SchemaError", "--group")
+    a.refuses(a.describe(a.campaign(unit="patient", joined=False)), "RefusedError", "--group")
     a.refuses(a.ask(a.campaign(unit="patient")), "SchemaError", "--group")
     assert a.describe().description.unit == "record"
 
 
 def test_who_has_only_teachers_or_only_records_says_so(tmp_path: Path) -> None:
     taught = Site(tmp_path / "a", None, teachers=True)
-    taught.refuses(taught.describe(), "SchemaError", "--votes neighbour")
+    taught.refuses(taught.describe(), "RefusedError", "--votes neighbour")
     assert taught.voter.refusal is not None
     records = Site(tmp_path / "b")
     poll = campaign_message(PUBLIC, classes=CLASSES)
-    records.refuses(records.describe(poll), "SchemaError", "--votes teachers")
+    records.refuses(records.describe(poll), "RefusedError", "--votes teachers")
     both = Site(tmp_path / "c", teachers=True)
     assert both.describe().description.teachers == MOST
     assert both.describe(campaign_message(PUBLIC, id=b"t" * 16)).description.teachers == 3

@@ -199,17 +199,17 @@ def test_a_guess_about_another_campaign_is_given_up(tmp_path: Path) -> None:
 def test_what_cannot_serve_a_campaign_is_refused_before_training(tmp_path: Path) -> None:
     party = Site(tmp_path, rows(), classes=("a", "b", "other"))
     party.own.ahead(None, None)
-    assert party.describe().refusal.kind == "SchemaError"
+    assert party.describe().refusal.kind == "RefusedError"
     assert isinstance(party.voter.refusal, SchemaError)
     party = Site(tmp_path, rows(), records=False)
     party.own.ahead(None, None)
     refused = party.describe(mechanism="neighbour", most_votes=9).refusal
-    assert refused.kind == "SchemaError"
+    assert refused.kind == "RefusedError"
     assert "start without --votes" in str(party.voter.refusal)
     for line in ("images 9x9x1", "table other:number", "nonsense"):
         party = Site(tmp_path, rows())
         party.own.ahead(None, None)
-        assert party.describe(schema=line).refusal.kind == "SchemaError"
+        assert party.describe(schema=line).refusal.kind == "RefusedError"
         assert party.trainings == 1
 
 
@@ -218,7 +218,7 @@ def test_a_line_that_is_not_the_public_sets_is_refused(tmp_path: Path) -> None:
     party = Site(tmp_path, rows())
     party.own.ahead(None, None)
     reply = party.describe(schema="table lab:category, kind:category")
-    assert reply.refusal.kind == "SchemaError"
+    assert reply.refusal.kind == "RefusedError"
     assert "its public set is table lab:number" in str(party.voter.refusal)
 
 
@@ -244,7 +244,7 @@ def test_who_sits_at_the_screen_is_asked_once_a_campaign(tmp_path: Path) -> None
 
     party.voter._site._ask = agrees
     # A yes is for what was shown, whether or not our data fit it.
-    assert party.describe(schema="table other:number").refusal.kind == "SchemaError"
+    assert party.describe(schema="table other:number").refusal.kind == "RefusedError"
     assert party.describe(epsilon=3.0).WhichOneof("body") == "description"
     assert party.describe(epsilon=3.0).WhichOneof("body") == "description"
     assert ["epsilon 3 " in each for each in questions] == [False, True]
@@ -260,12 +260,13 @@ def test_another_reading_of_our_file_within_a_campaign_is_refused_before_trainin
     assert party.votes()
 
 
-def test_where_no_record_is_left_the_party_says_so_and_goes(tmp_path: Path) -> None:
+def test_where_no_record_is_left_the_party_says_so_and_takes_part(tmp_path: Path) -> None:
+    """A server could find out by such lists whether a class occurs."""
     party = Site(tmp_path, rows())
     party.own.ahead(None, None)
-    reply = party.describe(classes=("u", "v"))
-    assert reply.refusal.kind == "SchemaError"
-    assert "labels that the class list has not: 'a', 'b'" in str(party.voter.refusal)
+    assert party.describe(classes=("u", "v")).description.classes == ["u", "v"]
+    assert party.voter.refusal is None
+    assert "none of our records can take part in this campaign" in party.warned
 
 
 @pytest.mark.parametrize("more", [">150,x,c", "7,x,", "7,x,huntington", "7,x"])
@@ -312,8 +313,12 @@ def test_deep_images_wait_for_the_campaigns_window(kind: str, tmp_path: Path) ->
     assert found is not None
     assert len(found.records) == 12
     assert found.schema == public.schema()
-    with pytest.raises(DataError, match="--window LOW HIGH"):
-        own.read(campaign_message(Images(public.pixels), None, classes=("a", "b"), most_votes=9))
+    found = own.read(
+        campaign_message(Images(public.pixels), None, classes=("a", "b"), most_votes=9)
+    )
+    assert found is not None
+    assert not len(found.records)
+    assert "--window LOW HIGH" in warned[-1]
 
 
 def test_columns_of_labels_and_a_number_are_read_by_the_campaigns_terms(tmp_path: Path) -> None:

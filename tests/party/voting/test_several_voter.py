@@ -194,7 +194,7 @@ def test_a_file_of_several_labels_has_teachers_once_a_campaign_asks(tmp_path: Pa
     # The query 0 lies at all borders, the others far beyond them.
     assert votes[1:].tolist() == [[0, 3, 3]] * 3
     poll = a.campaign((GNMax(Fraction(60), 1),), code="", id=b"t" * 16)
-    a.refuses(a.describe(poll), "SchemaError", "asks teachers for a class")
+    a.refuses(a.describe(poll), "RefusedError", "asks teachers for a class")
 
 
 def test_the_server_checks_what_teachers_can_cast() -> None:
