@@ -20,6 +20,7 @@ from aggregator_server.identities import require_lasting_key
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.store import stores
 from aggregator_server.ledger.store.place import place_of
+from aggregator_server.ledger.verify import read_campaign
 from aggregator_server.monitoring.session import watched
 from aggregator_server.reaching import enrolled_of, reaching
 from aggregator_server.results.report import describe_state
@@ -29,7 +30,7 @@ from pate.campaign.choices import TEACHERS_EACH
 from pate.campaign.outlook import Outlook
 from pate.data.embeddings import encoder_in
 from pate.data.values import Inputs, content_hash
-from pate.errors import ProtocolError, SchemaError, StateError
+from pate.errors import PateError, ProtocolError, SchemaError, StateError, UsageError
 from pate.formats.privacy_statement import do_records_vote, in_words, neighbours_of
 from pate.noise.exact import SystemNoise
 from pate.runtime.failpoints import reach
@@ -105,7 +106,8 @@ def start_campaign(
 
     Raises:
         StateError: if another campaign is in the folder, or one that is over.
-        UsageError: for a campaign of a series without identities, or one that cannot go by envelope.
+        UsageError: for a campaign of a series without identities, or with other terms than an earlier one
+            of it; or one that cannot go by envelope.
         PateError: if the campaign ends early; released labels are not lost.
     """
     place = place_of(private_directory(folder), database)
@@ -126,6 +128,7 @@ def start_campaign(
     if spec.series is not None and listening.identities is not None:
         key = listening.identities.signing_key.public_key().public_bytes_raw()
         spec = replace(spec, series_key=key.hex())
+        require_same_series(folder, spec)
     write_file(folder / _PUBLIC_FILE, pack_public_set(inputs))
     reach("public-set-stored")
     with Ledger.create(place, spec) as ledger:
@@ -135,6 +138,37 @@ def start_campaign(
         )
         _say_guess(spec, screen)
         return _run(ledger, inputs, folder, listening, screen, encoder)
+
+
+def require_same_series(folder: Path, spec: CampaignSpec) -> None:
+    """Check before parties come what each of them compares: that a series has one set of terms.
+
+    Args:
+        folder: of the new campaign; those of earlier ones are beside it.
+        spec: of the new campaign.
+
+    Raises:
+        UsageError: if a campaign of the series was charged by other terms.
+    """
+
+    def terms(of: CampaignSpec) -> str:
+        votes = 1 if of.neighbour is None else of.neighbour.votes_per_patient
+        law = "geometric" if of.delta == 0 else "gaussian"
+        return f"--unit {of.unit} --votes-per-patient {votes} --noise-law {law}"
+
+    for other in sorted(each for each in folder.parent.iterdir() if each.is_dir()):
+        try:
+            earlier, _ = read_campaign(place_of(other))
+        except (
+            PateError
+        ):  # no campaign, or one that is not readable now: parties compare all the same
+            continue
+        same = (earlier.spec.series, earlier.spec.series_key) == (spec.series, spec.series_key)
+        if same and earlier.spent and terms(earlier.spec) != terms(spec):
+            raise UsageError(
+                f"series {spec.series!r} has the terms {terms(earlier.spec)} since its campaign "
+                f"{earlier.spec.name!r}, this one has {terms(spec)}: state the same, or another --series"
+            )
 
 
 def _say_guess(spec: CampaignSpec, screen: Screen) -> None:

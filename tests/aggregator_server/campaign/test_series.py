@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aggregator_server.identities import Identities
 from aggregator_server.reaching import Listening
 from aggregator_server.results.report import describe_state, show
 from aggregator_server.results.statement import privacy_statement
-from aggregator_server.session import start_campaign
+from aggregator_server.session import require_same_series, start_campaign
 from pate.campaign.settings import spec_of
 from pate.campaign.spec import CampaignSpec
 from pate.errors import ProtocolError, StateError, UsageError
 from pate.formats.privacy_statement import PrivacyStatement, adjacency_of
 from pate.runtime.screen import Screen
 from protos.terms import check_campaign, public_campaign
-from tests.aggregator_server.campaign.test_matrix_campaign import SHARES, matrix_spec, start
+from tests.aggregator_server.campaign.test_matrix_campaign import (
+    SHARES,
+    matrix_spec,
+    release,
+    start,
+)
 from tests.support.server.campaigns import make_spec
 
 if TYPE_CHECKING:
@@ -101,6 +108,34 @@ def test_a_trial_has_no_series_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="pate-server init"):
         start_campaign(folder, series_spec(), PUBLIC, listening, Screen("pate-server"))
     assert not list(folder.iterdir())
+
+
+def test_a_campaign_of_a_series_has_the_terms_of_those_before(tmp_path: Path) -> None:
+    """Parties would refuse it, after they have joined: unit, votes of a unit, and law of noise."""
+    from tests.party.voting.test_neighbour_voter import PUBLIC
+
+    now = datetime(2027, 1, 1, tzinfo=UTC)
+    identities = Identities.create(tmp_path / "identities", [], 9092, now)
+    key = identities.signing_key.public_key().public_bytes_raw().hex()
+    usual: dict[str, Any] = {"series": "monthly", "series_key": key}
+    begun = start(tmp_path / "begun" / "ledger.db", **SHARES, **usual, delta=0.0)
+    with begun, start(tmp_path / "january" / "ledger.db", **SHARES, **usual) as ledger:
+        release(ledger)  # the other one was charged for nothing
+    listening = Listening(
+        host="127.0.0.1", port=0, student_port=0, patience=1.0, linger=0.0, identities=identities
+    )
+    others = (
+        ({"delta": 0.0}, "--noise-law geometric"),
+        ({"unit": "patient"}, "--unit patient"),
+        ({"unit": "patient", "votes_per_patient": 2}, "--votes-per-patient 2"),
+    )
+    february = tmp_path / "february"
+    for changes, words in others:
+        with pytest.raises(UsageError, match=f"--noise-law gaussian since .*trial.*{words}"):
+            start_campaign(february, series_spec(**changes), PUBLIC, listening, Screen("s"))
+        assert not list(february.iterdir())
+        require_same_series(february, series_spec(**changes, series_key="ab" * 32))
+    require_same_series(february, series_spec(**usual, epsilon=2.0, classes=None))
 
 
 def test_the_statement_is_about_the_whole_series(

@@ -147,14 +147,13 @@ def most(campaign: vote_pb2.Campaign) -> None:
     campaign.most_votes = campaign.terms.roster[0].teachers = MOST - 1
 
 
-def columns(**kinds: type[np.float64 | np.str_]) -> Table:
-    """A public set with these columns, of numbers or texts."""
-    return Table(
-        tuple(kinds), tuple(np.array([1, 2, 3, 4]).astype(kind) for kind in kinds.values())
-    )
+def columns(**numbers: bool) -> Table:
+    """A public set with these columns, of numbers or of texts."""
+    made = [np.arange(4.0) if each else np.array(list("wxyz")) for each in numbers.values()]
+    return Table(tuple(numbers), tuple(made))
 
 
-NUMBER, TEXT = np.float64, np.str_
+NUMBER, TEXT = True, False
 OTHER_ROWS: Final = Table(("kind", "lab"), (np.array(["y"] * 5 + ["w"]), np.arange(6.0)))
 EMBEDDED: Final = f"embeddings 4 by {'ab' * 32} of texts"
 
