@@ -456,6 +456,8 @@ def _dataset(
     """Join inputs, labels and groups, and exclude the records that lack one."""
     if len(names) != len(inputs) or (groups is not None and len(groups) != len(inputs)):
         raise DataError(f"{path} has {len(inputs)} inputs and {len(names)} labels")
+    if not names and none_fits and classes is not None:
+        return Dataset(inputs, np.zeros(0, dtype=np.int64), tuple(classes), groups)
     labels, known = encode_labels(names, classes, path=path, odd=odd, place=place)
     if odd is None:
         return Dataset(inputs, labels, known, groups, said=np.array(names, dtype=np.str_))

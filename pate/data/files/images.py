@@ -190,8 +190,8 @@ def read_fitting(
         if told_size is not None and told_size[:2] != (height, width):
             odd.record(f"the image is not of {height}x{width} pixels", place)
             continue
-        found = judged(partial(read_one, path, window), partial(why_not, path=path))
-        picture = usable(found, odd, place)
+        read = judged(partial(read_one, path, window), partial(why_not, path=path))
+        picture = usable(read, odd, place)
         if picture is None:
             continue
         if picture.shape[2] > channels or picture.shape[:2] != (height, width):

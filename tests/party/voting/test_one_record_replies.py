@@ -27,7 +27,7 @@ from party.policy.policy import Policy
 from party.voting.own_data import OwnFile, OwnVoters
 from party.voting.voter import Voter
 from pate.codes import code_of
-from pate.data.values import Table, batch_hash
+from pate.data.values import Images, Table, batch_hash
 from pate.encoders.encoder import Encoder
 from pate.encoders.reading import Reader
 from pate.mechanisms import Neighbour
@@ -315,6 +315,19 @@ def test_a_class_list_that_fits_one_record_only_learns_nothing(
     check(*found, moved=1 if teachers is None else 2 * len(TABLE))
     assert found[0].kind == "votes"
     assert any("none of our records can take part" in line for line in found[0].said)
+
+
+@pytest.mark.parametrize("teachers", [None, 3])
+def test_an_image_size_that_fits_one_record_only_learns_nothing(
+    tmp_path: Path, teachers: int | None
+) -> None:
+    public = Images(np.random.default_rng(2).integers(0, 256, (3, 9, 9, 3), dtype=np.uint8))
+    found = [
+        Answers(OwnFile(data=folders(tmp_path / str(at), more)), public, teachers=teachers)
+        for at, more in enumerate([None, as_png(np.full((9, 9, 3), 7, np.uint8))])
+    ]
+    check(*found, moved=1 if teachers is None else 2 * len(public))
+    assert found[0].kind == "votes"
 
 
 def test_there_is_one_kind_of_refusal_before_the_terms(tmp_path: Path, images: Reader) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from pate.runtime.child import (
     free_port,
     listen,
     require_free_port,
+    run_limited,
 )
 from simulation.programs import is_alive, until
 
@@ -157,6 +159,45 @@ def test_nothing_of_the_shell_reaches_flower() -> None:
     assert environment["FLWR_HOME"] == "/srv/party"
     assert environment["PATH"].split(os.pathsep) == [str(Path(sys.executable).parent), "/bin"]
     assert environment["NO_PROXY"].split(",") == ["intern", "127.0.0.1", "::1", "localhost"]
+
+
+def show() -> None:
+    """Print, as a child, what this process has."""
+    try:
+        Path("written").write_text("one byte or more")
+        wrote = True
+    except OSError:
+        wrote = False
+    limits = (resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_NOFILE)
+    said = {
+        "environment": dict(os.environ),
+        "home": [*map(str, Path(os.environ["HOME"]).iterdir())],
+        "here": str(Path.cwd()),
+        "arguments": sys.argv[1:],
+        "wrote": wrote,
+        "limits": [resource.getrlimit(each) for each in limits],
+    }
+    sys.stdout.write(json.dumps(said))
+
+
+@pytest.mark.e2e
+def test_a_limited_child_has_nothing_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('code of the folder was run')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SECRET", "of the shell")
+    done = run_limited(f"{__name__}:show", "a b", seconds=20, memory=4 << 30, patience=200)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    kept = {"PYTHONPATH", "PYTHONUSERBASE", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM", "HOME",
+            "TMPDIR", "LD_LIBRARY_PATH", "PYTHONHOME", "LC_CTYPE"}  # fmt: skip
+    assert said["environment"].keys() <= kept
+    assert said["here"] == said["environment"]["HOME"]
+    assert not Path(said["here"]).exists()
+    assert (said["home"], said["wrote"]) == ([said["here"] + "/written"], False)
+    assert said["arguments"] == ["a b"]
+    assert said["limits"] == [[20, 200], [4 << 30, 4 << 30], [64, 64]]
 
 
 @pytest.mark.e2e
