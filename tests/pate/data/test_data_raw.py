@@ -12,7 +12,7 @@ from PIL import Image
 
 from pate.data.embeddings import Embeddings, embedding_arrays
 from pate.data.files.images import DeepImagesError
-from pate.data.odd import Odd
+from pate.data.odd import Odd, judged, usable
 from pate.data.read import read_dataset, read_inputs, require_there
 from pate.data.schema import Schema
 from pate.errors import DataError, SchemaError, UsageError
@@ -265,3 +265,29 @@ def test_a_table_without_a_text_or_label_column_says_so(tmp_path: Path) -> None:
         read_dataset(path, encoder=encoder, text="note")
     with pytest.raises(UsageError, match=r"--encoder is for images, and .* is a table"):
         read_dataset(path, encoder=Hashing(), label="class")
+
+
+class Panic(BaseException):
+    """What a decoder written in Rust raises; it is no Exception."""
+
+
+@pytest.mark.parametrize("error", [DataError, RuntimeError, MemoryError, RecursionError, Panic])
+def test_whatever_ends_the_reading_of_a_record_is_of_that_record(
+    error: type[BaseException],
+) -> None:
+    def read() -> int:
+        raise error("of what is in it")
+
+    odd = Odd()
+    assert usable(judged(read), odd, "file 3") is None
+    assert odd.lines() == [f"1 record (file 3) take no part: it cannot be read ({error.__name__})"]
+    with pytest.raises(DataError):
+        usable(judged(read), None, "file 3")
+
+
+def test_who_stops_the_program_stops_it() -> None:
+    def read() -> int:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        judged(read)

@@ -318,6 +318,23 @@ def test_images_are_no_texts(opened: Encoder, tmp_path: Path) -> None:
         texts.row(pictures(1)[0])
 
 
+def test_a_tokenizer_that_panics_leaves_one_text_out(tmp_path: Path) -> None:
+    """Its regular expression gives up: that is an error of Rust, which is no Exception."""
+    import tokenizers
+
+    made = tokenizers.Tokenizer.from_str(tiny.tokenizer().decode())
+    endless = tokenizers.Regex("film(a|a|b|aa)*!$")
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Split(endless, "isolated")
+    folder = tiny.write(
+        tmp_path / "e", tiny.text_model(), tiny.text_description(), made.to_str().encode()
+    )
+    odd = Odd()
+    texts = ["good", "film" + "a" * 30, "bad"]
+    _, good = Encoder.open(folder, trial=False).rows(texts, odd=odd)
+    assert good.tolist() == [True, False, True]
+    assert len(odd.reasons) == 1
+
+
 @pytest.mark.parametrize("fit", ["crop", "pad", "stretch"])
 @pytest.mark.parametrize("size", [(1, 1), (1, 5000), (5000, 1), (8, 8), (7, 9)])
 def test_images_of_any_size_are_brought_to_one(fit: Any, size: tuple[int, int]) -> None:
