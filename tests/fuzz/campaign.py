@@ -125,10 +125,11 @@ def run_apart(
             child.join()
         finally:
             ours.close()
-        if child.exitcode == 0:
+        code = child.exitcode or 0
+        if code == 0:
             break
-        assert name, f"the child ended with {child.exitcode} before its first message"
-        ended = signal.Signals(-child.exitcode).name if child.exitcode < 0 else child.exitcode
+        assert name, f"the child ended with {code} before its first message"
+        ended = signal.Signals(-code).name if code < 0 else code
         found[name].faults.append(f"message {at[1]}: the process ended with {ended}")
         at = (at[0], at[1] + 1)
     for name, tally in found.items():
