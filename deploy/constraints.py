@@ -56,7 +56,9 @@ def closure(asked: list[Requirement], without: str | None = None) -> dict[str, s
     Raises:
         PackageNotFoundError: if a required one is not installed.
     """
-    found = {canonicalize_name(each.name): metadata.version(each.name) for each in asked}
+    found: dict[str, str] = {
+        canonicalize_name(each.name): metadata.version(each.name) for each in asked
+    }
     seen: set[tuple[str, str]] = set()
     pending = [(each.name, extra) for each in asked for extra in ("", *each.extras)]
     while pending:
