@@ -7,7 +7,8 @@ histogram that the accounting of PATE starts from (Papernot et al. 2017, section
 position would not work: one more record would shift all later ones.
 
 Two records that are equal in every cell and label get the same hash and so the same teacher, as
-intended: such duplicates often belong to one person.
+intended: such duplicates often belong to one person. The label is that of the party's file, however a
+campaign's class list names it; another schema is another reading of the records, with teachers of its own.
 
 The key prevents outsiders from constructing records that share a shard. Shards differ in size like
 balls thrown into bins, and with few records a shard may be empty; see
