@@ -111,7 +111,7 @@ def test_on_a_terminal_each_program_has_one_line_and_only_the_tellers_scroll(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "talk.py").write_text(TALK)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{tmp_path}")
     monkeypatch.setenv("TERM", "xterm")
     for name in ("COLUMNS", "LINES", "NO_COLOR", "PATE_LOG"):
         monkeypatch.delenv(name, raising=False)
