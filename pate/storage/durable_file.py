@@ -76,7 +76,8 @@ class DurableFile:
                 raise damaged(f"{path} is damaged: it is empty; restore it from a backup")
             path.chmod(0o600)
         with self.writing() as db:
-            db.execute(f"PRAGMA user_version = {LAYOUT}")
+            if db.execute("PRAGMA user_version").fetchone()[0] != LAYOUT:  # else nothing is written
+                db.execute(f"PRAGMA user_version = {LAYOUT}")
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:

@@ -214,7 +214,7 @@ def scratch_folder() -> Iterator[Path]:
 def _claim(state: CampaignState) -> Claim:
     said = privacy_statement(state)
     return Claim(
-        said.epsilon, said.delta, gaussian_mu(state.composition.name, float_up(2 * state.cap))
+        said.epsilon, said.delta, gaussian_mu(state.currency.name, float_up(2 * state.cap))
     )
 
 

@@ -16,7 +16,7 @@ import party.cli.main
 from aggregator_server.results.report import describe, verify
 from party.ledger.ledger import PartyLedger
 from pate.runtime.child import free_port
-from tests.support.processes.commands import Campaign, stopped
+from tests.support.processes.commands import Campaign, signals_restored, stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,9 +60,8 @@ class Command:
 def command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Command]:
-    handler = signal.getsignal(signal.SIGTERM)
-    yield Command(capsys, monkeypatch)
-    signal.signal(signal.SIGTERM, handler)
+    with signals_restored():
+        yield Command(capsys, monkeypatch)
 
 
 def missing(place: Path) -> Path:

@@ -6,7 +6,6 @@ Names that a terminal would obey, or that end a line, are shown as their escapes
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ import aggregator_server.cli.main
 import party.cli.main
 import simulation.cli
 import student.cli
+from tests.support.processes.commands import signals_restored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,9 +83,8 @@ COMMANDS: dict[Callable[[], NoReturn], list[str]] = {
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
-    handler = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, handler)
+    with signals_restored():
+        yield
 
 
 @pytest.mark.parametrize("odd", ODD)

@@ -162,14 +162,14 @@ def test_a_closed_gate_has_no_labels_in_the_ledger(path: Path) -> None:
 def test_parties_are_told_the_gate_and_find_their_promise_in_it(path: Path) -> None:
     with start(path, 990) as ledger:
         state = ledger.state()
-        terms = public_terms(state.roster, state.mechanisms, state.composition, state.cap)
+        terms = public_terms(state.roster, state.mechanisms, state.currency, state.cap)
         assert gate_of(terms) == state.spec.gate
         gate = gate_of(terms)
         assert gate is not None
         assert Gate(gate).epsilon(cap_of(terms), DELTA) == state.epsilon <= EPSILON
     with start_capped(path.parent / "capped.db") as ledger:
         state = ledger.state()
-        terms = public_terms(state.roster, state.mechanisms, state.composition, state.cap)
+        terms = public_terms(state.roster, state.mechanisms, state.currency, state.cap)
         assert terms.gate == ""
 
 

@@ -49,7 +49,7 @@ def test_one_charge_of_epsilon_pays_for_all_rows_at_delta_0(
         summary = release(ledger)
         state = ledger.state()
         assert (summary.asked, summary.exhausted) == (len(ROWS), False)
-        assert state.composition.name == "pure"
+        assert state.currency.name == "pure"
         assert state.spent == state.cap == 1
         assert state.epsilon == 1.0
         assert {q: x.label for q, x in state.labels.items()} == {
@@ -65,7 +65,7 @@ def test_one_charge_of_epsilon_pays_for_all_rows_at_delta_0(
         ledger.finish()
     assert verify(path).labels == len(ROWS)
     with Ledger.open(path) as ledger:
-        assert ledger.state().composition.name == "pure"
+        assert ledger.state().currency.name == "pure"
         mechanism = ledger.state().mechanism(1)
         assert isinstance(mechanism, Neighbour | DistributedNeighbour)
         assert mechanism.scale == 2

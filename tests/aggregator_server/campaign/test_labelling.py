@@ -58,7 +58,7 @@ def test_a_round_asks_in_order_and_stops_at_the_budget(path: Path) -> None:
         assert summary.exhausted
         assert state.answered[1] == set(order[: summary.asked])
         assert summary.labels == len(state.labels) > 0
-        assert 0 <= state.left < total_cost(state.composition, state.mechanism(1).worst)
+        assert 0 <= state.left < total_cost(state.currency, state.mechanism(1).worst)
         assert done[-2:] == [(summary.asked, 200), (summary.asked, summary.asked)]
         assert [a for a, _ in done] == sorted(a for a, _ in done)
         # Again: nothing fits, so nothing happens.
@@ -83,7 +83,7 @@ def test_max_queries_bounds_a_round_however_often_it_is_begun(path: Path) -> Non
     with start(path, make_spec(max_queries=100, aggregator="gnmax", epsilon=50.0)) as ledger:
         answer(ledger, 70)
         state = ledger.state()
-        worst = total_cost(state.composition, state.mechanism(1).worst)
+        worst = total_cost(state.currency, state.mechanism(1).worst)
         last = label(ledger)
         assert (last.asked, last.exhausted, ledger.state().spent) == (100, True, 100 * worst)
         assert label(ledger) == last
@@ -95,7 +95,7 @@ def test_the_first_of_two_rounds_leaves_the_second_its_share(path: Path) -> None
     with start(path, spec) as ledger:
         first = label(ledger)
         state = ledger.state()
-        worst = total_cost(state.composition, state.mechanism(1).worst)
+        worst = total_cost(state.currency, state.mechanism(1).worst)
         assert first.exhausted
         assert state.cap * share - worst < state.spent <= state.cap * share
 
@@ -114,7 +114,7 @@ def test_a_round_that_was_interrupted_goes_on_with_the_rest(path: Path) -> None:
         assert label(ledger).asked == 200
         state = ledger.state()
         assert labels.items() <= state.labels.items()
-        assert state.spent == 200 * total_cost(state.composition, state.mechanism(1).worst)
+        assert state.spent == 200 * total_cost(state.currency, state.mechanism(1).worst)
 
 
 def test_interactive_rounds_reinforce_and_ask_only_what_has_no_label(

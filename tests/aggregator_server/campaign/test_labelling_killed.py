@@ -52,7 +52,7 @@ def test_a_killed_campaign_goes_on_where_its_ledger_stands(tmp_path: Path, failp
         # A death after the charge was durable and before the release was costs that charge.
         open_ = state.open_charge.cost if state.open_charge else 0
         wasted = 0 if failpoint == "release-recorded" else deaths
-        worst = total_cost(state.composition, state.mechanism(1).worst)
+        worst = total_cost(state.currency, state.mechanism(1).worst)
         assert state.wasted + open_ == wasted * CHUNK * worst
     assert (told.phase, told.labels) == ("finished", len(before))
 

@@ -32,7 +32,7 @@ def test_each_kind_of_campaign_is_written_as_it_was(kind: str, tmp_path: Path) -
     unit = "patient" if spec.unit == "patient" else "record"
     with Ledger.create(tmp_path / "ledger.sqlite", spec) as ledger:
         state = ledger.record_roster(make_parties(wanted["teachers"], unit), CLASSES)
-    terms = public_terms(state.roster, state.mechanisms, state.composition, state.cap)
+    terms = public_terms(state.roster, state.mechanisms, state.currency, state.cap)
     assert terms.SerializeToString(deterministic=True).hex() == wanted["terms"]
 
     said = json.loads(privacy_statement(state).to_json())

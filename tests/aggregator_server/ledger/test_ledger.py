@@ -302,7 +302,7 @@ def test_a_charge_is_on_the_disk_before_it_is_returned(ledger: Ledger) -> None:
     charge = ledger.charge([5, 3])
     state, entries = read_campaign(ledger.place)
     assert entries[-1].seq == charge.entry
-    assert state.spent == charge.cost == 2 * total_cost(state.composition, state.mechanism(1).worst)
+    assert state.spent == charge.cost == 2 * total_cost(state.currency, state.mechanism(1).worst)
 
 
 def test_a_release_gives_back_what_was_not_used(ledger: Ledger) -> None:
@@ -310,7 +310,7 @@ def test_a_release_gives_back_what_was_not_used(ledger: Ledger) -> None:
     ledger.release(charge, [teachers(charge, 2), bottom(charge)])
     threshold, largest = charge.events
     state = ledger.state()
-    assert state.spent == total_cost(state.composition, (threshold, threshold, largest))
+    assert state.spent == total_cost(state.currency, (threshold, threshold, largest))
     assert {query: label.label for query, label in state.labels.items()} == {5: 2}
     assert (state.answered, state.queries_asked) == ({1: frozenset({3, 5})}, 2)
     assert read_campaign(ledger.place)[0] == state

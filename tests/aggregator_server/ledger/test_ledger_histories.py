@@ -88,7 +88,7 @@ class Histories(RuleBasedStateMachine):
         for query, label in zip(self.charge.queries, labels, strict=True):
             self.answered.add(query)
             if label is None:
-                self.spent -= self.ledger.state().composition.cost(events[1])
+                self.spent -= self.ledger.state().currency.cost(events[1])
             else:
                 self.labels[query] = label
         self.asked += count

@@ -68,7 +68,7 @@ def test_labels_budget_and_curve_are_the_ledgers(tmp_path: Path) -> None:
     assert budget is not None
     assert budget.epsilon == state.epsilon
     assert budget.spent == round(float(state.spent / state.cap), 4)
-    assert budget.epsilon_charged == state.composition.epsilon(state.spent, state.spec.delta)
+    assert budget.epsilon_charged == state.currency.epsilon(state.spent, state.spec.delta)
     assert budget.adjacency == neighbours_of("record", records_vote=False)
     assert seen.curve[0] == type(seen.curve[0])(0, 0.0)
     assert (seen.curve[-1].labels, seen.curve[-1].epsilon) == (

@@ -59,7 +59,7 @@ def _arguments(name: str, data: Path, home: Path) -> tuple[object, ...]:
             "--server", nobody, "--home", home,
         ),
         "pate-student": ("train", "--server", nobody, "--public", public, "--out", home / "out"),
-        "pate": ("simulate", "--parties", 4, "--seed", 1, "--out", home / "out"),
+        "pate": ("simulate", "--parties", 4, "--out", home / "out"),
     }[name]  # fmt: skip
 
 

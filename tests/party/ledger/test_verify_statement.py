@@ -407,7 +407,7 @@ def offered(state: CampaignState) -> Offer:
         roster=tuple(party.name for party in state.roster),
         teachers=state.teachers,
         mechanisms=state.mechanisms,
-        composition=cast("CompositionName", state.composition.name),
+        composition=cast("CompositionName", state.currency.name),
         cap=state.cap,
     )
 

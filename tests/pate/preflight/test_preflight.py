@@ -17,7 +17,7 @@ from rich.console import Console
 from pate.errors import DataError, PateError, UnreachableError
 from pate.preflight import Check, Finding, Skipped, Status, begin, needed, present, run_checks
 from pate.preflight.runner import Report
-from pate.runtime.command import INTERRUPTED
+from pate.start import INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

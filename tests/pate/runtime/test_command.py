@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pate.runtime.command import INTERRUPTED
+from pate.start import INTERRUPTED
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +12,16 @@ from simulation.commands import Commands
 from simulation.programs import STOP_S, Program
 
 if TYPE_CHECKING:
-    import signal
+    from collections.abc import Iterator
+
+
+@contextmanager
+def signals_restored() -> Iterator[None]:
+    """Restore this process's handlers after a command's own ``main`` was called in it."""
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
 
 
 def names_of(pid: int) -> bytes:

@@ -145,9 +145,7 @@ def test_a_killed_server_goes_on_where_its_ledger_stands(
         before, spent = dict(state.labels), state.spent
         open_ = state.open_charge.cost if state.open_charge else 0
         wasted = 0 if failpoint == "release-recorded" else CHUNK
-        assert state.wasted + open_ == wasted * total_cost(
-            state.composition, state.mechanism(1).worst
-        )
+        assert state.wasted + open_ == wasted * total_cost(state.currency, state.mechanism(1).worst)
     assert (told.phase, told.labels) == ("finished", len(before))
 
 
