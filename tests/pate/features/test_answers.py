@@ -50,6 +50,8 @@ def said(answer: Answer, given: list[Any], points: tuple[str, ...] = RANGE) -> n
         return of_numbers(np.array(given, np.float64), points)
     if answer.name == "contrast":
         return contrast_of(len(points))[np.array(given, np.int64)]
+    if answer.name == "ordered":
+        return np.eye(len(points), dtype=np.int64)[np.array(given, np.int64)]
     flags = np.array(given, np.bool_).reshape(-1, len(LABELS))
     hashes = [bytes(row) for row in flags.tolist()]
     return of_labels(flags, LABELS, COLUMNS, answer.most, hashes, KEY)
@@ -66,7 +68,8 @@ def cast(code: Code, world: tuple[Any, ...], points: tuple[str, ...] = RANGE) ->
 
 
 def records_of(code: Code) -> tuple[Any, ...]:
-    values: Any = {"number": VALUES, "contrast": range(2)}.get(code.answer.name, FLAGS)
+    few = {"number": VALUES, "contrast": range(2), "ordered": range(3)}
+    values: Any = few.get(code.answer.name, FLAGS)
     return tuple(itertools.product(SPOTS if code.name == "dense" else PLACES, values))
 
 
@@ -83,7 +86,7 @@ def within(found: Change, most: Change) -> bool:
 
 
 #: An answer, and the points of a number.
-EVERY = (*((text, RANGE) for text in ANSWERS), ("number", POINTS))
+EVERY = (*((text, RANGE) for text in ANSWERS), ("number", POINTS), ("ordered", ("0", "1", "2")))
 #: With each code; a contrast, of the classes that take the place of points, with the last.
 CASES = (
     *((where, *each) for where in CODES for each in EVERY),

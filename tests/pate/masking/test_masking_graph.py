@@ -349,7 +349,7 @@ def an_attack_exists(n: int, t: int, c: int, k: int, q: int, held: int) -> bool:
         bounds=Bounds(0, 1), integrality=np.ones(len(places)), options={"time_limit": 500.0},
     )  # fmt: skip
     assert found.status in (0, 2), found.message  # solved, or shown to have no solution
-    return found.status == 0
+    return bool(found.status == 0)
 
 
 @pytest.mark.slow
