@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -172,6 +175,67 @@ class Cluster:
             env=_environment(),
         )  # fmt: skip
         assert done.returncode == 0, f"{program} ended with {done.returncode}: {done.stderr}"
+
+
+class LossyLink:
+    """Between a server's ledger and its database, which is killed as it is to commit a charge, once.
+
+    Args:
+        folder: of its socket.
+        cluster: the database.
+        committed: whether the charge is committed by then, and only the answer lost.
+    """
+
+    def __init__(self, folder: Path, cluster: Cluster, *, committed: bool) -> None:
+        folder.mkdir()
+        self._cluster, self._committed = cluster, committed
+        self.url = f"postgresql+psycopg://pate@/pate?host={folder}&port={cluster.port}"
+        self.done = threading.Event()
+        self._door = socket.socket(socket.AF_UNIX)
+        self._door.bind(str(folder / f".s.PGSQL.{cluster.port}"))
+        self._door.listen()
+        threading.Thread(target=self._welcome, daemon=True).start()
+
+    def close(self) -> None:
+        self._door.close()
+
+    def _welcome(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, far = self._door.accept()[0], socket.socket(socket.AF_UNIX)
+                try:
+                    far.connect(str(self._cluster.folder / f".s.PGSQL.{self._cluster.port}"))
+                except OSError:
+                    near.close()
+                    continue
+                for carry in (self._ask, self._answer):
+                    threading.Thread(target=carry, args=(near, far), daemon=True).start()
+
+    def _ask(self, near: socket.socket, far: socket.socket) -> None:
+        charges = False
+        with near, far, contextlib.suppress(OSError):
+            while body := near.recv(2**16):
+                charges |= b"charge" in body
+                lost = charges and b"COMMIT" in body and not self.done.is_set()
+                if lost:
+                    self.done.set()  # from here on no answer gets through
+                if self._committed or not lost:
+                    far.sendall(body)
+                if lost:
+                    if self._committed:
+                        far.recv(1, socket.MSG_PEEK)
+                    self._cluster.kill()
+                    return
+
+    def _answer(self, near: socket.socket, far: socket.socket) -> None:
+        before = not self.done.is_set()
+        with contextlib.suppress(OSError):
+            while far.recv(1, socket.MSG_PEEK):
+                if before and self.done.is_set():
+                    return
+                near.sendall(far.recv(2**16))
+        with contextlib.suppress(OSError):
+            near.shutdown(socket.SHUT_RDWR)
 
 
 def _environment() -> dict[str, str]:

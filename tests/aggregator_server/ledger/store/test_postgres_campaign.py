@@ -12,6 +12,7 @@ from aggregator_server.ledger.store.place import ANCHOR_FILE, InDatabase, place_
 from aggregator_server.ledger.verify import read_campaign, verify
 from aggregator_server.results.report import LEDGER_FILE
 from pate.errors import StateError, UnreachableError, UsageError
+from tests.support.postgres import LossyLink
 from tests.support.processes.homes import Homes
 
 if TYPE_CHECKING:
@@ -141,3 +142,34 @@ def test_a_campaign_whose_database_is_killed(
         told = verify(place)
         assert (told.phase, told.queries_asked) == ("finished", 100)
         assert told.wasted == 0
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_database_lost_as_it_commits_a_charge(
+    homes: Homes, tmp_path: Path, cluster: Cluster, committed: bool
+) -> None:
+    """Nothing is released that was not charged; a charge whose answer was lost stays spent."""
+    name = cluster.place(tmp_path).schema.removeprefix("pate_")
+    link = LossyLink(cluster.folder / name, cluster, committed=committed)
+    with homes.play(tmp_path / "third") as play:
+        parties = [play.party(each) for each in homes.names]
+        server = serve(play, name, link.url)
+        assert "the database does not answer" in ends_in_one_line(
+            server, UnreachableError.exit_code
+        )
+        assert link.done.is_set()
+        cluster.start()
+        place = place_of(play.home / name)
+        before, _ = read_campaign(place)
+        assert (before.phase, before.labels, before.spent) == (
+            "labelling", {}, before.open_charge.cost if before.open_charge else 0
+        )  # fmt: skip
+        assert (before.open_charge is not None) == committed
+        resume(play, name).ends(0)
+        for party in parties:
+            party.ends(0)
+    lost = len(before.open_charge.queries) if before.open_charge else 0
+    told, (state, _) = verify(place), read_campaign(place)
+    assert (told.phase, told.queries_asked) == ("finished", 100 - lost)
+    assert state.wasted == before.spent
+    link.close()
