@@ -28,6 +28,7 @@ from pate.auditing.experiment import attack
 from pate.auditing.mechanism import differing, foresee, gaussian_mu, kinds, reach_of
 from pate.auditing.neighbours import distinguishing_pairs, in_turn
 from pate.auditing.result import Audit, Claim
+from pate.campaign.order import public_ranking
 from pate.campaign.parameters import Parameters
 from pate.campaign.roster import RosterParty
 from pate.campaign.spec import CampaignSpec, new_campaign_id
@@ -96,6 +97,10 @@ class Campaigns:
         self._size = spare * queries
         self._opener = opener
         self._worlds: dict[tuple[int, int], _World] = {}
+        # Public, and of both worlds: it says in which order queries are asked, which take the rows of a
+        # pair by turns.
+        self._id = new_campaign_id()
+        self._order = public_ranking(self._id, self._size)
 
     def state(self, pair: Pair, world: int) -> CampaignState:
         """Return the state of a campaign of that world before its first answer."""
@@ -115,14 +120,14 @@ class Campaigns:
                 for round_ in range(1, spec.rounds + 1):
                     if round_ > 1:
                         ledger.end_round(wants_predictions=True)
-                        ledger.record_predictions(round_, _predictions(pair, spec.queries))
+                        ledger.record_predictions(round_, _predictions(pair, self._order))
                     CappedRelease().label(ledger, SystemNoise())
-                return _counts(ledger.state(), len(pair.votes))
+                return _counts(ledger.state(), len(pair.votes), self._order)
 
     def _world(self, pair: Pair, world: int) -> _World:
         key = (id(pair), world)
         if key not in self._worlds:
-            votes = pair.rows(world, self._size)
+            votes = pair.rows(world, self._size)[np.argsort(self._order)]
             ledger = self._place / f"world {len(self._worlds)}" / LEDGER_FILE
             parties = roster(int(votes[0].sum()), reach_of(self._mechanism))
             spec = campaign_spec(
@@ -132,6 +137,7 @@ class Campaigns:
                 queries=self._queries,
                 size=self._size,
                 delta=self._delta,
+                campaign=self._id,
             )
             with Ledger.create(ledger, spec) as made:
                 made.record_roster(parties, [f"class {at}" for at in range(votes.shape[1])])
@@ -239,6 +245,7 @@ def campaign_spec(
     queries: int,
     size: int,
     delta: float,
+    campaign: str,
 ) -> CampaignSpec:
     """Return a campaign with that mechanism, and a budget for ``queries`` of its ``size`` queries.
 
@@ -259,7 +266,7 @@ def campaign_spec(
         fields["threshold"] = Fraction(int(pair.votes.max()))
     return CampaignSpec(
         name="audit",
-        id=new_campaign_id(),
+        id=campaign,
         aggregator=cast("Aggregator", mechanism.name),
         parties=len(parties),
         sums=SumTerms(min_parties=len(parties)),
@@ -275,17 +282,17 @@ def campaign_spec(
     )
 
 
-def _predictions(pair: Pair, queries: int) -> NDArray[np.float32]:
+def _predictions(pair: Pair, order: NDArray[np.int64]) -> NDArray[np.float32]:
     if pair.prediction is None:
         raise UsageError("an interactive campaign needs neighbours with a prediction")
-    expected = in_turn(pair.prediction, queries)
+    expected = in_turn(pair.prediction, len(order))[np.argsort(order)]
     shares: NDArray[np.float32] = np.divide(
         expected, expected.sum(axis=1, keepdims=True), dtype=np.float64
     ).astype(np.float32)
     return shares
 
 
-def _counts(state: CampaignState, sorts: int) -> NDArray[np.int64]:
+def _counts(state: CampaignState, sorts: int, order: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return how often each kind of answer was given, by round and by the row of the pair.
 
     Only of what is public. The last count is that of :func:`differing`, over all rounds.
@@ -298,7 +305,7 @@ def _counts(state: CampaignState, sorts: int) -> NDArray[np.int64]:
         given[label.round - 1, query] = label.label if label.source == "teachers" else classes + 1
     counts = [
         np.bincount(row[sort::sorts], minlength=kinds(classes) + 1)[:-1]
-        for row in given
+        for row in given[:, order]
         for sort in range(sorts)
     ]
-    return np.append(np.concatenate(counts), differing(given).sum())
+    return np.append(np.concatenate(counts), differing(given[:, order]).sum())

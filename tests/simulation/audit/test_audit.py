@@ -228,6 +228,8 @@ def test_a_campaign_of_an_audit_is_one_and_its_budget_ends_it(
     counts = campaigns.sample(pair, 1, 3)
     start = campaigns.state(pair, 1)
     assert len(kept) == 3
+    # Queries are asked in an order by the public id: of both worlds, or it would tell them apart.
+    assert campaigns.state(pair, 0).spec.id == start.spec.id
     assert start.spec.queries == 160
     assert start.spec.unit == ("record" if mechanism.votes_per_unit == 1 else "party")
     assert start.teachers == pair.votes[0].sum()
