@@ -169,7 +169,7 @@ def _merged(student: TableStudent, described: Description, content: bytes) -> on
 
 def _compare(model: onnx.ModelProto, student: TableStudent, encoder: Encoder) -> None:
     """Run one input by the file and by the pipeline."""
-    record = encoder.blank()
+    record = encoder.trial_inputs()[0]
     row = encoder.row(record)[np.newaxis]
     window = Schema.parse(student.schema).window
     expected = student.predict_probabilities(encoder.embeddings(row, window))

@@ -167,7 +167,7 @@ def hold(
         asked={round_: tuple(sorted(rows)) for round_, rows in state.answered.items()},
         predictions={round_: found for round_, found in held.items() if found is not None},
         server_epsilon=server_epsilon(state),
-        charged_epsilon=state.composition.epsilon(state.spent, spec.delta),
+        charged_epsilon=state.epsilon_of(state.spent),
         seconds=seconds,
     )
 

@@ -118,7 +118,7 @@ def stands(world: World, number: int = 0) -> Stand:
 def check_charges(world: World, number: int = 0) -> CampaignState:
     """Every release was charged before, for what it cost, and all charges are within the promise."""
     state, entries = read_campaign(world.place(number))
-    spec, composition = state.spec, state.composition
+    spec, composition = state.spec, state.currency
     charged: dict[int, Fraction] = {}
     spent = Fraction(0)
     for entry in entries:
@@ -149,7 +149,7 @@ def test_killed_at_every_step_it_ends_once_and_charged(kind: Kind, tmp_path: Pat
     assert (stand.phase, stand.vain) == ("finished", 0)
     state = check_charges(world)
     assert state.mechanism(state.round).name == kind.mechanism
-    assert state.composition.name == kind.currency
+    assert state.currency.name == kind.currency
     assert state.queries_asked > 0
     # The sum is that of the votes of those who are in it.
     with Ledger.open(world.place(0)) as ledger:
@@ -190,7 +190,7 @@ def check_words(world: World) -> None:
     said = privacy_statement(state)
     assert PrivacyStatement.from_json(said.to_json()) == said
     assert (said.unit, said.epsilon, said.delta) == (spec.unit, state.epsilon, spec.delta)
-    assert said.epsilon == state.composition.epsilon(state.cap, spec.delta) <= spec.epsilon
+    assert said.epsilon == state.currency.epsilon(state.cap, spec.delta) <= spec.epsilon
     assert said.adjacency == adjacency_of(
         spec.unit, records_vote=kind.records_vote, series=spec.series is not None,
         code=spec.neighbour.code if spec.neighbour else "nearest",
@@ -207,7 +207,7 @@ def check_words(world: World) -> None:
         assert [str(each) for each in checks if each.finding == "differs"] == []
         own = held.cumulative_epsilon(Delta(max(spec.delta, 1e-5)))
         assert own.observer == ("server" if kind.noise == "distributed" else "public")
-        charged = state.composition.epsilon(state.spent, spec.delta)
+        charged = state.currency.epsilon(state.spent, spec.delta)
         assert own.epsilon * (1 + 1e-9) >= charged, "a party's own accountant says less"
     # Every page and screen is about the same figures.
     found = report.describe(world.place(0).parent)

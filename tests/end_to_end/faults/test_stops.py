@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from pate.runtime.child import python
 from pate.start import INTERRUPTED
 from simulation.datasets import deal, digits, write_split
-from simulation.programs import DEADLINE_S, Program, Surroundings, python, until
+from simulation.programs import DEADLINE_S, Program, Surroundings, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
