@@ -9,7 +9,8 @@ Three rules say what Ctrl-C and SIGTERM do, in this order:
   end the process at once: there is nothing to clean up, and waiting children end with their parent;
 * during another import they wait for its end, at most :data:`LONGEST_WAIT_S`: modules in C turn an
   interrupt into errors of their own;
-* else they raise KeyboardInterrupt, which passes through every ``finally``.
+* else they raise KeyboardInterrupt, which passes through every ``finally``. A library may swallow it: then
+  it is raised again, until the command ends.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ INTERRUPTED: Final = 130
 #: Most seconds that a stop waits for the end of an import.
 LONGEST_WAIT_S: Final = 5.0
 _POLL_S: Final = 0.02
+#: Seconds after which an interrupt that nobody handles any more is raised again.
+_AGAIN_S: Final = 1.0
 _IMPORT: Final = "<frozen importlib._bootstrap>"
 _STDERR: Final = 2
 
@@ -69,19 +72,27 @@ class Stops:
     def end(self, code: int) -> None:
         """End the process with ``code``, without a line, if a stop comes from now on."""
         self._code, self.at_once = code, True
+        if self.asked:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        del number
         if self.at_once:
             self._exit()
+        if number == signal.SIGALRM and self.asked and _is_handled():
+            self._look_again(_AGAIN_S)
+            return
         now = time.monotonic()
         self._since = self._since or now
         if now < self._since + LONGEST_WAIT_S and _imports(frame):
-            signal.signal(signal.SIGALRM, self._stop)
-            signal.setitimer(signal.ITIMER_REAL, _POLL_S)
+            self._look_again(_POLL_S)
             return
         self._since, self.asked = None, True
+        self._look_again(_AGAIN_S)
         raise KeyboardInterrupt
+
+    def _look_again(self, seconds: float) -> None:
+        signal.signal(signal.SIGALRM, self._stop)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
 
     def _exit(self) -> NoReturn:
         """End at once: the one line, and no clean-up of the interpreter."""
@@ -127,6 +138,16 @@ def _imports(frame: FrameType | None) -> bool:
         if frame.f_code.co_filename == _IMPORT:
             return True
         frame = frame.f_back
+    return False
+
+
+def _is_handled() -> bool:
+    """Return whether a KeyboardInterrupt is on its way up, through the code that was interrupted."""
+    error = sys.exc_info()[1]
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__context__
     return False
 
 

@@ -38,3 +38,40 @@ def test_a_command_that_is_stopped_within_an_import_has_its_exit_code(tmp_path: 
         check=False,
     )
     assert (done.returncode, done.stderr) == (INTERRUPTED, "pate-test: stopped\n")
+
+
+#: A library swallows the interrupt, and goes on; the clean-up after the next one takes its time.
+_SWALLOWED = """
+import os, signal, time, typer
+from pate.runtime.command import run
+app = typer.Typer()
+@app.command()
+def command():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        pass
+    try:
+        time.sleep(60)
+    finally:
+        time.sleep(3)
+        print("cleaned up")
+run(app, "pate-test")
+"""
+
+
+@pytest.mark.e2e
+def test_an_interrupt_that_is_swallowed_comes_again_and_leaves_the_clean_up_alone(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "program.py").write_text(_SWALLOWED)
+    done = subprocess.run(
+        ["env", "--default-signal=INT", sys.executable, "-m", "program"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (
+        INTERRUPTED,
+        "cleaned up\n",
+        "pate-test: stopped\n",
+    )
