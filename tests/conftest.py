@@ -44,6 +44,7 @@ LONGEST = (
     "test_auditing_mechanism.py",
     "test_fleet_attackers.py",
     "test_account.py",
+    "test_every_campaign.py",
     "test_lying_server.py",
     "test_cli_synthesize.py",
     "test_teachers_images.py",

@@ -62,7 +62,11 @@ _WIDTH: Final = 6
 PUBLIC: Final[dict[str, Inputs]] = {
     "table": Table(
         ("x", "y", "kind"),
-        (_RNG.normal(size=QUERIES), np.arange(QUERIES, dtype=np.float64) / 3, np.array(list("uvw") * (QUERIES // 3), dtype=np.str_)),
+        (
+            _RNG.normal(size=QUERIES),
+            np.arange(QUERIES, dtype=np.float64) / 3,
+            np.array(list("uvw") * (QUERIES // 3), dtype=np.str_),
+        ),
     ),
     "images": Images(_RNG.integers(0, 256, (QUERIES, 6, 6, 1), dtype=np.uint8)),
     "embeddings": Embeddings(
