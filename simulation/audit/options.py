@@ -71,7 +71,7 @@ class AuditOptions(CommandOptions):
     ] = None
     delta: Annotated[
         float | None,
-        _audit(help="Of epsilon. Default: 1e-2; canary: 1e-5; geometric noise: 1e-6"),
+        _audit(help="Default: 1e-2; geometric: 1e-6; canary: 1e-5"),
     ] = None
     confidence: Annotated[
         float,
