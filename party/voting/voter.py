@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
-_Found = TypeVar("_Found")
+_Found = TypeVar("_Found", bound="Voting")
 #: Error kinds that a refusal may name to the other side.
 _KINDS = frozenset(kind for kind in every_kind().values() if kind.__module__ == "pate.errors")
 #: Steps of a masked sum whose keys are made for it.
@@ -380,9 +380,12 @@ class Voter:
         Raises:
             SchemaError: if there are none.
         """
+        found: Ensemble | NeighbourVotes | None
         if self._own is not None:
-            return _known(self._own.voters(campaign), campaign)
-        return _known(self._records if campaign.most_votes else self._ensemble, campaign)
+            found = self._own.voters(campaign)
+        else:
+            found = self._records if campaign.most_votes else self._ensemble
+        return _known(found, campaign)
 
     def _weight(self, campaign: vote_pb2.Campaign) -> int:
         """Return the sum of our vote rows, or for records the largest count."""

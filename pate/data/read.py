@@ -172,7 +172,7 @@ def read_dataset(
 
 def told_before_embedding(
     path: Path,
-    encoder: Embedder,
+    encoder: Embedder | None,
     schema: Schema,
     *,
     label: str | None,

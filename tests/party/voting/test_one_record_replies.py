@@ -13,6 +13,7 @@ import contextlib
 import csv
 import io
 import tempfile
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -98,13 +99,13 @@ class Answers:
             terms = (
                 terms_message(members)
                 if teachers
-                else terms_message(members, [Neighbour(3, 40, 1)])
+                else terms_message(members, [Neighbour(3, Fraction(40), 1)])
             )
             request = vote_pb2.PartyRequest()
             request.ask.batch.rows.extend(range(len(public)))
             request.ask.batch.digest = batch_hash(public.row_hashes())
             reply = self.tell(request, terms)
-            self.kind = reply.WhichOneof("body") + reply.refusal.kind  # type: ignore[operator]
+            self.kind = reply.WhichOneof("body") + reply.refusal.kind
             if self.kind == "votes":
                 self.votes = wire.read_votes(
                     reply.votes, teachers=self.weight, classes=len(classes), queries=len(public),
@@ -205,10 +206,10 @@ def test_any_bytes_as_an_image(images: Reader, content: bytes, name: str) -> Non
     with tempfile.TemporaryDirectory() as place:
         found = [
             Answers(
-                OwnFile(data=folders(Path(place) / str(at), *more), encoder=images),
+                OwnFile(data=folders(Path(place) / str(at), more, name), encoder=images),
                 public_of(images),
             )
-            for at, more in enumerate([(), (content, name)])
+            for at, more in enumerate([None, content])
         ]
         check(*found)
         assert found[0].before.WhichOneof("body") == "description"

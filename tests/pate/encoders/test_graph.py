@@ -78,33 +78,34 @@ def test_dropout_that_is_trained_is_refused() -> None:
         checked_graph(graph_with(helper.make_node("Dropout", ["row", "", "yes"], ["features"])))
 
 
-DECIDED_BY_CONTENT = {
-    "Expand": (["one", "size"], {}),
-    "Reshape": (["one", "size"], {}),
-    "ConstantOfShape": (["size"], {}),
-    "Tile": (["one", "size"], {}),
-    "Range": (["zero", "size", "one"], {}),
-    "Slice": (["one", "zero", "size"], {}),
-    "Pad": (["one", "size"], {}),
-    "TopK": (["one", "size"], {}),
-    "OneHot": (["one", "size", "one"], {}),
-    "Resize": (["one", "", "", "size"], {}),
-    "Split": (["one", "size"], {}),
-    "Compress": (["one", "size"], {}),
-    "NonZero": (["size"], {}),
-    "Unique": (["size"], {}),
-    "NonMaxSuppression": (["one", "one", "size"], {}),
-    "RoiAlign": (["one", "size", "one"], {}),
-    "ReduceSum": (["one", "size"], {}),
+DECIDED_BY_CONTENT: dict[str, list[str]] = {
+    "Expand": ["one", "size"],
+    "Reshape": ["one", "size"],
+    "ConstantOfShape": ["size"],
+    "Tile": ["one", "size"],
+    "Range": ["zero", "size", "one"],
+    "Slice": ["one", "zero", "size"],
+    "Pad": ["one", "size"],
+    "TopK": ["one", "size"],
+    "OneHot": ["one", "size", "one"],
+    "Resize": ["one", "", "", "size"],
+    "Split": ["one", "size"],
+    "Compress": ["one", "size"],
+    "NonZero": ["size"],
+    "Unique": ["size"],
+    "NonMaxSuppression": ["one", "one", "size"],
+    "RoiAlign": ["one", "size", "one"],
+    "ReduceSum": ["one", "size"],
 }
 
 
 @pytest.mark.parametrize("kind", sorted(DECIDED_BY_CONTENT))
 def test_a_size_that_hangs_on_the_content_is_refused_and_one_by_the_shape_is_not(kind: str) -> None:
-    given, attributes = DECIDED_BY_CONTENT[kind]
-    last = helper.make_node(kind, given, ["features"], **attributes)
+    last = helper.make_node(kind, DECIDED_BY_CONTENT[kind], ["features"])
     for source, fits in (("Cast", False), ("Shape", True)):
-        first = helper.make_node(source, ["row"], ["told"], **({} if fits else {"to": 7}))
+        first = helper.make_node(source, ["row"], ["told"])
+        if not fits:
+            first.attribute.append(helper.make_attribute("to", int(TensorProto.INT64)))
         nodes = [first, helper.make_node("Abs", ["told"], ["size"]), last]
         # In whatever order: the trail is followed all the same.
         for order in (nodes, nodes[::-1]):
