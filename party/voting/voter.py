@@ -10,7 +10,7 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from party.identity.keys import units_key, votes_key
 from party.ledger.sent_votes import Answer, tags_of, view_of
@@ -69,7 +69,6 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
-_Found = TypeVar("_Found", bound="Voting")
 #: Error kinds that a refusal may name to the other side.
 _KINDS = frozenset(kind for kind in every_kind().values() if kind.__module__ == "pate.errors")
 #: Steps of a masked sum whose keys are made for it.
@@ -369,8 +368,9 @@ class Voter:
             require_answer(code_in(campaign), said, of_teachers=not campaign.most_votes)
             check_fits(campaign, who)
             return who
-        own_data = self._own
-        told = _known(own_data.read(campaign) if votes else own_data.told(campaign), campaign)
+        told: Voting | None = self._own.read(campaign) if votes else self._own.told(campaign)
+        if told is None:
+            raise _nobody_votes(campaign)
         check_fits(campaign, told)
         return told
 
@@ -380,12 +380,9 @@ class Voter:
         Raises:
             SchemaError: if there are none.
         """
-        found: Ensemble | NeighbourVotes | None
         if self._own is not None:
-            found = self._own.voters(campaign)
-        else:
-            found = self._records if campaign.most_votes else self._ensemble
-        return _known(found, campaign)
+            return _known(self._own.voters(campaign), campaign)
+        return _known(self._records if campaign.most_votes else self._ensemble, campaign)
 
     def _weight(self, campaign: vote_pb2.Campaign) -> int:
         """Return the sum of our vote rows, or for records the largest count."""
@@ -510,16 +507,22 @@ class Voter:
         self.ending = Ending.of(campaign, finish, offer, asked)
 
 
-def _known(found: _Found | None, campaign: vote_pb2.Campaign) -> _Found:
+def _known(
+    found: Ensemble | NeighbourVotes | None, campaign: vote_pb2.Campaign
+) -> Ensemble | NeighbourVotes:
     """Return the voters of a campaign.
 
     Raises:
         SchemaError: if there are none.
     """
     if found is None:
-        what = "our records vote" if campaign.most_votes else "teachers vote"
-        raise SchemaError(
-            f"the campaign uses {campaign.mechanism}: {what} in it; start without --votes, or "
-            f"with --votes {'neighbour' if campaign.most_votes else 'teachers'}"
-        )
+        raise _nobody_votes(campaign)
     return found
+
+
+def _nobody_votes(campaign: vote_pb2.Campaign) -> SchemaError:
+    what = "our records vote" if campaign.most_votes else "teachers vote"
+    return SchemaError(
+        f"the campaign uses {campaign.mechanism}: {what} in it; start without --votes, or "
+        f"with --votes {'neighbour' if campaign.most_votes else 'teachers'}"
+    )
