@@ -35,6 +35,26 @@ OPTIONAL = {"psycopg", "ray"}
 DEVELOPMENT = {"grpc-tools"}
 
 
+def test_one_list_of_pythons() -> None:
+    """What pyproject.toml names is what pages promise, from the oldest that pip admits."""
+    text = (ROOT / "pyproject.toml").read_text()
+    project = tomllib.loads(text)["project"]
+    named = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    assert named[0] == "3.11"
+    assert project["requires-python"] == f">={named[0]}"
+    assert tomllib.loads(text)["tool"]["mypy"]["python_version"] == named[0]
+    assert tomllib.loads(text)["tool"]["ruff"]["target-version"] == f"py{named[0].replace('.', '')}"
+    assert f"Python {named[0]} or newer is needed" in (ROOT / "Makefile").read_text()
+    words = f"Python {', '.join(named[:-1])} or {named[-1]}, "
+    for page in ("README.md", "docs/index.md", "docs/operator.md"):
+        assert words in (ROOT / page).read_text(), page
+    # CI takes the newest from the classifiers; if it is this one, all tests run on it.
+    ci = (ROOT / ".ci" / "run").read_text()
+    assert "'Python :: 3\\.[0-9]+' pyproject.toml" in ci
+    assert 'make quick PYTHON="$newest"' in ci
+    assert f"{sys.version_info.major}.{sys.version_info.minor}" in named
+
+
 def imports() -> set[str]:
     """All packages that shipped modules import, inside functions too."""
     names: set[str] = set()
