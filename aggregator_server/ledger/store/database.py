@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Self
 
 from aggregator_server.ledger.store import tables
@@ -60,11 +61,13 @@ class Database(DurableFile):
         if lock is not None:
             with self.reading() as db:
                 tables.require_layout(db, numbered=True)
-            with translated(path, LedgerError):
+            with translated(path, LedgerError), ExitStack() as undone:
                 # An open connection avoids checkpointing and recreating the log at each commit.
-                self._kept = connect(path)
-                make_durable(self._kept, path, read_only=False)
-                self._kept.execute("SELECT count(*) FROM entries").fetchone()
+                link = undone.enter_context(closing(connect(path)))
+                make_durable(link, path, read_only=False)
+                link.execute("SELECT count(*) FROM entries").fetchone()
+                self._kept = link
+                undone.pop_all()
 
     @classmethod
     def create(cls, path: Path, fill: Callable[[Transaction], None]) -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from contextlib import ExitStack
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -194,16 +195,23 @@ def check_against_counts(ledger: Ledger, largest: int) -> Certificate:
     return found
 
 
-def test_a_campaign_with_central_noise(tmp_path: Path) -> None:
+@pytest.fixture
+def held() -> Iterator[ExitStack]:
+    """What a test opens; closed after it."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def test_a_campaign_with_central_noise(tmp_path: Path, held: ExitStack) -> None:
     spec = make_spec(sigma1=Fraction(10), sigma2=Fraction(8), threshold=Fraction(60), epsilon=300.0)
-    ledger = start(tmp_path / "ledger.db", spec, voted=False)
+    ledger = held.enter_context(start(tmp_path / "ledger.db", spec, voted=False))
     ledger.record_votes(0, Histogram(mixed_votes(200, 100), 100), NAMES)
     label(ledger)
     found = check_against_counts(ledger, 25)
     assert (found.noise, found.masked) == ("central", False)
 
 
-def test_a_campaign_with_noise_in_its_counts(tmp_path: Path) -> None:
+def test_a_campaign_with_noise_in_its_counts(tmp_path: Path, held: ExitStack) -> None:
     spec = make_spec(
         sigma2=Fraction(8),
         threshold=Fraction(60),
@@ -211,7 +219,7 @@ def test_a_campaign_with_noise_in_its_counts(tmp_path: Path) -> None:
         aggregation="masked",
         noise="distributed",
     )
-    ledger = start(tmp_path / "ledger.db", spec, voted=False)
+    ledger = held.enter_context(start(tmp_path / "ledger.db", spec, voted=False))
     noise = np.random.default_rng(4).normal(0, 9, size=(200, 3)).round().astype(np.int64)
     ledger.record_unmasking(0, 200, NAMES)
     ledger.record_votes(0, NoisySum(mixed_votes(200, 100) + noise, 100), NAMES)
@@ -221,10 +229,10 @@ def test_a_campaign_with_noise_in_its_counts(tmp_path: Path) -> None:
     assert found.summary.ahead == found.summary.labels  # the noise that chose is in the counts
 
 
-def test_the_largest_party_of_those_that_voted_counts(tmp_path: Path) -> None:
+def test_the_largest_party_of_those_that_voted_counts(tmp_path: Path, held: ExitStack) -> None:
     """Two batches of the same votes; the second without the largest party."""
     spec = make_spec(queries=40, aggregator="gnmax", sigma2=Fraction(2), epsilon=200.0)
-    ledger = Ledger.create(tmp_path / "ledger.db", spec)
+    ledger = held.enter_context(Ledger.create(tmp_path / "ledger.db", spec))
     sizes = (10, 20, 30, 40)
     ledger.record_roster(
         [
@@ -244,9 +252,9 @@ def test_the_largest_party_of_those_that_voted_counts(tmp_path: Path) -> None:
         assert each.answered_against_any_party is None  # no threshold
 
 
-def test_labels_of_the_student_are_not_certified(tmp_path: Path) -> None:
+def test_labels_of_the_student_are_not_certified(tmp_path: Path, held: ExitStack) -> None:
     spec = make_spec(aggregator="interactive-gnmax", rounds=2, epsilon=20.0)
-    ledger = start(tmp_path / "ledger.db", spec)
+    ledger = held.enter_context(start(tmp_path / "ledger.db", spec))
     answer(ledger, 30)
     ledger.end_round(wants_predictions=True)
     # Right of even queries, and sure of the wrong class for odd ones: those the teachers answer.
@@ -270,7 +278,9 @@ def test_labels_of_the_student_are_not_certified(tmp_path: Path) -> None:
         )
 
 
-def test_a_prediction_is_scaled_to_the_teachers_of_its_batch(tmp_path: Path) -> None:
+def test_a_prediction_is_scaled_to_the_teachers_of_its_batch(
+    tmp_path: Path, held: ExitStack
+) -> None:
     spec = make_spec(
         aggregator="interactive-gnmax",
         rounds=2,
@@ -281,7 +291,7 @@ def test_a_prediction_is_scaled_to_the_teachers_of_its_batch(tmp_path: Path) -> 
         interactive_threshold=Fraction(10),
         queries=60,
     )
-    ledger = start(tmp_path / "ledger.db", spec, voted=False)
+    ledger = held.enter_context(start(tmp_path / "ledger.db", spec, voted=False))
     # 60 votes against 0.3 * 75 = 22 expected ones, or 0.3 * 100 = 30 with all parties.
     row = [60, 15, 0]
     ledger.record_votes(0, Histogram(np.array([row] * 60), 75), NAMES[:3])
@@ -296,8 +306,8 @@ def test_a_prediction_is_scaled_to_the_teachers_of_its_batch(tmp_path: Path) -> 
     assert all(each.answered_against_any_party for each in found.labels)
 
 
-def test_json_says_that_it_is_private(tmp_path: Path) -> None:
-    ledger = start(tmp_path / "ledger.db")
+def test_json_says_that_it_is_private(tmp_path: Path, held: ExitStack) -> None:
+    ledger = held.enter_context(start(tmp_path / "ledger.db"))
     answer(ledger, 20)
     found = certificate_of(ledger.state(), ledger.counts())
     read = json.loads(json.dumps(found.to_json()))
@@ -306,8 +316,8 @@ def test_json_says_that_it_is_private(tmp_path: Path) -> None:
     assert read["labels"][0]["query"] == found.labels[0].query
 
 
-def test_votes_of_another_campaign_are_refused(tmp_path: Path) -> None:
-    ledger = start(tmp_path / "ledger.db")
+def test_votes_of_another_campaign_are_refused(tmp_path: Path, held: ExitStack) -> None:
+    ledger = held.enter_context(start(tmp_path / "ledger.db"))
     answer(ledger, 20)
     counts = ledger.counts()
     with pytest.raises(LedgerError, match="votes of shape"):
@@ -316,6 +326,8 @@ def test_votes_of_another_campaign_are_refused(tmp_path: Path) -> None:
         certificate_of(ledger.state(), counts, {2: make_predictions(7)})
 
 
-def test_a_campaign_without_labels_has_an_empty_certificate(tmp_path: Path) -> None:
-    ledger = start(tmp_path / "ledger.db")
+def test_a_campaign_without_labels_has_an_empty_certificate(
+    tmp_path: Path, held: ExitStack
+) -> None:
+    ledger = held.enter_context(start(tmp_path / "ledger.db"))
     assert certificate_of(ledger.state(), ledger.counts()).labels == ()
