@@ -23,6 +23,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from pate.runtime.child import python
+
 PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 EXTRAS = ("postgres", "sim")
 #: Of wheels, by pip: machines, and versions of glibc. A newer system may choose a newer wheel.
@@ -95,11 +97,11 @@ def parts() -> dict[str, tuple[str, str]]:
 
 def hashes(pins: list[str], machine: str, glibc: int) -> dict[str, str]:
     """Return the hash of the wheel of each pinned package that pip would install on a machine."""
-    python = f"{sys.version_info.major}{sys.version_info.minor}"
-    command = [
-        sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--dry-run",
-        "--ignore-installed", "--no-deps", "--only-binary=:all:", "--python-version", python,
-    ]  # fmt: skip
+    own = f"{sys.version_info.major}{sys.version_info.minor}"
+    command = python(
+        "pip", "--disable-pip-version-check", "install", "--quiet", "--dry-run",
+        "--ignore-installed", "--no-deps", "--only-binary=:all:", "--python-version", own,
+    )  # fmt: skip
     older = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
     for version in range(glibc, 4, -1):
         command += ["--platform", f"manylinux_2_{version}_{machine}"]

@@ -31,7 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: Parts of a reader of one format, in modules of their own.
-PARTS: Final = {"csv_lines": "tables", "dicom_header": "dicom", "dicom_pixels": "dicom"}
+PARTS: Final = {
+    "csv_lines": "tables",
+    "pictures": "images",
+    "dicom_header": "dicom",
+    "dicom_pixels": "dicom",
+}
 
 
 def folders(place: str, each: str) -> set[str]:

@@ -23,7 +23,7 @@ from party.synthesis.table.private_rows import read_rows
 from party.voting.own_data import OwnFile
 from pate.data.values import Images, Table
 from pate.errors import DataError
-from tests.party.voting.test_one_record import PIXELS, SIZE, as_lines, check, held, place
+from tests.party.voting.one_record.test_one_record import PIXELS, SIZE, as_lines, check, held, place
 
 if TYPE_CHECKING:
     from pathlib import Path
