@@ -103,7 +103,7 @@ class Server:
             return httpx.Client(
                 verify=verify or self.verify, timeout=timeout, trust_env=not self.is_here
             )
-        except (ImportError, ValueError) as error:
+        except (ImportError, ValueError, httpx.InvalidURL) as error:
             raise UsageError(f"the proxy variables cannot be used: {error}") from error
 
     def probe(self, *, within: float = _PROBE_TIMEOUT_S) -> None:

@@ -30,7 +30,6 @@ from pate.foreign import json_value
 from pate.formats.enrolment import ROUTE, Answer, Bundle, SealingKey, check_name
 from pate.masking.ahead.terms import sign_sealing
 from pate.masking.keys import KeyPair
-from pate.runtime.child import LOOPBACK
 from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory, sync_directory, write_file
 
@@ -359,12 +358,11 @@ def _send(server: Server, answer: Answer) -> str:
     Raises:
         RefusedError: if the server did not accept it.
         UntrustedServerError: if it is another server.
+        UsageError: if the environment names a proxy that cannot be used.
     """
     try:
         with (
-            httpx.Client(
-                timeout=_TIMEOUT_S, verify=server.verify, trust_env=server.host not in LOOPBACK
-            ) as client,
+            server.client(_TIMEOUT_S) as client,
             client.stream("POST", server.url + ROUTE, content=answer.to_json()) as reply,
         ):
             status = reply.status_code  # the rest of the reply is not read

@@ -65,8 +65,8 @@ def proxy_for(server: Server) -> str | None:
             return None
     for name in ("https_proxy", "all_proxy"):
         if value := _variable(name):
-            parts = urlsplit(value if "://" in value else f"http://{value}")
             with contextlib.suppress(ValueError):  # without user name and password
+                parts = urlsplit(value if "://" in value else f"http://{value}")
                 return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
     return "a proxy of this system"
 

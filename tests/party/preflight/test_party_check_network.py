@@ -376,14 +376,15 @@ def test_a_proxy_that_is_named_is_used_and_told_without_its_password(
     assert meet(server).error is None
 
 
-def test_proxies_that_do_not_matter_and_one_of_another_kind(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("proxy", [f"strange://{HOST}:1", "http://[::g]:1", "http://a:x:y"])
+def test_proxies_that_do_not_matter_and_one_that_cannot_be_used(
+    server: Server, monkeypatch: pytest.MonkeyPatch, proxy: str
 ) -> None:
     assert "none is set" in check_proxy(server).text
     monkeypatch.setenv("HTTPS_PROXY", f"http://{HOST}:1")
     assert "on this machine" in check_proxy(in_clear(1)).text
     monkeypatch.delenv("HTTPS_PROXY")
-    monkeypatch.setenv("all_proxy", f"strange://{HOST}:1")
+    monkeypatch.setenv("all_proxy", proxy)
     assert check_proxy(server).kind is UsageError
     refused = check_server(server, meet(server))
     assert refused.kind is UnreachableError
