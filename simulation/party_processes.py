@@ -71,11 +71,9 @@ def serve(open_party: Callable[[int], Callable[[bytes], bytes]], numbers: range)
     Raises:
         ProtocolError: for a frame for another party.
     """
-    # Prints must not mix with the frames.
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
     open_: dict[int, Callable[[bytes], bytes]] = {}
-    with contextlib.suppress(BrokenPipeError):
+    with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as answers:
+        os.dup2(2, 1)  # prints must not mix with the frames
         for number, message, _, body in _frames(sys.stdin.buffer):
             if number not in numbers:
                 raise ProtocolError(f"a message for party {number}, which is not in this process")

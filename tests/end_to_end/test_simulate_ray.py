@@ -107,7 +107,7 @@ def test_what_an_actor_reads_is_there_until_it_has_ended(tmp_path: Path) -> None
     finally:
         program.sweep()
     assert program.lines == ["the engine has ended"]
-    assert "No data left in file" in (tmp_path / "ray.log").read_text()
+    assert "File is not a zip file" in (tmp_path / "ray.log").read_text()
 
 
 @needs_ray
