@@ -401,6 +401,7 @@ def test_what_strangers_send_is_not_said_on_the_screen() -> None:
         "stranger = socket.create_connection(('127.0.0.1', gateway.port))\n"
         "stranger.sendall(b'nonsense\\r\\n\\r\\n')\n"
         "print(stranger.recv(100)[:12])\n"
+        "stranger.close()\n"
         "gateway.stop()"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
