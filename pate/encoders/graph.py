@@ -2,7 +2,8 @@
 
 Accepted are operators of ONNX's own set only, without graphs within them (If, Loop, Scan), without random
 draws, and all weights in the file. What is computed for an input, and on arrays of which sizes, hangs on the
-input's size only (:mod:`pate.encoders.sizes`), and nothing is read from elsewhere.
+input's size only (:mod:`pate.encoders.sizes`), no division of its numbers ends the process
+(:mod:`pate.encoders.divisions`), and nothing is read from elsewhere.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pate.encoders.description import MOST_MODEL
+from pate.encoders.divisions import require_safe_divisions
 from pate.encoders.sizes import require_fixed_sizes
 from pate.errors import DataError
 
@@ -158,8 +160,8 @@ def checked_graph(content: bytes, what: str = "") -> Graph:
 
     Raises:
         DataError: if it is no ONNX file, is too large, has an operator that is not accepted, functions of
-            its own, graphs within operators, sizes that hang on an input's content, or weights in another
-            file.
+            its own, graphs within operators, sizes or divisions that hang on an input's content, or weights
+            in another file.
     """
     try:
         return _checked(content)
@@ -195,6 +197,7 @@ def _checked(content: bytes) -> Graph:
         _require_accepted(node, opset)
     _require_inside(model.graph.initializer, model.graph.sparse_initializer)
     require_fixed_sizes(model.graph)
+    require_safe_divisions(model.graph, opset)
     given = {each.name for each in model.graph.initializer}
     given |= {each.values.name for each in model.graph.sparse_initializer}
     return Graph(

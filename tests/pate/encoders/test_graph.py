@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import onnx
@@ -96,6 +96,9 @@ DECIDED_BY_CONTENT: dict[str, list[str]] = {
     "NonMaxSuppression": ["one", "one", "size"],
     "RoiAlign": ["one", "size", "one"],
     "ReduceSum": ["one", "size"],
+    "LSTM": ["one", "one", "one", "", "size"],
+    "GRU": ["one", "one", "one", "", "size"],
+    "RNN": ["one", "one", "one", "", "size"],
 }
 
 
@@ -114,6 +117,101 @@ def test_a_size_that_hangs_on_the_content_is_refused_and_one_by_the_shape_is_not
                 continue
             with pytest.raises(DataError, match=f"{kind} makes an array whose size hangs on"):
                 checked_graph(graph_with(*order))
+
+
+def cast(source: str, made: str, kind: int) -> Any:
+    return helper.make_node("Cast", [source], [made], to=kind)
+
+
+def chosen(first: str, second: str) -> Any:
+    """The content decides which; the type is that of the two."""
+    return [
+        cast("row", "yes", TensorProto.BOOL),
+        helper.make_node("Where", ["yes", first, second], ["a"]),
+    ]
+
+
+def constant(name: str, value: Any) -> Any:
+    return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(value))
+
+
+LEAST: Final = {
+    "cast": [cast("row", "a", TensorProto.INT64)],
+    "narrow": [cast("row", "a", TensorProto.INT32)],
+    "place": [helper.make_node("ArgMax", ["row"], ["a"])],
+    "of top": [helper.make_node("TopK", ["row", "b"], ["values", "a"])],
+    "like": [helper.make_node("CastLike", ["row", "b"], ["a"])],
+    "weight": chosen("b", "b"),
+    "constant": [constant("c", np.array([1])), *chosen("c", "c")],
+    "row of weights": [
+        cast("row", "at", TensorProto.INT64),
+        helper.make_node("Gather", ["b", "at"], ["a"]),
+    ],
+    "joined": [
+        cast("row", "at", TensorProto.INT64),
+        helper.make_node("Concat", ["b", "b", "at"], ["a"], axis=0),
+    ],
+}
+
+
+def divided(nodes: list[Any], first: str, second: str, **more: Any) -> bytes:
+    kind = "Mod" if more else "Div"
+    nodes = [
+        *nodes,
+        helper.make_node(kind, [first, second], ["d"], **more),
+        cast("d", "features", 1),
+    ]
+    made = tiny.image_model(more=nodes)
+    made.graph.initializer.append(numpy_helper.from_array(np.array([-1]), "b"))
+    content: bytes = made.SerializeToString()
+    return content
+
+
+@pytest.mark.parametrize("how", sorted(LEAST))
+def test_whole_numbers_of_the_content_are_not_divided(how: str) -> None:
+    """The least one by -1 ends the process."""
+    for order in (LEAST[how], LEAST[how][::-1]):
+        for first, second in (("a", "b"), ("b", "a"), ("a", "a")):
+            with pytest.raises(DataError, match="Div divides whole numbers"):
+                checked_graph(divided(order, first, second))
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [cast("row", "e", TensorProto.INT64), cast("e", "a", TensorProto.FLOAT)],
+        [cast("row", "e", TensorProto.INT64), helper.make_node("Gather", ["weights", "e"], ["a"])],
+        [helper.make_node("ReduceMean", ["row"], ["a"])],
+        [helper.make_node("Constant", [], ["one"], value_float=1.0), *chosen("one", "row")],
+        [helper.make_node("Shape", ["row"], ["a"]), helper.make_node("ConstantOfShape", ["a"], ["none"])],
+        [helper.make_node("Shape", ["row"], ["a"])],
+    ],
+)  # fmt: skip
+def test_floats_are_divided_and_so_are_sizes(nodes: list[Any]) -> None:
+    checked_graph(divided(nodes, "a", "a"))
+
+
+def test_no_remainder_of_floats_of_the_content_is_taken() -> None:
+    """It takes the longer the more the two differ; one of whole numbers does not."""
+    with pytest.raises(DataError, match="Mod takes the remainder of floats"):
+        checked_graph(divided([], "row", "row", fmod=1))
+    checked_graph(divided(LEAST["cast"], "a", "b", fmod=0))
+
+
+def test_a_graph_has_no_text_for_the_content_to_choose_from() -> None:
+    """A table of an empty text and a long one is an array as large as the content says."""
+    texts = np.array(["", "x" * 1000], dtype=object)
+    made = tiny.image_model()
+    made.graph.initializer.append(numpy_helper.from_array(texts, "texts"))
+    with pytest.raises(DataError, match="texts among its weights"):
+        checked_graph(made.SerializeToString())
+    for node in (
+        cast("row", "features", TensorProto.STRING),
+        helper.make_node("Constant", [], ["features"], value_strings=["", "x"]),
+        constant("features", texts),
+    ):
+        with pytest.raises(DataError, match="it makes lists or text"):
+            checked_graph(graph_with(node))
 
 
 def outside(name: str) -> Any:
