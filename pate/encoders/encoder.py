@@ -29,6 +29,7 @@ from pate.encoders.graph import checked_graph
 from pate.encoders.limit import MOST_SECONDS, Limit
 from pate.encoders.plain_files import read_at_most
 from pate.encoders.session import open_session
+from pate.encoders.tokenizer import first_line, opened_tokenizer
 from pate.encoders.trial import seconds_after
 from pate.errors import DataError
 
@@ -96,9 +97,9 @@ class Encoder:
         graph.require_output(description.output, ranks[description.pooling], description.width)
         self._ranks = ranks[description.pooling]
         self._session = open_session(model)
-        self._tokenizer = None
+        self._tokenizer, self._most_bytes = None, 0
         if texts is not None and tokenizer is not None:
-            self._tokenizer = _tokenizer_of(tokenizer, texts.longest)
+            self._tokenizer, self._most_bytes = opened_tokenizer(tokenizer, texts.longest)
 
     @classmethod
     def open(cls, folder: Path, *, trial: bool = True, seconds: float = MOST_SECONDS) -> Encoder:
@@ -274,16 +275,20 @@ class Encoder:
     def _tokens(self, text: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         assert self._tokenizer is not None  # noqa: S101 - of an encoder of texts
         try:
-            text.encode()
+            size = len(text.encode())
         except UnicodeEncodeError as error:
             raise UnusableRecordError("the text has a lone surrogate") from error
         if len(text) > MOST_CHARACTERS:
             raise UnusableRecordError(f"the text has more than {MOST_CHARACTERS} characters")
+        if size > self._most_bytes:  # by its length only, whatever it says
+            raise UnusableRecordError(
+                f"the text has more than {self._most_bytes} bytes, of which the tokenizer could make too much"
+            )
         try:
             found = self._tokenizer.encode(text)
         except Exception as error:  # its errors have no common base but this
             raise self._failed(
-                f"has a tokenizer that cannot take it: {_first_line(error)}"
+                f"has a tokenizer that cannot take it: {first_line(error)}"
             ) from error
         if not found.ids:
             raise UnusableRecordError("the text has no tokens")
@@ -302,7 +307,7 @@ class Encoder:
         except Exception as error:  # its errors have no common base but this
             if options.terminate:
                 raise TooSlowError from error
-            raise self._failed(f"cannot run: {_first_line(error)}") from error
+            raise self._failed(f"cannot run: {first_line(error)}") from error
         if not isinstance(made, np.ndarray) or made.dtype != np.float32:
             raise self._failed("gives no float32 numbers")
         return made
@@ -418,20 +423,3 @@ def _described(folder: Path, entry: FileOf) -> bytes:
             f"{path} is not the file that {FILE} describes: its SHA-256 differs; get both again"
         )
     return content
-
-
-def _tokenizer_of(content: bytes, longest: int) -> Any:
-    import tokenizers
-
-    try:
-        made = tokenizers.Tokenizer.from_str(content.decode())
-        made.no_padding()
-        made.enable_truncation(longest)
-    except Exception as error:  # its errors have no common base but this
-        raise DataError(f"the tokenizer cannot be read: {_first_line(error)}") from error
-    return made
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    return "".join(each if each.isprintable() else " " for each in text.splitlines()[0])[:300]
