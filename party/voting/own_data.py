@@ -126,7 +126,8 @@ class OwnFile:
 
         Raises:
             DataError, SchemaError, UsageError: as :func:`pate.data.read.read_dataset`; with
-                ``strict`` for every cell and record that would be excluded.
+                ``strict`` for every cell and record that would be excluded, unless ``none_fits``: what a
+                campaign chooses must not make one record refuse it.
         """
         if self.answer != CLASS:
             return self._read_several(schema, classes, none_fits=none_fits)
@@ -143,7 +144,7 @@ class OwnFile:
             classes=listed or classes,
             drop=self.drop,
             schema=schema,
-            odd=None if self.strict else odd,
+            odd=None if self.strict and not none_fits else odd,
             reading=self.reading,
             text=self.text,
             dicom_labels=self.dicom_labels,
@@ -169,7 +170,7 @@ class OwnFile:
             group=self.group,
             drop=self.drop,
             schema=schema,
-            odd=None if self.strict else odd,
+            odd=None if self.strict and not none_fits else odd,
             reading=self.reading,
             text=self.text,
             dicom_labels=self.dicom_labels,

@@ -281,6 +281,14 @@ def test_strict_refuses_what_would_be_left_out(more: str, tmp_path: Path) -> Non
     assert len(lenient.warned) == 1
 
 
+def test_strict_or_not_a_campaign_that_one_record_does_not_fit_is_answered(tmp_path: Path) -> None:
+    """The server chooses it, and could find out whether there is such a record."""
+    party = Site(tmp_path, rows("7,x,c"), strict=True)
+    party.own.ahead(Schema.of(PUBLIC), CLASSES, is_guess=False)
+    assert party.describe(classes=("a", "b")).WhichOneof("body") == "description"
+    assert any("1 record" in line and "take no part" in line for line in party.warned)
+
+
 def test_no_ensemble_is_made_for_records_that_vote(tmp_path: Path) -> None:
     party = Site(tmp_path, rows())
     party.own.ahead(None, None)
