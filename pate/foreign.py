@@ -33,7 +33,8 @@ _MAGIC: Final = b"\x93NUMPY"
 _LENGTHS: Final = {(1, 0): 2, (2, 0): 4, (3, 0): 4}
 #: As NumPy: longer ones belong to tables of many columns.
 _LONGEST_HEADER: Final = 10_000
-_MOST_SIDES, _LARGEST_SIDE = 32, 2**48
+#: Bytes of an array, and its sides where another one is 0; no file has as many.
+_MOST_SIDES, _LARGEST = 32, 2**48
 _SPACE: Final = r"[ \n]*+"
 _SIDE: Final = rf"(?:0|[1-9][0-9]*+){_SPACE}"
 _FIELD: Final = rf"\({_SPACE}'([A-Za-z0-9_]*+)'{_SPACE},{_SPACE}'([^']*+)'{_SPACE}\){_SPACE}"
@@ -104,7 +105,7 @@ class Header(NamedTuple):
     """The header of a ``.npy`` array.
 
     Attributes:
-        shape: sides of at most 2^48.
+        shape: sides of at most 2^48, of at most as many bytes in all.
         column_major: whether its first index moves fastest.
         dtype: of numbers, truth values, texts, fields of these, or objects, which
             :func:`npy_array` does not read.
@@ -145,7 +146,7 @@ def npy_header(file: IO[bytes]) -> Header:
     if len(text) != length or found is None:
         raise ValueError("its header is not that of an array of numbers or texts")
     shape = tuple(int(side) for side in found["shape"].split(",") if side.strip())
-    if len(shape) > _MOST_SIDES or max(shape, default=0) > _LARGEST_SIDE:
+    if len(shape) > _MOST_SIDES or max(shape, default=0) > _LARGEST:
         raise ValueError(f"it is of shape {str(shape)[:60]}")
     named = re.findall(_FIELD, found["type"]) or found["type"].strip("'")
     for each in [named] if isinstance(named, str) else [kind for _, kind in named]:
@@ -155,7 +156,10 @@ def npy_header(file: IO[bytes]) -> Header:
         dtype = np.lib.format.descr_to_dtype(cast("list[tuple[str, str]]", named))
     except TypeError as error:  # as for a float of three bytes
         raise ValueError(f"it has values of the type {shown(named)}") from error
-    return Header(shape, found["fortran"] == "True", dtype)
+    header = Header(shape, found["fortran"] == "True", dtype)
+    if header.bytes > _LARGEST:
+        raise ValueError(f"it is of shape {str(shape)[:60]}")
+    return header
 
 
 def npy_array(file: IO[bytes], header: Header) -> NDArray[Any]:

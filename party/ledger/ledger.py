@@ -375,8 +375,12 @@ class PartyLedger:
         """
         digests = [each.hex() for each in bundles]
         with self._turn:
-            if not self._log.state().bundles.has_made(roster.hex(), first, digests):
-                self._log.append(MADE, {"roster": roster.hex(), "first": first, "made": [*digests]})
+            new = self._log.state().bundles.new(roster.hex(), first, digests)
+            if new:
+                made = digests[new.start : new.stop]
+                self._log.append(
+                    MADE, {"roster": roster.hex(), "first": first + new.start, "made": made}
+                )
 
     def use_bundle(self, bundle: bytes, round_: bytes) -> None:
         """Record that votes are about to be masked with a bundle; a repetition is not recorded.

@@ -138,6 +138,18 @@ class Site:
         self.known(offer.key, bytes.fromhex(offer.campaign))
         self.ledger.view(offer, None, None)
 
+    def require_open(self, campaign: bytes) -> None:
+        """Check that a campaign, joined or not, may still ask for votes.
+
+        Raises:
+            RefusedError: if it has ended.
+        """
+        record = self.ledger.find(campaign.hex())
+        if record is not None and record.ending is not None:
+            raise RefusedError(
+                f"campaign {campaign.hex()[:8]} has ended: no more keys ahead for it"
+            )
+
     def ended(self, campaign: bytes, finish: vote_pb2.Finish) -> None:
         """Record the server's report of the end of a campaign."""
         self.ledger.end(

@@ -270,6 +270,7 @@ class Voter:
             case "ask_bundles":
                 # They say nothing of our data; who they are for is the campaign's.
                 self._site.consider(offer_of(key, campaign, 0))
+                self._site.require_open(campaign.id)
                 reply.bundles.SetInParent()  # there may be none
                 reply.bundles.CopyFrom(ahead.bundles(key, campaign.id, request.ask_bundles))
             case "ask_masked_ahead":

@@ -118,6 +118,13 @@ def test_other_types_are_refused(kind: bytes, message: str) -> None:
         npy_header(io.BytesIO(with_header(text)))
 
 
+@pytest.mark.parametrize("shape", [b"281474976710656,", b"281474976710656, 281474976710656"])
+def test_an_array_longer_than_any_file_is_refused(shape: bytes) -> None:
+    text = b"{'descr': '<f8', 'fortran_order': False, 'shape': (" + shape + b"), }"
+    with pytest.raises(ValueError, match="shape"):
+        npy_header(io.BytesIO(with_header(text)))
+
+
 def test_python_objects_are_named_and_never_loaded() -> None:
     file = io.BytesIO(npy(np.array([1, {}], dtype=object)))
     header = npy_header(file)

@@ -51,8 +51,8 @@ class Listing:
         """Return all bundles, in the order in which they were listed."""
         return tuple(self._listed.values())
 
-    def has_made(self, roster: str, first: int, bundles: Sequence[str]) -> bool:
-        """Return whether exactly these bundles are listed.
+    def new(self, roster: str, first: int, bundles: Sequence[str]) -> range:
+        """Return which of these bundles are not listed, from the first such to the last; empty: none.
 
         Args:
             roster: digest, hex.
@@ -60,7 +60,7 @@ class Listing:
             bundles: their digests, hex, by number.
 
         Raises:
-            RefusedError: if another bundle of one of these numbers is.
+            RefusedError: if another bundle of one of these numbers is listed.
         """
         known = [self._made.get((roster, first + at)) for at in range(len(bundles))]
         for at, (each, made) in enumerate(zip(known, bundles, strict=True)):
@@ -69,7 +69,8 @@ class Listing:
                     f"another bundle {first + at} for these parties left before: its secrets are "
                     "lost, and no other one takes its number"
                 )
-        return None not in known
+        new = [at for at, each in enumerate(known) if each is None]
+        return range(new[0], new[-1] + 1) if new else range(0)
 
     def has_used(self, bundle: str, round_: str) -> bool:
         """Return whether a bundle is listed with this round.
@@ -92,7 +93,7 @@ class Listing:
         """Apply an entry of one of these kinds; nothing changes if it raises.
 
         Raises:
-            RefusedError: see :meth:`has_made`, :meth:`has_used`.
+            RefusedError: see :meth:`new`, :meth:`has_used`.
             LedgerError: for an entry of another form.
         """
         if kind == USED:
@@ -108,7 +109,7 @@ class Listing:
         if not 0 <= first <= _MOST_NUMBER - len(made):
             raise LedgerError(f"a bundle with the number {first!r:.40}")
         digests = [_digest(each) for each in made]
-        self.has_made(roster, first, digests)
+        self.new(roster, first, digests)
         for number, digest in enumerate(digests, first):
             self._made[roster, number] = digest
             self._listed.setdefault(digest, ListedBundle(roster, number, digest, "", at))

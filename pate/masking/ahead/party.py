@@ -298,8 +298,8 @@ class PartyAhead:
 
     def forget(self, campaign: bytes) -> None:
         """Remove all secrets of a campaign's rounds and bundles; what was bound stays bound."""
-        rounds = self._store.find(Kind.ATTEMPT, campaign).values()
-        bound = {bundle for bundle, at in self._store.find(Kind.BOUND).items() if at in set(rounds)}
+        rounds = set(self._store.find(Kind.ATTEMPT, campaign).values())
+        bound = {bundle for bundle, at in self._store.find(Kind.BOUND).items() if at in rounds}
         self._store.change(
             {},
             [(Kind.SHARES, each) for each in rounds] + [(Kind.UNUSED, each) for each in bound],

@@ -18,7 +18,7 @@ class Kind(Enum):
     WAITING = "waiting"
     #: Digest of an own bundle that was dropped before it masked, by the same.
     DROPPED = "dropped"
-    #: The roster that bundles are made for, by its digest.
+    #: The roster that bundles are made for, by its digest; removed if all its bundles are dropped.
     ROSTER = "roster"
     #: Secrets of an own bundle, by its digest; removed once it has masked, or is dropped.
     UNUSED = "unused"
@@ -42,8 +42,8 @@ class Kind(Enum):
     NOTE = "note"
 
 
-#: Kinds whose entries are removed: secrets, and what belongs to a bundle that was dropped.
-REMOVED: Final = (Kind.UNUSED, Kind.SHARES, Kind.WAITING, Kind.MADE)
+#: Kinds whose entries are removed: secrets, and what belongs to bundles that were dropped.
+REMOVED: Final = (Kind.UNUSED, Kind.SHARES, Kind.WAITING, Kind.MADE, Kind.ROSTER)
 
 #: An entry's kind and key.
 Place = tuple[Kind, bytes]

@@ -1,8 +1,9 @@
 """Bundles that wait for a round: who asked for them, how many there may be, and when they are dropped.
 
 A server may ask for bundles and never use them. Their secrets are dropped when the campaign that asked
-has ended, the party has another sealing key, or a year is over. The number of a dropped bundle is not used
-again. A party masks in no round with it, so dropping reveals nothing (docs/proofs/envelopes.md).
+has ended, the party has another sealing key, or a year is over; so is a roster of which no bundle is left.
+The number of a dropped bundle is not used again. A party masks in no round with it, so dropping reveals
+nothing (docs/proofs/envelopes.md).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ MOST_OF_ROSTER: Final = 1_024
 MOST_OF_KEY: Final = 4_096
 #: How long a bundle waits, in seconds.
 LONGEST: Final = 365 * 86_400
+_DIGEST_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,10 @@ class _Waiting:
 def place_of(roster: bytes, number: int) -> bytes:
     """Return the key of a bundle's entries, by the digest of its roster and its number."""
     return roster + whole(number)
+
+
+def _roster_of(place: bytes) -> bytes:
+    return place[:_DIGEST_BYTES]
 
 
 def waits(bundle: Bundle, sealing: bytes, asker: Asker) -> dict[Place, bytes]:
@@ -131,12 +137,15 @@ def _waiting(store: Store) -> dict[bytes, _Waiting]:
 
 def _drop(store: Store, dropped: dict[bytes, _Waiting]) -> int:
     if dropped:
+        left = store.find(Kind.MADE).keys() - dropped.keys()
+        needless = {_roster_of(place) for place in dropped} - {_roster_of(place) for place in left}
         store.change(
             {(Kind.DROPPED, place): each.bundle for place, each in dropped.items()},
             [
                 *((Kind.WAITING, place) for place in dropped),
                 *((Kind.MADE, place) for place in dropped),
                 *((Kind.UNUSED, each.bundle) for each in dropped.values()),
+                *((Kind.ROSTER, roster) for roster in needless),
             ],
         )
     return len(dropped)

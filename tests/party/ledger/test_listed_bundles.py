@@ -21,9 +21,12 @@ def listing() -> Listing:
 
 
 def test_a_number_is_one_bundle_and_a_bundle_one_round(listing: Listing) -> None:
-    assert listing.has_made(ROSTER, 4, [FIRST, SECOND])
-    assert not listing.has_made(ROSTER, 5, [SECOND, THIRD])
-    assert not listing.has_made(OTHER, 4, [THIRD])
+    assert not listing.new(ROSTER, 4, [FIRST, SECOND])
+    # Who asks for overlapping numbers has only the new ones listed.
+    assert listing.new(ROSTER, 5, [SECOND, THIRD]) == range(1, 2)
+    assert listing.new(ROSTER, 3, [THIRD, FIRST, SECOND]) == range(1)
+    assert listing.new(ROSTER, 3, [THIRD, FIRST, SECOND, OTHER]) == range(4)
+    assert listing.new(OTHER, 4, [THIRD]) == range(1)
     assert not listing.has_used(FIRST, ROSTER)
     listing.follow(USED, {"bundle": FIRST, "round": ROSTER}, "later")
     listing.follow(USED, {"bundle": FIRST, "round": ROSTER}, "again")
@@ -57,4 +60,4 @@ def test_what_is_not_listed(
     with pytest.raises(error, match=said):
         listing.follow(kind, dict(fields), "now")
     assert listing.bundles() == before
-    assert not listing.has_made(ROSTER, 3, [THIRD])
+    assert listing.new(ROSTER, 3, [THIRD])

@@ -47,7 +47,7 @@ def test_secrets_are_removed_and_nothing_else_is(path: Path) -> None:
     file = AheadFile(path)
     file.change({(kind, b"k"): b"secret words" for kind in Kind})
     for kind in Kind:
-        if kind in (Kind.UNUSED, Kind.SHARES, Kind.WAITING, Kind.MADE):
+        if kind in (Kind.UNUSED, Kind.SHARES, Kind.WAITING, Kind.MADE, Kind.ROSTER):
             file.change({}, [(kind, b"k")])
             assert file.get(kind, b"k") is None
             continue

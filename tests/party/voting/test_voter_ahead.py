@@ -437,6 +437,14 @@ def test_bundles_for_another_roster(post: Post) -> None:
     post.refuses("a", vote_pb2.PartyRequest(ask_bundles=asked), "not signed by its identity")
 
 
+def test_a_campaign_that_has_ended_gets_no_more_bundles(post: Post) -> None:
+    """Else one campaign could end, have its bundles dropped, and ask for others, without end."""
+    end = vote_pb2.Finish(epsilon_cap=post.campaign.epsilon, delta=post.campaign.delta)
+    post.tell("a", vote_pb2.PartyRequest(finish=end))
+    asked = vote_pb2.PartyRequest(ask_bundles=ahead.roster_to_wire(post.sealed, 4, 4))
+    post.refuses("a", asked, "has ended: no more keys ahead")
+
+
 def test_a_step_before_its_time_or_for_another_party(post: Post) -> None:
     server = post.begin()
     opening = vote_pb2.PartyRequest()

@@ -515,8 +515,10 @@ def test_bundles_that_are_not_used_are_dropped(field: Field) -> None:
     with pytest.raises(RefusedError, match="bundle 1 for these parties was dropped"):
         party.bundles(field.roster, 1, 1, replace(ASKER, at=later))
     assert not waiting.drop_stale(store, field.sealing[A].public, later)
+    assert store.find(Kind.ROSTER)
     assert waiting.drop_stale(store, field.sealing[B].public, later) == 1
     assert not store.find(Kind.UNUSED)
+    assert not store.find(Kind.ROSTER)
 
 
 def test_no_round_is_masked_with_a_bundle_that_was_dropped(field: Field) -> None:
