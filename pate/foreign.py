@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _DEEP: Final = "its values are nested too deeply"
+#: Of a dotted key of TOML: Python's parser takes memory by the square of their number.
+_MOST_PARTS: Final = 64
+_PART: Final = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
+_LONG_KEY: Final = re.compile(rf"(?<![\w-]){_PART}(?:\.[ \t]*+{_PART}){{{_MOST_PARTS}}}", re.ASCII)
 _MAGIC: Final = b"\x93NUMPY"
 #: By version: the bytes of a header's length, and the header's encoding, in which our grammar is ASCII.
 _LENGTHS: Final = {(1, 0): 2, (2, 0): 4, (3, 0): 4}
@@ -89,8 +93,11 @@ def toml_table(text: str, *, parse_float: Callable[[str], Any] = float) -> dict[
     """Return the table of a TOML text.
 
     Raises:
-        ValueError: if it is not TOML, is nested too deeply, or has a number that is too long.
+        ValueError: if it is not TOML, is nested too deeply, has a number that is too long, or what may be a
+            key of more parts than any of ours.
     """
+    if _LONG_KEY.search(text):
+        raise ValueError(f"it has a key of more than {_MOST_PARTS} parts")
     try:
         return tomllib.loads(text, parse_float=parse_float)
     except tomllib.TOMLDecodeError:

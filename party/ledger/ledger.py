@@ -126,7 +126,7 @@ class PartyLedger:
         with self._turn:
             state, now = self._log.state(), self._now()
             if state.campaign(offer.campaign) is None:
-                lately = state.unanswered(offer.key, now - UNANSWERED_FOR)
+                lately = state.unanswered(offer.key, now - UNANSWERED_FOR, now)
                 if len(lately) >= MOST_UNANSWERED:
                     free = lately[-MOST_UNANSWERED] + UNANSWERED_FOR
                     raise RefusedError(
@@ -379,7 +379,7 @@ class PartyLedger:
             if new:
                 made = digests[new.start : new.stop]
                 self._log.append(
-                    MADE, {"roster": roster.hex(), "first": first + new.start, "made": made}
+                    MADE, {"roster": roster.hex(), "first": first + new.start, "made": [*made]}
                 )
 
     def use_bundle(self, bundle: bytes, round_: bytes) -> None:

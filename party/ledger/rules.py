@@ -74,14 +74,17 @@ class LedgerState:
         """Return totals of the answers, by campaign, in the same order."""
         return tuple(each.totals for each in self._campaigns.values())
 
-    def unanswered(self, key: bytes, since: datetime) -> list[datetime]:
-        """Return when campaigns of a key were joined that had no votes, after ``since``, sorted."""
+    def unanswered(self, key: bytes, since: datetime, now: datetime) -> list[datetime]:
+        """Return when campaigns of a key were joined that had no votes, after ``since``, sorted.
+
+        A clock that was ahead has joined them later than ``now``; they do not count.
+        """
         joined = (
             datetime.fromisoformat(each.joined_at)
             for each in self._campaigns.values()
             if each.offer.key == key and not each.batches
         )
-        return sorted(at for at in joined if at > since)
+        return sorted(at for at in joined if since < at <= now)
 
     def campaign(self, campaign: str) -> Campaign | None:
         """Return a campaign, None if it was never joined; do not change it."""

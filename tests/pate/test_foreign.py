@@ -189,11 +189,14 @@ def test_other_texts_are_no_json(text: str) -> None:
         ("a = ", "at end of document"),
         ("a = 1979-13-01", "."),
         ("a" * 100_000, "."),
+        ("a." * 64 + "a = 1", "more than 64 parts"),
+        ("[\"a\" . 'b'" + ".a" * 500_000 + "]", "more than 64 parts"),
     ],
 )
 def test_hostile_toml_is_a_value_error(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         toml_table(text)
+    assert toml_table("a." * 63 + "a = 1").keys() == {"a"}
 
 
 def test_values_are_shown_in_part() -> None:

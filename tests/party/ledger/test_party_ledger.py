@@ -217,6 +217,12 @@ def test_campaigns_that_never_ask_for_votes_are_bounded_for_each_key(tmp_path: P
         ledger.join(offer(MOST_UNANSWERED + 2))
     now += UNANSWERED_FOR
     ledger.join(offer(MOST_UNANSWERED + 2))
+    # A clock that was far ahead for a while excludes nobody until then.
+    now += 500 * UNANSWERED_FOR
+    for number in range(MOST_UNANSWERED):
+        ledger.join(offer(2**64 + number))
+    now -= 500 * UNANSWERED_FOR
+    ledger.join(offer(MOST_UNANSWERED + 3))
 
 
 def test_a_server_cannot_report_ends_without_end(ledger: PartyLedger) -> None:
