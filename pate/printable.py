@@ -6,6 +6,7 @@ could rewrite the screen, a line end could forge a line, and a bidirectional ove
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 from typing import IO, TYPE_CHECKING, Any, Final, TextIO
@@ -66,9 +67,14 @@ class PrintableStream:
 
 
 def print_only_printable() -> None:
-    """Let this process write only printable characters to its standard output and error."""
+    """Let this process write only printable characters to its standard output and error.
+
+    What the encoding of a stream does not have is written as its escape, too, also by :func:`raw`.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
         if stream is not None and not isinstance(stream, PrintableStream):
             setattr(sys, name, PrintableStream(stream))
 

@@ -18,6 +18,7 @@ import aggregator_server.cli.main
 import party.cli.main
 import simulation.cli
 import student.cli
+from pate.runtime.child import python, python_environment
 from tests.support.processes.commands import signals_restored
 
 if TYPE_CHECKING:
@@ -219,3 +220,14 @@ def test_programs_show_columns_classes_and_files_with_printable_characters(tmp_p
         )  # fmt: skip
         shown = (run.stdout + run.stderr).decode()
         require_printable(shown)
+
+
+@pytest.mark.e2e
+def test_what_the_encoding_of_the_output_has_not_is_an_escape() -> None:
+    done = subprocess.run(
+        python("simulation", "plan", "--queries", 100, "--teachers", 250, "--epsilon", 2, "--delta", "1e-5"),
+        env={**python_environment(), "PYTHONIOENCODING": "ascii"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "\\xb1" in done.stdout
