@@ -13,7 +13,7 @@ from aggregator_server.envelopes.store import FILE, Store
 from party.cli.main import app
 from party.identity.keys import identity_key, new_sealing_key, sealing_key
 from pate.envelopes.file import opened
-from pate.errors import ProtocolError
+from pate.errors import RefusedError
 from pate.formats.enrolment import SealingKey
 from pate.masking.ahead.terms import sign_sealing
 from pate.masking.keys import KeyPair
@@ -164,7 +164,7 @@ def test_a_new_sealing_key_between_keys_and_votes_is_a_dropout(tmp_path: Path) -
             rotated.append(json.loads(run.stdout)["sealing"])
             path = play.outgoing("d")
             assert path is not None
-            with pytest.raises(ProtocolError, match="another sealing key than it has now"):
+            with pytest.raises(RefusedError, match=r"dropped .* by `pate-party new-sealing-key`"):
                 play.answer(path, "d")
         return play.carry(without=["d"] if late else []) or (late and bool(play.close_step()))
 

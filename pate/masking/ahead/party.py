@@ -108,7 +108,10 @@ class PartyAhead:
         """
         raw = self._store.get(Kind.ROSTER, digest)
         if raw is None:
-            raise RefusedError("bundles for a roster that this party has made none for")
+            raise RefusedError(
+                "bundles for a roster that this party has none for: it made none, or they were dropped "
+                "with their campaign, after a year or by `pate-party new-sealing-key`"
+            )
         return BundleRoster.from_bytes(raw)
 
     def begin(self, round_: Round, boxes: Mapping[str, bytes], note: bytes = b"") -> None:

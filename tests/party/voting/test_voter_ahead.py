@@ -409,7 +409,7 @@ FORGED: Mapping[str, tuple[Callable[[vote_pb2.AskMaskedAhead], object], str]] = 
         lambda asked: asked.bundles[1].keys.CopyFrom(asked.bundles[2].keys), "not signed",
     ),
     "another number": (lambda asked: setattr(asked.bundles[1], "number", 9), "not signed"),
-    "another roster": (lambda asked: setattr(asked, "roster", bytes(32)), "has made none for"),
+    "another roster": (lambda asked: setattr(asked, "roster", bytes(32)), "has none for: it made none"),
     "the recipient missing": (lambda asked: asked.bundles.__delitem__(0), "without its bundle"),
     "too few": (lambda asked: asked.bundles.__delitem__(slice(2, 5)), "4 are needed"),
     "out of order": (lambda asked: asked.bundles.reverse(), "not sorted"),
