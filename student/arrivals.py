@@ -171,7 +171,7 @@ def checked_campaign(info: wire.CampaignInfo, own: PublicSet) -> Campaign:
     if any(not name or len(name) > 200 for name in classes):
         raise ProtocolError("a campaign with a class without a name, or with an endless one")
     if info.phase not in PHASES:
-        raise ProtocolError(f"a campaign in the unknown phase {readable(info.phase)!r}")
+        raise ProtocolError(f"a campaign in the unknown phase {info.phase!r:.200}")
     return Campaign(
         id=info.id,
         name=readable(info.name),

@@ -83,11 +83,7 @@ BEHIND_THE_DOOR = {
         "flwr.superlink.grid": {"HttpGrid"},
     },
     "aggregator_server/flower/fleet/signature.py": {
-        "flwr.common.constant": {
-            "SYSTEM_TIME_TOLERANCE",
-            "TIMESTAMP_HEADER",
-            "TIMESTAMP_TOLERANCE",
-        },
+        "flwr.common.constant": {"TIMESTAMP_HEADER"},
         "flwr.supercore.constant": {"FLEET_HTTP_SIGNATURE_HEADER"},
     },
     "aggregator_server/flower/fleet/requests.py": {

@@ -103,12 +103,17 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
 
 @dataclass
 class Table:
-    """A campaign with the rogue at it."""
+    """A campaign with the rogue at it; ``options`` are those of its command."""
 
     play: Play
+    options: tuple[str, ...]
     server: Program
     parties: list[Program]
     rogue: Rogue
+
+    def again(self) -> None:
+        """Continue the campaign by the same command."""
+        self.server = self.play.serve(*self.options)
 
     @property
     def stand(self) -> Stand:
@@ -158,12 +163,13 @@ def campaign(homes: Homes, folder: Path, kind: str) -> Iterator[Table]:
     """A campaign of a kind with the rogue as the fourth party; three in a sum are enough."""
     with homes.play(folder / "campaign", kind) as play:
         names = ",".join((*homes.names, ROGUE))
-        server = play.serve("--parties", names, "--min-parties", "3", "--colluders", "0")
+        options = ("--parties", names, "--min-parties", "3", "--colluders", "0")
+        server = play.serve(*options)
         parties = [play.party(name) for name in homes.names]
         address = f"127.0.0.1:{play.port}"
         rogue = Rogue(ROGUE, folder / ROGUE, address, lambda _, reply: reply, flower=False)
         try:
-            yield Table(play, server, parties, rogue)
+            yield Table(play, options, server, parties, rogue)
         finally:
             rogue.stop()
 
@@ -208,10 +214,10 @@ def test_an_exact_sum_with_what_are_no_votes_is_refused(
     twisted.twist = twist
     with campaign(homes, tmp_path, "masked") as table:
         table.refused(NO_VOTES)
-        table.server = table.play.serve()
+        table.again()
         table.refused(NO_VOTES)
         twisted.twist = honest
-        table.server = table.play.serve()
+        table.again()
         table.finished(EVERYBODY)
         np.testing.assert_array_equal(table.sums(), before.sums)
         assert table.cost() == before.cost
@@ -266,7 +272,7 @@ def test_a_noisy_sum_with_too_many_votes_is_refused(
     with campaign(homes, tmp_path, "noisy") as table:
         table.refused(NO_VOTES)
         twisted.again, twisted.twist = twisted.sent[-1], honest
-        table.server = table.play.serve()
+        table.again()
         table.refused(NO_VOTES)  # of an earlier attempt: noise
 
 

@@ -144,7 +144,7 @@ def test_every_exit_code_is_its_own_and_has_a_line_in_the_docs() -> None:
     codes = {kind.exit_code for kind in kinds.values()}
     table = (ROOT / "docs" / "errors.md").read_text()
     for name, kind in kinds.items():
-        inherited = kind.exit_code == kind.__mro__[1].__dict__.get("exit_code")
+        inherited = kind.exit_code == getattr(kind.__mro__[1], "exit_code", None)
         if not inherited:
             assert f"| {kind.exit_code} | `{name}` |" in table, name
     assert len(codes) == sum(f"| {code} | `" in table for code in codes)

@@ -130,7 +130,7 @@ def test_a_failure_says_how_it_ended_and_shows_the_end_of_the_log(tmp_path: Path
     error = child.failure()
     assert isinstance(error, ProcessError)
     assert "exit code 1" in str(error)
-    assert "no such option" in str(error)
+    assert "no such option" in "\n".join(error.__notes__)
 
 
 @pytest.mark.e2e

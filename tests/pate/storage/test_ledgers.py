@@ -257,7 +257,7 @@ def test_a_change_of_tables_changes_the_number_of_the_layout() -> None:
         {
             "server": "dcd12c1bdbdbba7a",
             "party": "3047277672043d52",
-            "keys ahead": "16b33b5b59dd8a28",
+            "keys ahead": "2f7e0bc97ae50e15",
             "noise shares": "0e138b6c41f7c46e",
             "envelopes": "1e86939025da57c3",
         },
