@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -253,14 +252,17 @@ def child(
     if failpoint is not None:
         environment["PATE_FAILPOINT"] = failpoint
 
-    def limit() -> None:
-        if file_limit is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
-
-    return subprocess.run(  # no threads of ours run in this process
-        [sys.executable, "-c", _CHILD, str(home), str(Path(__file__).parent)],
+    # By the child itself: between fork and exec, handlers of libraries with threads would run.
+    limit = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, ({file_limit},) * 2)\n"
+    return subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            ("" if file_limit is None else limit) + _CHILD,
+            str(home),
+            str(Path(__file__).parent),
+        ],
         env=environment,
-        preexec_fn=limit,
         cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,

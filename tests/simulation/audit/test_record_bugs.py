@@ -98,7 +98,7 @@ def test_what_ships_stands(
 
 
 def test_classes_in_contrast_stand_and_are_attacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = audited(monkeypatch, "dense-2", "contrast", runs=30_000)
+    found = audited(monkeypatch, "dense-2", "contrast", runs=60_000)
     assert found.holds
     assert found.lower_bound > 0.7 * found.claimed
     altered, *_ = record_pairs(code_of("dense-2 contrast"), 2)
@@ -282,7 +282,7 @@ def test_labels_beyond_those_that_count_are_refused_and_if_not_found(
         record_pairs(code_of(f"{code} labels-2"), 2)
     monkeypatch.setattr(Answer, "check", lambda *_: None)
     # Three labels in place of two, so half as much again: a small bug needs more runs.
-    assert not audited(monkeypatch, code, "labels-2", runs=30_000).holds
+    assert not audited(monkeypatch, code, "labels-2", runs=100_000).holds
 
 
 def test_a_dense_array_that_is_too_long_is_refused_and_if_not_found(
