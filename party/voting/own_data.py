@@ -220,7 +220,7 @@ class OwnFile:
 
 @dataclass(frozen=True)
 class Promised:
-    """What a party says of records that are not read yet: nothing of it hangs on one of them.
+    """What a party says of records that are not read yet: nothing of it depends on one of them.
 
     Attributes:
         classes: as of its options or the campaign's list.
@@ -378,7 +378,7 @@ class OwnVoters:
         """Return our records as read for a campaign, None if they cannot vote in it.
 
         No teacher is trained. If none of the records can be used, none of them votes: that is no error, since
-        it can hang on one record.
+        it can depend on one record.
 
         Raises:
             NoEncoderError: if only the campaign's encoder can read them, and it is not here.

@@ -7,7 +7,7 @@ A unit of a series casts its votes in all campaigns together, first come:
   hash;
 * a **record** one. It is known by its content, since it has no identifier: its cells, and its label as
   our file has it. Copies are counted: of equal rows as many vote as there are now, less those that have
-  voted. So whether one of them votes hangs on no other person's, as long as rows stay in the table.
+  voted. So whether one of them votes depends on no other person's, as long as rows stay in the table.
 
 What a campaign chooses and a hash depends on, the schema by which cells are read, is in ``known_by``: a
 campaign that reads otherwise is refused. How its class list names a label enters no hash.

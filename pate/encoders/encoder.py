@@ -1,6 +1,6 @@
 """An encoder that is open: images or texts in, rows of whole numbers out, one record at a time.
 
-A record's row hangs on that record only. The graph runs on one record at a time, in a single thread, so no
+A record's row depends on that record only. The graph runs on one record at a time, in a single thread, so no
 kernel splits its sums by batch or by thread; the row is brought to length 1 and rounded to whole numbers at
 once.
 

@@ -1,8 +1,8 @@
 """Checks of an ONNX file before it is run: the file may be hostile.
 
 Accepted are operators of ONNX's own set only, without graphs within them (If, Loop, Scan), without random
-draws, and all weights in the file. What is computed for an input, and on arrays of which sizes, hangs on the
-input's size only (:mod:`pate.encoders.sizes`), no division of its numbers ends the process
+draws, and all weights in the file. What is computed for an input, and on arrays of which sizes, depends on
+the input's size only (:mod:`pate.encoders.sizes`), no division of its numbers ends the process
 (:mod:`pate.encoders.divisions`), and nothing is read from elsewhere.
 """
 
@@ -160,7 +160,7 @@ def checked_graph(content: bytes, what: str = "") -> Graph:
 
     Raises:
         DataError: if it is no ONNX file, is too large, has an operator that is not accepted, functions of
-            its own, graphs within operators, sizes or divisions that hang on an input's content, or weights
+            its own, graphs within operators, sizes or divisions that depend on an input's content, or weights
             in another file.
     """
     try:
@@ -219,7 +219,7 @@ def _require_accepted(node: onnx.NodeProto, opset: int) -> None:
         )
     if node.op_type in _INNER or any(each.HasField("g") or each.graphs for each in node.attribute):
         raise DataError(
-            f"the operator {node.op_type!r:.80} has a graph within it: what it runs for an input hangs on "
+            f"the operator {node.op_type!r:.80} has a graph within it: what it runs for an input depends on "
             "the input. If its condition is a constant, a simplifier such as onnxsim takes it out"
         )
     # The third input of Dropout says that it is trained: then it draws.

@@ -1,4 +1,4 @@
-"""Sizes within a graph: they hang on the size of an input, never on what is in it.
+"""Sizes within a graph: they depend on the size of an input, never on what is in it.
 
 A graph that makes an array as long as a pixel says takes as much time and memory for a record as its maker
 likes, and both can be seen from outside. So what an input's numbers reach is followed through the graph, and
@@ -75,7 +75,7 @@ _NOT_FOLLOWED: Final = frozenset({
 
 
 def require_fixed_sizes(graph: onnx.GraphProto) -> None:
-    """Check that no size within a graph hangs on the content of an input.
+    """Check that no size within a graph depends on the content of an input.
 
     Args:
         graph: of operators that have no graphs within them.
@@ -90,7 +90,7 @@ def require_fixed_sizes(graph: onnx.GraphProto) -> None:
         places = _DECIDING.get(node.op_type, ())
         if any(node.input[at] in told for at in places if at < len(node.input)):
             raise DataError(
-                f"the operator {node.op_type} makes an array whose size hangs on the content of an "
+                f"the operator {node.op_type} makes an array whose size depends on the content of an "
                 "input, or a loop whose length does: its time and memory for a record would tell of "
                 "the record"
             )

@@ -115,7 +115,7 @@ def test_a_size_that_hangs_on_the_content_is_refused_and_one_by_the_shape_is_not
             if fits:
                 checked_graph(graph_with(*order))
                 continue
-            with pytest.raises(DataError, match=f"{kind} makes an array whose size hangs on"):
+            with pytest.raises(DataError, match=f"{kind} makes an array whose size depends on"):
                 checked_graph(graph_with(*order))
 
 
