@@ -132,7 +132,7 @@ def test_a_forged_shape_allocates_nothing(tmp_path: Path) -> None:
     path = tmp_path / "d.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("x.npy", buffer.getvalue())
-    with pytest.raises(DataError, match="array 'x' cannot be read .it is of shape"):
+    with pytest.raises(DataError, match=r"array 'x' cannot be read \(it is of shape"):
         read_inputs(path)
 
 
