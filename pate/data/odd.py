@@ -4,7 +4,8 @@ Whether a record is excluded depends only on that record; the others are used wi
 here are for the party's own screen; nothing of them leaves the machine.
 
 Files are foreign, and so are the decoders that take them apart: what one raises for one record is not known
-beforehand. So :func:`judged` decides for every reader and for encoders, and no error passes it.
+beforehand. So :func:`judged` decides for pictures, DICOM, arrays of images, texts and encoders, and no error
+passes it. A cell of a table is decided where its column is read.
 """
 
 from __future__ import annotations
