@@ -115,7 +115,7 @@ def start_campaign(
         with Ledger.open(place) as ledger:
             state = ledger.state()
             state.spec.require_same(spec)
-            if state.phase == "finished" and (folder / _SERVED_FILE).exists():
+            if state.phase == "finished" and is_over(folder):
                 raise StateError(
                     f"the campaign in {folder} is finished; name a new one with --campaign, or "
                     "`pate-server export` its labels"
@@ -138,6 +138,11 @@ def start_campaign(
         )
         _say_guess(spec, screen)
         return _run(ledger, inputs, folder, listening, screen, encoder)
+
+
+def is_over(folder: Path) -> bool:
+    """Whether the parties of the finished campaign in ``folder`` were told, and its labels served."""
+    return (folder / _TOLD_FILE).exists() and (folder / _SERVED_FILE).exists()
 
 
 def require_same_series(folder: Path, spec: CampaignSpec) -> None:
@@ -331,7 +336,7 @@ def _run(
                 f"the noisy sums that this server saw: {_guarantee(statement, seen, 'server')}"
             )
         _serve_to_the_end(service, listening.linger, screen, token)
-        write_file(folder / _SERVED_FILE, b"")
+    write_file(folder / _SERVED_FILE, b"")
     return found
 
 

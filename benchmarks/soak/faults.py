@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from aggregator_server.session import is_over
 from pate.errors import QuorumError
 from simulation.programs import children
 
@@ -176,6 +177,8 @@ class Havoc:
     def _runs(self) -> bool:
         """Whether the server runs; one that lost too many parties is started again."""
         code = self.stage.server.code
+        if code == -signal.SIGKILL and is_over(self.stage.place):
+            return False
         if code == QuorumError.exit_code and self.disturbed and self.resumed < _RESUMED:
             self.resumed += 1
             self.stage.serve()
@@ -210,7 +213,7 @@ class Havoc:
         if fault.beside is not None:
             self._kill(fault.beside, fault.party)
         time.sleep(fault.pause)
-        if server.code != 0:  # it had not ended by itself
+        if server.code != 0 and not is_over(self.stage.place):  # it had not done everything
             self.stage.serve()
         if fault.beside is not None:
             self._again(fault.beside, fault.party)

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from aggregator_server.session import is_over
 from benchmarks.soak.hosts import Host
 from benchmarks.soak.leaks import Held
 from benchmarks.soak.play import KINDS, NAMES, Play
 from benchmarks.soak.report import tell
 from benchmarks.soak.result import Result
 from pate.data.values import Images
-from pate.errors import PateError, UnreachableError
+from pate.errors import PateError, StateError, UnreachableError
 from simulation.commands import TEACHERS, Sites
 from simulation.datasets import write_inputs
 
@@ -176,7 +177,7 @@ class Soak:
         before = play.stand()
         if code != 0:
             result.kills += 1
-            play.serve().ends(0)
+            play.serve().ends(StateError.exit_code if is_over(play.place) else 0)
         after_it = play.stand()
         assert after_it is not None, "there is no ledger"
         if before is not None:
