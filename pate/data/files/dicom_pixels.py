@@ -60,9 +60,7 @@ def frames(file: BinaryIO, header: Header, window: Window | None) -> Iterator[ND
                 if not header.native:
                     content = b"".join(_read(file, *part) for part in parts[at])
                 else:
-                    content = _read(
-                        file, header.start + at * header.frame_bytes, header.frame_bytes
-                    )
+                    content = _plain(file, header, at)
                 values = _decoded(content, header)
         except UnusableError:
             raise
@@ -80,6 +78,18 @@ def _read(file: BinaryIO, start: int, length: int) -> bytes:
     if len(content) != length:
         raise UnusableError(LIES)
     return content
+
+
+def _plain(file: BinaryIO, header: Header, at: int) -> bytes:
+    """Return an uncompressed frame, little endian."""
+    start, end = at * header.frame_bytes, (at + 1) * header.frame_bytes
+    if header.syntax != BIG_ENDIAN or not (header.allocated == 16 or header.words):
+        return _read(file, header.start + start, header.frame_bytes)
+    # Bytes are in words over all frames: one of an odd length begins or ends within a word.
+    before = start % 2
+    whole = _read(file, header.start + start - before, before + end - start + end % 2)
+    swapped = np.frombuffer(whole, ">u2").astype("<u2").tobytes()
+    return swapped[before : before + end - start]
 
 
 def _parts(file: BinaryIO, header: Header) -> list[list[tuple[int, int]]]:
@@ -139,8 +149,6 @@ def _decoded(content: bytes, header: Header) -> NDArray[np.integer]:
     elif header.syntax in (*JPEG, *JPEG_2000):
         _require_size(content, header)
         content, syntax, plugin = encapsulate([content]), header.syntax, "pillow"
-    elif header.syntax == BIG_ENDIAN and (header.allocated == 16 or header.words):
-        content = np.frombuffer(content, ">u2").astype("<u2").tobytes()
     about: Any = {
         "rows": header.rows,
         "columns": header.columns,
