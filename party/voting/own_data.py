@@ -17,7 +17,8 @@ from party.voting.neighbour import NeighbourVotes, require_answer
 from pate.answers import CLASS, LABELS, NONE, NUMBER
 from pate.data.cells import PLAIN, Reading
 from pate.data.checks import require_trainable
-from pate.data.files.images import DEEP, OUTSIDE, WINDOW, DeepImagesError, sizes_differ
+from pate.data.files.images import sizes_differ
+from pate.data.files.pictures import DEEP, OUTSIDE, WINDOW, DeepImagesError
 from pate.data.labels import can_be_class, sorted_classes
 from pate.data.locate import raw_at
 from pate.data.odd import Odd

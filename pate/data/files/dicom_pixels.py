@@ -26,8 +26,7 @@ from pate.data.files.dicom_header import (
     UnusableError,
     unread,
 )
-from pate.data.files.images import DEEP, windowed
-from pate.data.files.pictures import opened
+from pate.data.files.pictures import DEEP, grey_by, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -208,15 +207,13 @@ def _as_bytes(
     """Return a frame in 8 bits, black as 0."""
     if header.samples == 3:
         return np.ascontiguousarray(values, dtype=np.uint8)
-    # By a table of all values, which is smaller than the image as floats.
-    plain = np.dtype(f"u{values.dtype.itemsize}")
-    every = np.arange(2 ** (8 * plain.itemsize), dtype=plain).view(values.dtype)
-    if header.deep:
-        assert window is not None  # noqa: S101 - checked
-        table = windowed(every * header.slope + header.intercept, window)
-    else:
-        table = windowed(every, (0, 2**header.stored - 1))
-    if header.photometric == "MONOCHROME1":
-        table = 255 - table
-    made: NDArray[np.uint8] = table[values.view(plain)][..., np.newaxis]
-    return made
+    if not header.deep:
+        window = (0, 2**header.stored - 1)
+    assert window is not None  # noqa: S101 - checked
+    return grey_by(
+        values,
+        window,
+        slope=header.slope,
+        intercept=header.intercept,
+        inverted=header.photometric == "MONOCHROME1",
+    )

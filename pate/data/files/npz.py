@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.data.embeddings import Embeddings
-from pate.data.files.images import OUTSIDE, WINDOW, DeepImagesError, windowed
+from pate.data.files.pictures import OUTSIDE, WINDOW, DeepImagesError, windowed
 from pate.data.files.tables import LONGEST_TEXT, LOST_DIGITS
 from pate.data.labels import is_nothing, parse_number, plain_identities, plain_names
 from pate.data.limits import require_room

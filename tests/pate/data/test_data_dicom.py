@@ -23,7 +23,7 @@ from pydicom.uid import (
 )
 
 from pate.data.files.dicom import read_dicom
-from pate.data.files.images import DeepImagesError, windowed
+from pate.data.files.pictures import DeepImagesError, windowed
 from pate.data.odd import Odd
 from pate.errors import DataError, UsageError
 from tests.support.encoders.dicom_files import dicom, grey, write
