@@ -112,14 +112,14 @@ def train(options: TrainOptions) -> None:
     # Of a server only the end says that a campaign is of several labels, whose columns have their names.
     early = released is not None or options.label is not None or not is_table(inputs)
     if options.test is not None and early:
-        measured = test_data(options, released)
+        measured = test_data(options, released, screen)
     screen.say(f"public set: {len(inputs)} inputs, {_shortened(inputs.schema())}")
     trainer = _trainer(kind, options, screen, pixels)
     name = ""
     if released is None:
         released, name = _follow(options, inputs, trainer, measured, screen, pixels)
     if options.test is not None and not (early and columns_of(released) == ("class", ())):
-        measured = test_data(options, released)
+        measured = test_data(options, released, screen)
     facts = {
         "seed": options.seed,
         "steps": options.steps or "default",
@@ -189,6 +189,7 @@ def evaluate(
     from student.trainers.selftraining import TableStudent
     from student.weights import load
 
+    screen = Screen(NAME)
     student, question = load(model), Question(positive, threshold, at_sensitivity)
     if isinstance(student, TableStudent) and not student.has_classes:
         if question != Question() or group_column is not None:
@@ -206,13 +207,13 @@ def evaluate(
             encoder,
             text=text,
             dicom_labels=dicom_labels,
+            screen=screen,
         )
         found = evaluate_answers(student, test)
         _write_figures(found, model, out)
         if as_json:
             print_json(found.to_json())
             return
-        screen = Screen(NAME)
         screen.show(answers_grid(found))
         screen.say(found.in_words)
         return
@@ -226,6 +227,7 @@ def evaluate(
         encoder=encoder,
         text=text,
         dicom_labels=dicom_labels,
+        screen=screen,
     )
     result = measure(
         student, test.records, name=test.name, patients=test.patients, question=question
@@ -234,7 +236,6 @@ def evaluate(
     if as_json:
         print_json(result.to_json())
         return
-    screen = Screen(NAME)
     screen.show(confusion_grid(result))
     screen.show(score_grid(result))
     if result.groups is not None:
