@@ -195,11 +195,12 @@ def pictures(folder: Path) -> tuple[Target, ...]:
     shades = np.random.default_rng(0).integers(0, 256, (24, 20, 3)).astype(np.uint8)
 
     def written(kind: str) -> list[bytes]:
-        made = []
+        made, exif = [], Image.Exif()
+        exif[0x0112] = 6  # it lies on its side
         for mode in ("RGB", "L", "P", "1", "RGBA", "I;16", "CMYK"):
             held = io.BytesIO()
             try:
-                Image.fromarray(shades).convert(mode).save(held, kind)
+                Image.fromarray(shades).convert(mode).save(held, kind, exif=exif)
             except (OSError, ValueError, KeyError):  # not of this mode
                 continue
             made.append(held.getvalue())
