@@ -306,6 +306,8 @@ BROKEN = [
     (dicom(IMAGE, PixelData=IMAGE.tobytes()[:-2]), LIES),
     (dicom(IMAGE, PixelData=IMAGE.tobytes() + b"\0\1"), LIES),
     (dicom(IMAGE, PixelData=2 * IMAGE.tobytes()), LIES),
+    (dicom(IMAGE[:5, :7], ExplicitVRBigEndian, words=True).replace(b"OW\0\0\0\0\0\x24", b"OW\0\0\0\0\0\x23"),
+     LIES),
     (dicom(IMAGE, PixelData=None), WITHOUT),
     (dicom(IMAGE, Rows=None), WITHOUT),
     (dicom(IMAGE)[:-10], LIES),
