@@ -44,7 +44,8 @@ _ED25519_SIGNATURE: Final = 64
 _ECDSA_SIGNATURE: Final = 104
 _NODE_BYTES: Final = 256
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_LABEL: Final = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+#: With underscores, as names of containers and of Windows machines have them.
+_LABEL: Final = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST_NAME: Final = re.compile(rf"(?=.{{1,253}}$)(?:{_LABEL}\.)*{_LABEL}")
 _PORT: Final = re.compile("[0-9]{1,5}")
 _DOMAIN: Final = b"pate/v1/enrolment/"
@@ -73,6 +74,8 @@ def is_host(host: str) -> bool:
 
     >>> [is_host(host) for host in ("pate.example.org", "2001:db8::7", "192.0.2.300", "fe80::1%a")]
     [True, True, False, False]
+    >>> is_host("hospital_server")
+    True
     """
     try:
         ipaddress.ip_address(host)
@@ -92,7 +95,9 @@ def split_address(address: str) -> tuple[str, int]:
     # Brackets are required for an IPv6 address, and allowed only for it.
     known = is_host(bare) and (":" in bare) == (bare != host)
     if not (known and _PORT.fullmatch(port) and 0 < int(port) < 2**16):
-        raise ProtocolError(f"{address!r:.320} is no server address; write host:port")
+        scheme = address.partition("://")[0] if "://" in address else None
+        how = "write host:port" if scheme is None else f"write host:port, without {scheme[:20]}://"
+        raise ProtocolError(f"{address!r:.320} is no server address; {how}")
     return bare, int(port)
 
 
