@@ -75,6 +75,11 @@ def check_budget(epsilon: float, delta: float, *, records_vote: bool) -> None:
     """
     if not 0 < epsilon < math.inf:
         raise UsageError(f"epsilon must be a positive number, got {epsilon!r}")
+    check_delta(delta, records_vote=records_vote)
+
+
+def check_delta(delta: float, *, records_vote: bool) -> None:
+    """Check the delta of a privacy budget, as :func:`check_budget` does."""
     if not 0 <= delta < 1:
         raise UsageError(f"delta is a probability below 1, got {delta!r}")
     if delta == 0 and not records_vote:
