@@ -98,9 +98,9 @@ def test_every_block_has_a_language(page: str) -> None:
 
 
 def test_commands_of_pages_are_found() -> None:
-    typed = {" ".join(each.values[0]) for each in COMMANDS}  # type: ignore[arg-type]
+    lines = {" ".join(each.values[0]) for each in COMMANDS}  # type: ignore[arg-type]
     assert len(COMMANDS) > 100
-    assert {*AFTER, *BEFORE} <= typed
+    assert {*AFTER, *BEFORE} <= lines
 
 
 @pytest.mark.parametrize("words", COMMANDS)
