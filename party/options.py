@@ -15,7 +15,6 @@ import typer
 from pate.campaign.choices import TEACHERS_EACH, Unit
 from pate.data.cells import Decimal, Reading
 from pate.errors import PateError, UsageError
-from pate.formats.enrolment import Bundle
 from pate.runtime.home import default_home
 from pate.runtime.options import (
     CommandOptions,
@@ -267,6 +266,8 @@ class CheckOptions(Options):
         if self.name is not None:
             return above / self.name
         if self.bundle is not None:
+            from pate.formats.enrolment import Bundle  # its cryptography is slow to import
+
             with contextlib.suppress(OSError, PateError):  # reported by the checks
                 return above / Bundle.from_json(self.bundle.read_bytes()).name
         if self.data is not None:

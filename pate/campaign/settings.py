@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pate.campaign.options import MechanismOptions
-    from pate.noise.share_laws import NoiseLawName
+    from pate.noise import NoiseLawName
 
     Say = Callable[[str], None]
     Choose = Callable[[Inputs, int, Say], tuple[int, ...]]

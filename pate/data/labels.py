@@ -11,14 +11,13 @@ import math
 import re
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from pate.errors import DataError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from pate.data.odd import Odd
@@ -222,4 +221,6 @@ def encode_labels(
                 odd.record("its label cannot be the name of a class", place(row))
             elif name in unknown:
                 odd.record("its label is not in the class list", place(row))
+    import numpy as np  # not for the names of classes, which every command's options need
+
     return np.array([at.get(name, -1) for name in names], dtype=np.int64), known

@@ -18,7 +18,6 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -30,6 +29,8 @@ from pate.text_form import in_text, parse, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from cryptography import x509
 
 BUNDLE_FORMAT: Final = "pate-enrolment-bundle/1"
 ANSWER_FORMAT: Final = "pate-enrolment-answer/1"
@@ -349,6 +350,8 @@ def _transcript(
 
 
 def _authority(ca: bytes) -> x509.Certificate:
+    from cryptography import x509  # slow to import; only certificates need it
+
     try:
         found = x509.load_pem_x509_certificates(ca)
         constraints = found[0].extensions.get_extension_for_class(x509.BasicConstraints)

@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import sys
-from importlib.metadata import version
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -153,6 +152,8 @@ def program_of(app: typer.Typer) -> click.Command:
 
 def _print_version(context: click.Context, _: click.Parameter, value: bool) -> None:
     if value:
+        from importlib.metadata import version
+
         print(f"{context.info_name} {version('federated-pate')}")  # noqa: T201 - it is the result
         context.exit()
 
