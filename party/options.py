@@ -133,6 +133,19 @@ class OwnOptions(CommandOptions):
             )
         return self.number is not None or self.votes == "neighbour"
 
+    def require_sense(self) -> None:
+        """Check what needs no campaign, before a command imports what is slow.
+
+        Raises:
+            DataError: if there is nothing at the path of the data.
+            UsageError: for options that contradict each other.
+        """
+        from pate.data.locate import require_there
+
+        if self.data is not None:
+            require_there(self.data)
+        _ = self.reading, self.only_records
+
     @property
     def trained_later(self) -> bool:
         """Whether teachers are trained only once a campaign asks for them.

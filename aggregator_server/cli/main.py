@@ -64,11 +64,15 @@ def serve(options: CampaignOptions) -> None:
         context.obj = options  # `check` may be given options before its name
         return
     public = options.public or public_here()
-    parameters_of(options)
+    parameters_of(options)  # first, as it imports no mathematics
+    from pate.campaign.settings import delta_of, of_gated_delta, require_sense, spec_of
+    from pate.data.locate import require_there
+
+    require_sense(options)
+    require_there(public)
     with importing():
         from aggregator_server.flower.internals import SUPERLINK_MAIN
         from aggregator_server.session import start_campaign
-        from pate.campaign.settings import delta_of, of_gated_delta, spec_of
         from pate.encoders.reading import Reader
         from pate.features.progress import telling
 

@@ -117,6 +117,7 @@ def _party(
     options: OwnOptions, called: str | None, screen: Screen
 ) -> Iterator[tuple[Prepared, Answers, list[Voter]]]:
     """Yield this party, what answers its envelopes, and the voters that were made for that."""
+    options.require_sense()
     with importing():
         from party.cli.naming import checked_name
         from party.envelopes.answering import Answers
@@ -124,7 +125,6 @@ def _party(
         from party.identity.keys import identity_key
         from party.monitoring import Status
         from party.prepared import Prepared
-        from pate.data.read import require_there
 
     if options.data is None:
         raise DataError("no data is named: --data")
@@ -133,7 +133,6 @@ def _party(
     name = checked_name(name, home, asked=options.name is not None)
     private_directory(home)
     with locked(home / "lock", "another pate-party"):
-        require_there(options.data)
         enrolment = Enrolment.load(home)
         if enrolment is not None:
             enrolment.require_valid(datetime.now(UTC))

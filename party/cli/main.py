@@ -42,6 +42,7 @@ def start(options: StartOptions) -> None:
     Teachers are trained once and reused while data and settings stay the same. A start that was
     killed continues where it was: give the same command again.
     """
+    options.require_sense()
     with importing():
         from party.flower.internals import SUPERNODE_MAIN
         from party.monitoring import Status, watched
