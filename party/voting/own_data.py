@@ -29,7 +29,7 @@ from protos.bounds import check_classes
 from protos.terms import code_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -449,6 +449,7 @@ class OwnVoters:
             return self._held
         held, odd = self._file.read(schema, classes, none_fits=none_fits)
         self._asked, self._held, self._odd = (schema, classes), held, odd
+        self._warn_once(odd.lines(len(held)))
         form = described(held.inputs, odd, counts=True)
         if form != self._described:
             self._described = form
@@ -461,9 +462,12 @@ class OwnVoters:
         """Warn of what is odd about our file, each once, though it is read again."""
         odd = self._odd
         told = (*self._file.no_features, *odd.names)
-        extra = [left_out(odd.left_out)] if odd.left_out else []
+        extra = [str(left_out(odd.left_out))] if odd.left_out else []
         extra += [] if len(held) else [_none_takes_part(odd)]
-        for line in (*odd.lines(), *extra, *warnings(held.inputs, schema, told)):
+        self._warn_once([*extra, *map(str, warnings(held.inputs, schema, told))])
+
+    def _warn_once(self, lines: Iterable[str]) -> None:
+        for line in lines:
             if line not in self._warned:
                 self._warned.add(line)
                 self._warn(line)

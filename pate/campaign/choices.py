@@ -39,6 +39,8 @@ AGGREGATIONS: Final[tuple[Aggregation, ...]] = get_args(Aggregation)
 NOISES: Final[tuple[NoiseSource, ...]] = get_args(NoiseSource)
 #: Default number of teachers of a party, and what a server assumes of one before it is there.
 TEACHERS_EACH: Final = 10
+#: A teacher that learns from fewer records, or patients, on average is little better than a guess.
+RECORDS_EACH: Final = 10
 PUBLISH: Final[tuple[Publish, ...]] = get_args(Publish)
 UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
 COMPOSITIONS: Final[tuple[CompositionName, ...]] = get_args(CompositionName)

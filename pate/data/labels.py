@@ -40,6 +40,8 @@ _YES_OR_NO: Final = {
 _MIDNIGHT: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]00:00(?::00(?:\.0+)?)?", re.ASCII)
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _FLOAT: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*(?:[eE]\+?[0-9]+)?|[eE]\+[0-9]+)", re.ASCII)
+#: Why a label that resembles no class is none.
+NOT_LISTED: Final = "its label is not in the class list"
 #: From here on, floats do not represent every whole number.
 _EXACT: Final = 2**53
 
@@ -171,6 +173,25 @@ def yes_or_no(cell: str) -> bool | None:
     return _YES_OR_NO.get(plain_category(cell).casefold())
 
 
+def not_classes(names: Iterable[str], classes: Sequence[str]) -> dict[str, str]:
+    """Return why each of the names is no class, with the class that it equals but for its spelling.
+
+    >>> not_classes(["Benign.", "other"], ["benign"])
+    {'Benign.': "'Benign.' is not a class; 'benign' is", 'other': 'its label is not in the class list'}
+    """
+    alike = {_spelled_alike(name): name for name in reversed(classes)}
+    found = {name: alike.get(_spelled_alike(name)) for name in names}
+    return {
+        name: NOT_LISTED if near is None else f"{name!r:.300} is not a class; {near!r} is"
+        for name, near in found.items()
+    }
+
+
+def _spelled_alike(name: str) -> str:
+    """Return a name without what people write differently: case, blanks and a final dot."""
+    return "".join(name.casefold().split()).removesuffix(".")
+
+
 def encode_labels(
     names: Sequence[str],
     classes: Sequence[str] | None,
@@ -208,10 +229,13 @@ def encode_labels(
     at |= {alike[name]: spot for spot, name in enumerate(known) if alike[name]}
     at |= {name: spot for spot, name in enumerate(known)}
     unknown = set(names) - at.keys()
+    reasons = not_classes(unknown, known)
     if unknown and odd is None:
+        near = [each for each in reasons.values() if each != NOT_LISTED][:1]
         raise SchemaError(
             f"{path} has labels that the class list has not: "
-            f"{', '.join(map(repr, sorted_classes(unknown)[:5]))}; the list is {', '.join(known)}"
+            f"{', '.join(map(repr, sorted_classes(unknown)[:5]))}; "
+            + "; ".join([*near, f"the list is {', '.join(known)}"])
         )
     if odd is not None and (absent or never or unknown):
         for row, name in enumerate(names):
@@ -220,7 +244,7 @@ def encode_labels(
             elif name in never:
                 odd.record("its label cannot be the name of a class", place(row))
             elif name in unknown:
-                odd.record("its label is not in the class list", place(row))
+                odd.record(reasons[name], place(row))
     import numpy as np  # not for the names of classes, which every command's options need
 
     return np.array([at.get(name, -1) for name in names], dtype=np.int64), known
