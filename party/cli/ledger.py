@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from party.cli.naming import NameOption, the_home
 from party.options import PolicyOption
 from pate.campaign.choices import EARLY_ENDS
 from pate.codes import code_of
-from pate.errors import DataError, LedgerError, UsageError
+from pate.errors import DataError, LedgerError
 from pate.runtime.command import print_json
-from pate.runtime.home import default_home
 from pate.runtime.options import HomeOption, JsonOption
 from pate.runtime.screen import Display
 
@@ -32,14 +32,11 @@ if TYPE_CHECKING:
 _LARGEST_STATEMENT = 2**20
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``pate-party``."""
-    app.command()(ledger)
-    app.command()(verify)
-
-
 def ledger(
-    home: HomeOption = None, policy: PolicyOption = None, as_json: JsonOption = False
+    home: HomeOption = None,
+    name: NameOption = None,
+    policy: PolicyOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Print what left this machine, and its epsilon.
 
@@ -48,7 +45,7 @@ def ledger(
     """
     from party.cli.synthesis_lines import as_json as rows_as_json
 
-    place = the_home(home)
+    place = the_home(home, name)
     ledger = _ledger_of(place)
     delta = _delta(place, policy)
     figure = ledger.cumulative_epsilon(delta)
@@ -74,6 +71,7 @@ def verify(
         typer.Argument(help="A published privacy statement (privacy.json).", metavar="STATEMENT"),
     ],
     home: HomeOption = None,
+    name: NameOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check a published privacy statement by this party's ledger.
@@ -85,8 +83,9 @@ def verify(
     from party.ledger.verify import verify_statement
     from pate.formats.privacy_statement import PrivacyStatement
 
+    own = _ledger_of(the_home(home, name))
     published = PrivacyStatement.from_json(_text(statement))
-    checks = verify_statement(published, _ledger_of(the_home(home)).find(published.campaign))
+    checks = verify_statement(published, own.find(published.campaign))
     if as_json:
         print_json({
             "agrees": agrees(checks),
@@ -118,29 +117,6 @@ def _text(path: Path) -> str:
         raise DataError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not text") from error
-
-
-def the_home(given: Path | None, *, with_ledger: bool = True) -> Path:
-    """Return the home that was given, or the only one in the state directory.
-
-    Raises:
-        UsageError: if there are several, or none.
-    """
-    from party.ledger.ledger import LEDGER_FILE
-
-    if given is not None:
-        return given
-    place = default_home("party")
-    found = sorted(
-        path for path in place.glob("*/") if not with_ledger or (path / LEDGER_FILE).exists()
-    )
-    if len(found) == 1:
-        return found[0]
-    what = "a ledger" if with_ledger else "a home"
-    if not found:
-        raise UsageError(f"no party has {what} in {place}: give its --home")
-    names = ", ".join(path.name for path in found)
-    raise UsageError(f"several parties have {what} in {place} ({names}): give the --home of one")
 
 
 def _ledger_of(home: Path) -> PartyLedger:
