@@ -22,7 +22,7 @@ from pate.runtime.screen import Display
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from party.ledger.accountant import Figure
+    from party.ledger.accountant import Figure, Totals
     from party.ledger.ledger import PartyLedger
     from party.ledger.records import CampaignRecord
     from party.offer import Offer
@@ -179,7 +179,6 @@ def _in_words(ledger: PartyLedger, delta: Delta, figure: Figure) -> Iterator[str
 
 
 def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
-    from party.ledger.accountant import cumulative_epsilon
     from pate.formats.enrolment import readable
     from pate.formats.privacy_statement import in_words, neighbours_of
 
@@ -224,9 +223,20 @@ def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
             f"  ended {end.at}: {_number(end.queries_asked, 'query')} asked, {released} released, "
             f"at most {in_words(end.epsilon, end.delta, offer.unit, neighbours=among)}"
         )
-    # At a smaller delta the same noise has a larger epsilon, which alarms readers without an explanation.
-    other = "" if offer.delta == delta.whole else ", for the same noise at our own delta"
-    yield f"  our own figure{other}: {cumulative_epsilon([record.totals], delta).in_words}"
+    yield from _own_figures(record.totals, delta)
+
+
+def _own_figures(totals: Totals, delta: Delta) -> Iterator[str]:
+    """Yield the epsilon at the promised delta, which can be compared, and at our own if it is another."""
+    from party.ledger.accountant import at_promised_delta, cumulative_epsilon
+
+    ours, theirs = cumulative_epsilon([totals], delta), at_promised_delta(totals)
+    if theirs is None or theirs.delta == ours.delta:
+        yield f"  by our own accountant: {ours.in_words}"
+        return
+    sizes = ("smaller", "larger") if ours.delta < theirs.delta else ("larger", "smaller")
+    yield f"  by our own accountant: {theirs.in_words}"
+    yield f"  the same at our own, {sizes[0]} delta (so epsilon is {sizes[1]}): {ours.in_words}"
 
 
 def _by_series(campaigns: Iterable[CampaignRecord]) -> list[list[CampaignRecord]]:
@@ -253,7 +263,7 @@ def _series_in_words(campaigns: Sequence[CampaignRecord], delta: Delta) -> Itera
         f"  who has voted in it does not vote in it again: {_number(units, 'vote')} of our "
         f"{offer.unit}s so far"
     )
-    yield f"  our own figure for the whole series: {figure.in_words}"
+    yield f"  the whole series, by our own accountant: {figure.in_words}"
 
 
 def _who_votes(offer: Offer) -> str:

@@ -443,7 +443,10 @@ def test_the_ledger_on_screen_has_the_figure_of_the_whole_series(tmp_path: Path)
     figure = rounded_up(Gdp().epsilon(COST, PART))
     assert "series monthly: 3 campaigns" in text
     assert "4 votes of our records so far" in text
-    assert f"for the whole series: epsilon {figure} at delta 1e-05 (unit: record" in text
+    assert (
+        f"the whole series, by our own accountant: epsilon {figure} at delta 1e-05 (unit: record"
+        in text
+    )
     assert f"all 3 together, by our own accountant: epsilon {figure}" in text
     made = CliRunner().invoke(app, ["ledger", "--json", "--home", str(world.home)])
     (found,) = json.loads(made.output)["series"]
