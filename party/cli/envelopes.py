@@ -114,7 +114,6 @@ def _party(
 
     if options.data is None:
         raise DataError("no data is named: --data")
-    require_there(options.data)  # before anything is made for it
     name = options.name or called or name_of(options.data)
     home = options.home or default_home("party") / name
     name = checked_name(name, home, asked=options.name is not None)

@@ -38,10 +38,8 @@ def start(options: StartOptions) -> None:
         from party.flower.internals import SUPERNODE_MAIN
         from party.monitoring import Status, watched
         from party.session import take_part
-        from pate.data.read import require_there
 
     fork_ahead(SUPERNODE_MAIN)  # before anything of this party's is read
-    require_there(options.data)  # before anything is made for it
     known_as = options.name or name_of(options.data)
     place = options.home or default_home("party") / known_as
     known_as = checked_name(known_as, place, asked=options.name is not None)

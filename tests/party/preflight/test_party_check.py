@@ -407,18 +407,10 @@ def test_teachers_need_records(asked: CheckOptions) -> None:
     with pytest.raises(UsageError, match="at most 10 classes, the data has 11"):
         check_teachers(tiny, replace(data, classes=tuple(f"class {at:02}" for at in range(11))))
     assert check_teachers(replace(asked, votes="neighbour"), data).status is Status.SKIPPED
-    found = checked(
-        "--home",
-        asked.place,
-        "--data",
-        asked.data or "",
-        "--label",
-        "ill",
-        "--model",
-        "cnn",
-        code=2,
-    )
-    assert "not for a table" in found["teachers"]["text"]
+    told = checked(
+        "--home", asked.place, "--data", asked.data or "", "--label", "ill", "--model", "cnn", code=2
+    )  # fmt: skip
+    assert "not for a table" in told["teachers"]["text"]
 
 
 def test_teachers_that_never_see_the_rarest_class(asked: CheckOptions, tmp_path: Path) -> None:
