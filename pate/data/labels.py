@@ -215,7 +215,7 @@ def encode_labels(
         SchemaError: if a label is not in ``classes``.
     """
     if not names:
-        raise DataError(f"{path} holds no records")
+        raise DataError(f"{path} holds no records" + (f": {odd.none_left()}" if odd else ""))
     absent = {name for name in set(names) if name in {"", "?"} or name.casefold() == "nan"}
     if absent and odd is None:
         row = next(row for row, name in enumerate(names) if name in absent)

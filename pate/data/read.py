@@ -8,6 +8,7 @@ share; they count as public.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +28,7 @@ from pate.data.values import Dataset, Images, Inputs, check_window
 from pate.errors import DataError, SchemaError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from pate.data.embeddings import Embeddings
@@ -111,7 +112,8 @@ def read_dataset(
             raise UsageError(f"{found} is a table; name its label column with --label")
         if label is not None and label == group:
             raise UsageError(f"column {label!r} cannot be both the label and the group")
-        table = _read_table(found, odd)
+        roles = (*several.columns, *filter(None, [label, group]))
+        table = read_table(found, odd, wanted=partial(_is_wanted, roles, drop, schema.numeric))
         if several:
             return _several_of_table(
                 table, several, group, drop, schema.numeric, odd, reading, none_fits=none_fits
@@ -123,7 +125,7 @@ def read_dataset(
     if not (known and schema.encoder is not None):
         _require_kind(found, "images", not known or schema.size is not None, schema)
     if found.name.casefold().endswith(".npz"):
-        archive = Archive(found, odd)
+        archive = Archive(found, odd, label)
         held: Inputs
         if several:
             held, good = _inputs_of(archive, schema)
@@ -132,12 +134,12 @@ def read_dataset(
                 held, several, cells, archive.groups(group), found, good=good, odd=odd,
                 none_fits=none_fits,
             )  # fmt: skip
-        names = archive.labels(label)
+        names = archive.labels()
         listed = archive.declared_classes() if classes is None else classes
         groups = archive.groups(group)
         held, good = _inputs_of(archive, schema)
         if not good.any() and not none_fits:
-            Archive(found).images(schema.window)  # says what is wrong, and what to do
+            archive.images(schema.window)  # says what is wrong, and what to do
         return _dataset(held, names, listed, groups, found, good=good, odd=odd, none_fits=none_fits)
     if label is not None or group is not None or several:
         raise UsageError(
@@ -242,10 +244,11 @@ def read_inputs(
     elif is_table(found):
         if window is not None:
             raise UsageError(f"--window is for images, and {found} is a table")
-        table = _read_table(found)
+        table = read_table(found, wanted=partial(_is_wanted, (), drop, None))
+        odd.of_file += table.nameless(drop)
         inputs = table.table(tuple(drop), reading=Reading(comma=table.writes_commas(drop)))
     elif found.name.casefold().endswith(".npz"):
-        archive = Archive(found)
+        archive = Archive(found, public=True)
         made = archive.embeddings()
         if made is not None and encoder is not None:
             require_encoder(Schema.of(made), encoder)
@@ -262,12 +265,27 @@ def read_inputs(
     return inputs
 
 
-def read_table(path: Path, odd: Odd | None = None) -> tables.TextTable:
+def _is_wanted(
+    roles: Collection[str], drop: Collection[str], numeric: Mapping[str, bool] | None, name: str
+) -> bool:
+    """Return whether a column has a role or may be a feature."""
+    if name in roles:
+        return True
+    return name not in drop and (tables.is_named(name) if numeric is None else name in numeric)
+
+
+def read_table(
+    path: Path,
+    odd: Odd | None = None,
+    *,
+    wanted: Callable[[str], bool] = tables.is_named,
+) -> tables.TextTable:
     """Return the unparsed cells of the table at ``path``.
 
     Args:
         path: a file, or a folder with one.
         odd: as of :func:`read_dataset`.
+        wanted: as of :func:`~pate.data.files.tables.read_csv`.
 
     Raises:
         DataError: if there is no table, or it cannot be read.
@@ -275,7 +293,8 @@ def read_table(path: Path, odd: Odd | None = None) -> tables.TextTable:
     found = locate(path, flat=True)
     if not is_table(found):
         raise DataError(f"{found} is no table")
-    return _read_table(found, odd)
+    read = parquet.read_parquet if found.name.casefold().endswith(".parquet") else tables.read_csv
+    return read(found, odd, wanted=wanted)
 
 
 def _require_encoder(encoder: Embedder | None, text: str | None, table: Path | None) -> None:
@@ -360,12 +379,6 @@ def _embedded_dataset(
         place=raw.place,
         none_fits=none_fits,
     )
-
-
-def _read_table(path: Path, odd: Odd | None = None) -> tables.TextTable:
-    if path.name.casefold().endswith(".parquet"):
-        return parquet.read_parquet(path, odd)
-    return tables.read_csv(path, odd)
 
 
 def _require_kind(path: Path, what: str, fits: bool, schema: Schema) -> None:
@@ -472,7 +485,7 @@ def _dataset(
         whole &= groups != ""
     if not whole.any() and (not none_fits or classes is None):
         encode_labels(names, classes, path=path)  # says so, if it is for the labels
-        raise DataError(f"{path} has no record that can take part: {'; '.join(odd.reasons)}")
+        raise DataError(f"{path} has no record that can take part: {odd.none_left()}")
     kept = np.flatnonzero(whole)
     said = [names[at] for at in kept.tolist()]
     if classes is None:  # without classes that only excluded records have

@@ -12,6 +12,7 @@ import numpy as np
 
 from party.synthesis.table.coding import encode, encode_fitting
 from pate.data.cells import PLAIN, Reading
+from pate.data.files.tables import is_named
 from pate.data.odd import Odd
 from pate.data.read import TABLE_SUFFIXES, read_table
 from pate.data.values import content_hash
@@ -84,11 +85,15 @@ def read_rows(
     if path.exists() and not _holds_table(path):
         raise DataError(_IMAGES.format(path))
     odd = Odd()
-    text = read_table(path, None if strict else odd)
+
+    def wanted(name: str) -> bool:
+        if name == group or name in drop:
+            return name == group
+        return name in domain.names if columns_of_schema else is_named(name)
+
+    text = read_table(path, None if strict else odd, wanted=wanted)
     alone = None if group is None else _alone(text, group, strict, odd)
     without = [*drop, *filter(None, [group])]
-    if columns_of_schema:
-        without += [name for name in text.columns if name not in domain.names]
     # Each cell as text: a column's inferred kind would depend on all of its cells.
     table = text.table(without, as_text=text.columns)
     content = content_hash(replace(text, odd=Odd()).table(without))
@@ -102,6 +107,7 @@ def read_rows(
         raise DataError(
             f"{path} has fewer rows than min_rows of the schema, {domain.min_rows}, which every "
             "party must have; do not take part, or ask for a schema with a lower one"
+            + "".join(f"; {each}" for each in odd.of_file[:1])
             + "".join(f"; some rows are excluded: {why}" for why in odd.reasons[:3])
         )
     return PrivateRows(codes, content, odd)

@@ -244,7 +244,7 @@ def _labels(
     read = parquet.read_parquet if table.name.casefold().endswith(".parquet") else tables.read_csv
     if not table.is_file():
         raise DataError(f"there is no file at {table}: --dicom-labels")
-    held = read(table, odd)
+    held = read(table, odd, wanted={*_KEYS, *columns, label}.__contains__)
     of_column = next((name for name in _KEYS if name in held.columns), None)
     if of_column is None:
         raise DataError(
