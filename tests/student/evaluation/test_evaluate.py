@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from PIL import Image
 from rich.console import Console
-from sklearn.metrics import accuracy_score, balanced_accuracy_score, confusion_matrix, recall_score
 
 from pate.data.values import Dataset, Inputs, Table
 from pate.errors import DataError, SchemaError, UsageError
@@ -48,6 +47,13 @@ def data(said: NDArray[np.int64], truth: NDArray[np.int64], classes: tuple[str, 
 
 
 def test_numbers_are_those_of_scikit_learn() -> None:
+    from sklearn.metrics import (
+        accuracy_score,
+        balanced_accuracy_score,
+        confusion_matrix,
+        recall_score,
+    )
+
     generator = np.random.default_rng(0)
     said, truth = generator.integers(0, 3, (2, 500))
     result = evaluate(Parrot(), data(said, truth, Parrot.classes))

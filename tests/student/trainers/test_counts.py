@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import skops.io
 
 from pate.codes import code_of
 from pate.data.values import Table
@@ -274,6 +273,8 @@ def test_stored_and_loaded(student: TableStudent, tmp_path: Path) -> None:
 def test_boosted_trees_that_point_outside_are_refused(
     student: TableStudent, tmp_path: Path, field: str, value: float
 ) -> None:
+    import skops.io
+
     weights.save(student, tmp_path)
     model = skops.io.loads(
         (tmp_path / "boosting.skops").read_bytes(),
