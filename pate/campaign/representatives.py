@@ -10,6 +10,7 @@ import numpy as np
 from pate.codes import DENSE, KERNEL, NEAREST, SPREAD, Code, code_of
 from pate.errors import UsageError
 from pate.features.neighbours import representatives
+from pate.features.progress import Parts
 from pate.features.space import space_over
 from pate.mechanisms.least_noise import least_noise
 
@@ -129,7 +130,11 @@ def choose(inputs: Inputs, number: int, say: Callable[[str], None]) -> tuple[int
     rows = first_of_each(inputs)
     say(f"choosing {min(number, len(rows))} representatives of {len(inputs)} public inputs")
     # Fitted on all rows, as at each party.
-    features = space_over(inputs).embed(inputs.take(rows))
+    parts = Parts(len(inputs), len(rows))
+    with parts.next():
+        space = space_over(inputs)
+    with parts.next():
+        features = space.embed(inputs.take(rows))
     # Distinct inputs may coincide there: rare categories, for example, are pooled.
     number = min(number, len(np.unique(features, axis=0)))
     return tuple(np.sort(rows[representatives(features, number)]).tolist())

@@ -131,6 +131,22 @@ def test_three_classes_and_a_class_that_nobody_has() -> None:
     assert again.predict_probabilities(held)[:, 2].max() < 0.1
 
 
+@pytest.mark.parametrize(("noise", "models"), [(True, 7), (False, 6)])
+def test_every_model_of_a_table_is_a_step(noise: bool, models: int) -> None:
+    """Five widths, an additive guess and boosted trees; or two models, three times."""
+    public, noisy = voted()
+    lesson = lesson_of(public, noisy)
+    if not noise:
+        rows = np.arange(40)
+        lesson = Lesson(public, rows, rows % 2, THREE[:2], None)
+    told: list[tuple[int, int]] = []
+    effort = Effort(steps=5)
+    selftraining.train(
+        lesson, seed=0, effort=effort, progress=lambda done, of, _: told.append((done, of))
+    )
+    assert told == [(done, models) for done in range(models + 1)]
+
+
 @pytest.mark.slow
 def test_same_seed_same_student(student: TableStudent) -> None:
     held, _ = people(50, 5)

@@ -65,7 +65,7 @@ def test_smoothed_chances_are_nearer_to_the_truth_than_cells_are(classes: int) -
 
 def test_it_is_the_posterior_mean_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     width, strength, residual = 0.5, 2.0, 0.3
-    monkeypatch.setattr(smoothing, "_WIDTHS", (width,))
+    monkeypatch.setattr(smoothing, "WIDTHS", (width,))
     monkeypatch.setattr(smoothing, "_STRENGTHS", (strength,))
     monkeypatch.setattr(smoothing, "_RESIDUALS", (residual,))
     points, cells, _ = heard(2, 300)
