@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from pate.campaign.choices import RECORDS_EACH
@@ -186,9 +187,9 @@ class Outlook:
 
 
 def plan_command(options: Mapping[str, object], command: str = "pate plan") -> str:
-    """Return a command with its numbers filled in, to be copied; None values are omitted."""
+    """Return a command with its values filled in, to be copied; None values are omitted."""
     texts = {
-        name: f"{value:g}" if isinstance(value, float) else str(value)
+        name: f"{value:g}" if isinstance(value, float) else quote(str(value))
         for name, value in options.items()
         if value is not None
     }
