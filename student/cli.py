@@ -447,6 +447,8 @@ def _follow(
         campaign = client.campaign()
         named = repr(campaign.name) if campaign.name else campaign.id.hex()[:12]
         screen.say(f"campaign {named}: {campaign.mechanism}")
+        if campaign.expected:
+            screen.say(f"before the labels: {campaign.expected}", "warning")
         # Only now: a server started at the same time has created the file once it answers.
         client.token = token_for(options.token_file, host)
         if client.token is None:

@@ -31,8 +31,6 @@ _FINER: Final = 4
 _PARTS: Final = 2
 #: Representatives of dense votes: directions of which the strongest matter, whatever the budget.
 _DIRECTIONS: Final = 64
-#: Default of the expected number of records.
-RECORDS: Final = 10_000
 
 
 def default_number(records: int, queries: int, epsilon: float, delta: float, votes: int = 1) -> int:
