@@ -90,10 +90,11 @@ def watched(
         end()
         if page is not None:
             page.stop()
-        with suppress(
-            PateError
-        ):  # of a disk or a ledger: the campaign's own error is the one that counts
-            write_file(folder / LAST_PAGE, status.overview().to_html())
+        with suppress(PateError):  # the campaign's own error is the one that counts
+            found = status.overview()
+            write_file(folder / LAST_PAGE, found.to_html())
+            if found.phase == "finished":
+                screen.say(f"the page is stored in {folder / LAST_PAGE}")
 
 
 def _last_words(error: BaseException) -> str:

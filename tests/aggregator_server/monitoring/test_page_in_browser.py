@@ -329,7 +329,7 @@ def test_what_to_expect_what_to_type_and_why_it_failed(browser: Browser, tmp_pat
         file = tmp_path / "page.html"
         file.write_bytes(status.overview().to_html())
     # The stored page needs no server: nothing else is loaded.
-    tab = browser.new_context(viewport=WIDE).new_page()
+    tab = browser.new_page()
     asked: list[str] = []
     tab.on("request", lambda request: asked.append(request.url))
     tab.goto(file.as_uri())

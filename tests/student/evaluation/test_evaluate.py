@@ -293,7 +293,9 @@ HELPS = (
             ["finds 0.0% of 'malign|ant' (0 of 15)", "always", "no threshold helps"],
         ),
         (
-            evaluate(Parrot(), data(np.zeros(90), np.arange(90) % 3, Parrot.classes)),
+            evaluate(
+                Parrot(), data(np.zeros(90, dtype=np.int64), np.arange(90) % 3, Parrot.classes)
+            ),
             [
                 "finds less than half of 2 of 3 classes ('b': 0.0%, 'c': 0.0%)",
                 "always saying 'a' is as good",
