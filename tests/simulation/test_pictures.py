@@ -116,10 +116,10 @@ def test_the_curves_of_an_evaluation(tmp_path: Path, classes: tuple[str, ...], c
     assert f"of {min(bins)}" in said
     # The last line is that of the dots, one a bin, all within the scale of log odds.
     upper = figure.axes[0]
-    dots = upper.lines[-1].get_xdata()
-    assert len(dots) == len(bins)  # type: ignore[arg-type]
+    dots = np.asarray(upper.lines[-1].get_xdata(), dtype=np.float64)
+    assert len(dots) == len(bins)
     low, high = upper.get_xlim()
-    assert all(low <= dot <= high for dot in dots)  # type: ignore[union-attr]
+    assert np.all((low <= dots) & (dots <= high))
     assert len(figure.axes) == (2 if len(classes) == 2 and count > 1 else 1)
 
 
