@@ -1,7 +1,7 @@
 """A test that starts processes is marked, so that `make quick` starts none: read from the tests' own text.
 
 A process is started by whoever uses one of a few names of the standard library; by what uses that;
-and so on, through the tests' support, the benchmarks' campaigns, and what runs children for the product.
+and so on, through the tests' support, and what runs children for the product.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STARTING = {
 }  # fmt: skip
 #: Whose text is read for what a test uses of it: all that starts processes but the commands themselves.
 READ = (
-    "tests", "benchmarks.soak", "pate.runtime", "aggregator_server.flower", "party.flower", "simulation",
+    "tests", "pate.runtime", "aggregator_server.flower", "party.flower", "simulation",
 )  # fmt: skip
 MARKS = {"e2e", "postgres", "browser"}
 
@@ -138,9 +138,9 @@ def test_tests_that_start_processes_are_marked() -> None:
         "from subprocess import Popen as P\ndef test_it():\n    P([])\n",
         "import os\ndef test_it():\n    assert os.fork()\n",
         "import os\n@fixture\ndef made():\n    does()\ndef does():\n    os.fork()\ndef test_it(made): ...\n",
-        "from tests.support.processes.commands import Campaign\ndef test_it():\n    Campaign(1)\n",
+        "from tests.support.world.commands import Campaign\ndef test_it():\n    Campaign(1)\n",
         "from simulation.programs import Program\ndef test_it():\n    Program(1)\n",
-        "from benchmarks.soak import play\ndef test_it():\n    play.Play(1)\n",
+        "from tests.support.world import commands\ndef test_it():\n    commands.Play(1)\n",
         "def test_it():\n    from multiprocessing import Pool\n    Pool()\n",
     ],
 )  # fmt: skip

@@ -17,7 +17,7 @@ import party.cli.main
 from aggregator_server.results.report import describe, verify
 from party.ledger.ledger import PartyLedger
 from pate.runtime.child import free_port
-from tests.support.processes.commands import Campaign, signals_restored, stopped
+from tests.support.world.commands import Campaign, signals_restored, stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from simulation.commands import Sites
+    from tests.support.world.sites import Sites
 
 pytestmark = pytest.mark.e2e
 

@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 
 from aggregator_server.results.report import entries, verify
-from benchmarks.soak.direct import DirectConnection
-from benchmarks.soak.play import KINDS
 from party.flower.client_app import make_client_app
 from party.flower.connection import Connection
 from party.identity.keys import identity_key
@@ -22,11 +20,11 @@ from pate.noise.exact import SystemNoise
 from protos import wire
 from protos.bounds import MAX_MESSAGE
 from protos.pate.v1 import vote_pb2
-from simulation.commands import TEACHERS, Sites
 from simulation.programs import until
 from tests.support.campaign_messages import request_in, site
-from tests.support.processes.commands import Campaign
-from tests.support.processes.homes import Homes
+from tests.support.world.commands import KINDS, Campaign, Homes
+from tests.support.world.direct import DirectConnection
+from tests.support.world.sites import TEACHERS, Sites
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

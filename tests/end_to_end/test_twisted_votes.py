@@ -19,9 +19,9 @@ from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.results.report import LEDGER_FILE, entries
 from pate.errors import ProtocolError
 from pate.masking.party import PartyMasking
-from simulation.commands import TEACHERS
 from tests.end_to_end.test_misbehaving_party import QUERIES, Rogue
-from tests.support.processes.homes import Homes
+from tests.support.world.commands import Homes
+from tests.support.world.sites import TEACHERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from benchmarks.soak.play import Play, Stand
     from simulation.programs import Program
+    from tests.support.world.commands import Play
+    from tests.support.world.stand import Stand
 
 pytestmark = pytest.mark.e2e
 

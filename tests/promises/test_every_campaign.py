@@ -23,7 +23,6 @@ from aggregator_server.monitoring.status import Status
 from aggregator_server.results import report
 from aggregator_server.results.certificate import certificate_of
 from aggregator_server.results.statement import privacy_statement, server_epsilon
-from benchmarks.soak.play import Stand
 from party.identity.keys import identity_key
 from party.ledger.verify import verify_statement
 from party.voting.neighbour import NeighbourVotes
@@ -56,6 +55,7 @@ from tests.support.every_campaign import (
     kills,
     records_of,
 )
+from tests.support.world.stand import Stand
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 
 from pate.errors import StateError
 from tests.support.needs import require
-from tests.support.processes.homes import Homes
+from tests.support.world.commands import Homes
 
 if TYPE_CHECKING:
     from pathlib import Path

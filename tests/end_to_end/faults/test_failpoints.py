@@ -1,7 +1,7 @@
 """Kill -9 at every failpoint: after a restart nothing is lost and nothing is doubled.
 
 The commands are the real ones in processes of their own, with their real files; only Flower's
-transport is left out (:mod:`benchmarks.soak.direct`), which makes one campaign some seconds of
+transport is left out (:mod:`tests.support.world.direct`), which makes one campaign some seconds of
 work. The same over Flower, for a part of the points: ``test_crashes.py``.
 """
 
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from benchmarks.soak.play import NAMES, Play, Stand
 from party.ledger.ledger import PartyLedger
 from pate.errors import StateError
 from pate.runtime import failpoints
@@ -23,11 +22,14 @@ from simulation.programs import until
 from tests.end_to_end import test_synthetic_queries
 from tests.envelopes import test_killed
 from tests.party.voting import test_voter_ahead
-from tests.support.processes.homes import Homes
+from tests.support.world.commands import Homes, Play
+from tests.support.world.sites import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.support.world.stand import Stand
 
 pytestmark = pytest.mark.e2e
 

@@ -13,13 +13,14 @@ import pytest
 from pate.errors import DiskError, UnreachableError
 from simulation.programs import until
 from tests.support.needs import require
-from tests.support.processes.homes import Homes
+from tests.support.world.commands import Homes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from benchmarks.soak.play import Play, Stand
+    from tests.support.world.commands import Play
+    from tests.support.world.stand import Stand
 
 pytestmark = pytest.mark.e2e
 

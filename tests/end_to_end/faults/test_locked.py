@@ -14,7 +14,7 @@ import pytest
 from aggregator_server.results.report import LEDGER_FILE
 from pate.errors import StateError
 from simulation.programs import until
-from tests.support.processes.homes import Homes
+from tests.support.world.commands import Homes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

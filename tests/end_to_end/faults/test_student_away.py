@@ -13,12 +13,12 @@ from pate.formats.labels import LabelRow
 from student.arrivals import RoundEnd
 from student.client import StudentClient
 from student.session import identify
-from tests.support.processes.homes import Homes
+from tests.support.world.commands import Homes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from benchmarks.soak.play import Play
+    from tests.support.world.commands import Play
 
 pytestmark = pytest.mark.e2e
 

@@ -13,14 +13,14 @@ from aggregator_server.ledger.verify import read_campaign, verify
 from aggregator_server.results.report import LEDGER_FILE
 from pate.errors import StateError, UnreachableError, UsageError
 from tests.support.postgres import LossyLink
-from tests.support.processes.homes import Homes
+from tests.support.world.commands import Homes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from benchmarks.soak.play import Play
     from simulation.programs import Program
     from tests.support.postgres import Cluster
+    from tests.support.world.commands import Play
 
 pytestmark = [pytest.mark.e2e, pytest.mark.postgres]
 
