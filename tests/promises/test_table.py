@@ -24,7 +24,7 @@ from pate.masking.degree import COMPLETE_UP_TO
 from pate.mechanisms import MECHANISMS
 from pate.noise.share_laws import IN_WORDS
 from tests.promises import test_every_campaign
-from tests.support.every_campaign import COLUMNS, covering
+from tests.support.world.kinds import COLUMNS, covering
 from tests.test_markers import ROOT, Module
 
 if TYPE_CHECKING:

@@ -13,23 +13,17 @@ import pytest
 from pate.errors import DiskError, UnreachableError
 from simulation.programs import until
 from tests.support.needs import require
-from tests.support.world.commands import Homes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.support.world.commands import Play
+    from tests.support.world.commands import Homes, Play
     from tests.support.world.stand import Stand
 
 pytestmark = pytest.mark.e2e
 
 _QUERIES = 100
-
-
-@pytest.fixture(scope="module")
-def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
-    return Homes.make(tmp_path_factory.mktemp("dealt"), _QUERIES)
 
 
 @pytest.fixture

@@ -14,18 +14,14 @@ import pytest
 from aggregator_server.results.report import LEDGER_FILE
 from pate.errors import StateError
 from simulation.programs import until
-from tests.support.world.commands import Homes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.support.world.commands import Homes
+
 pytestmark = pytest.mark.e2e
-
-
-@pytest.fixture(scope="module")
-def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
-    return Homes.make(tmp_path_factory.mktemp("dealt"), 100)
 
 
 @contextlib.contextmanager

@@ -247,31 +247,23 @@ class Play(Commands):
 
 @dataclass(frozen=True)
 class Homes:
-    """What campaigns start from.
-
-    Attributes:
-        sites: the parties, which no campaign has seen.
-        public: a public set.
-    """
+    """Parties with trained teachers, which no campaign has seen: what campaigns start from."""
 
     sites: Sites
-    public: Path
-
     names = NAMES
 
     @classmethod
-    def make(cls, folder: Path, queries: int) -> Self:
+    def make(cls, folder: Path) -> Self:
         """Deal the data and train the teachers."""
         sites = Sites(folder, NAMES).deal()
-        public = sites.public(0, queries)
-        with Play(folder / "training", sites, public=public) as play:
+        with Play(folder / "training", sites, public=folder) as play:
             play.train()
-        return cls(sites, public)
+        return cls(sites)
 
-    def play(self, folder: Path, kind: str = "masked") -> Play:
-        """Return a campaign that is still to be started, with homes of its own."""
+    def play(self, folder: Path, kind: str = "masked", queries: int = 100) -> Play:
+        """Return a campaign that is still to be started, with homes of its own, and more than one charge."""
         sites = self.sites.copy(folder.parent / f"{folder.name}-sites")
-        return Play(folder, sites, public=self.public, kind=kind)
+        return Play(folder, sites, public=sites.public(0, queries), kind=kind)
 
 
 @contextlib.contextmanager

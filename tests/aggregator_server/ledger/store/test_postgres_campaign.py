@@ -13,21 +13,15 @@ from aggregator_server.ledger.verify import read_campaign, verify
 from aggregator_server.results.report import LEDGER_FILE
 from pate.errors import StateError, UnreachableError, UsageError
 from tests.support.postgres import LossyLink
-from tests.support.world.commands import Homes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from simulation.programs import Program
     from tests.support.postgres import Cluster
-    from tests.support.world.commands import Play
+    from tests.support.world.commands import Homes, Play
 
 pytestmark = [pytest.mark.e2e, pytest.mark.postgres]
-
-
-@pytest.fixture(scope="module")
-def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
-    return Homes.make(tmp_path_factory.mktemp("dealt"), 100)
 
 
 def serving_options(play: Play, name: str) -> list[str]:
