@@ -207,6 +207,7 @@ class LossyLink:
                     far.connect(str(self._cluster.folder / f".s.PGSQL.{self._cluster.port}"))
                 except OSError:
                     near.close()
+                    far.close()
                     continue
                 for carry in (self._ask, self._answer):
                     threading.Thread(target=carry, args=(near, far), daemon=True).start()
