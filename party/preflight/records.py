@@ -14,7 +14,7 @@ import numpy as np
 
 from party.preflight.handshake import server_of
 from party.preflight.rules import last_campaign, policy_at
-from party.voting.columns import described, left_out, listed, warnings
+from party.voting.columns import alike, described, left_out, listed, warnings
 from party.voting.own_data import OwnFile
 from party.voting.request import check_fits
 from pate.answers import LABELS, NONE
@@ -99,6 +99,7 @@ def _look_at(options: CheckOptions, data: Dataset, odd: Odd, columns: list[str])
             )
         return Finding.warning(f"{text}; {why}", "check the labels")
     unread = unread_of(options, odd)
+    columns = [*columns, *(alike("classes", data.classes) if data.kind == "class" else ())]
     if not (columns or unread):
         return Finding.ok(text)
     return Finding.warning(
@@ -226,6 +227,7 @@ def check_schema(options: CheckOptions, data: Dataset) -> Finding:
         data, odd = file.read(schema, classes)
         told += unread_of(options, odd)
         told += [left_out(odd.left_out)] if odd.left_out else []
+        told += alike("columns", (*(schema.numeric or ()), *odd.left_out))
         told += warnings(data.inputs, schema, (*file.no_features, *odd.names))
         told += _unseen(data.inputs, public)
         known.append(f"our data can be read as {source} says")

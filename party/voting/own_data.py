@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from party.teachers.training import Ensemble, train_ensemble
-from party.voting.columns import described, left_out, warnings
+from party.voting.columns import alike, described, left_out, warnings
 from party.voting.neighbour import NeighbourVotes, require_answer
 from pate.answers import CLASS, LABELS, NONE, NUMBER
 from pate.data.cells import PLAIN, Reading
@@ -46,7 +46,7 @@ class OwnFile:
     """The options about the party's records; each field is the option of that name.
 
     Attributes:
-        reading: --decimal and --missing.
+        reading: --decimal, --thousands and --missing.
         encoder: the open one of --encoder, or of a campaign.
     """
 
@@ -99,6 +99,8 @@ class OwnFile:
         # Left out where there are none, so that a series goes on.
         more = [[*self.labels], self.number] if self.labels or self.number is not None else []
         more += [] if self.text is None else ["text", self.text]
+        thousands = self.reading.thousands
+        more += [] if thousands is None else ["thousands", thousands]
         return json.dumps([self.label, self.group, self.reading.comma, missing, *more])
 
     @property
@@ -210,6 +212,7 @@ class OwnFile:
             text=self.text,
             dicom_labels=self.dicom_labels,
             classes=self.classes or classes,
+            reading=self.reading,
         )
         if told is None:
             return None
@@ -461,6 +464,10 @@ class OwnVoters:
         odd = self._odd
         told = (*self._file.no_features, *odd.names)
         extra = [left_out(odd.left_out)] if odd.left_out else []
+        extra += alike("classes", held.classes) if held.kind == "class" else []
+        extra += (
+            [] if schema is None else alike("columns", (*(schema.numeric or ()), *odd.left_out))
+        )
         extra += [] if len(held) else [_none_takes_part(odd)]
         for line in (*odd.lines(), *extra, *warnings(held.inputs, schema, told)):
             if line not in self._warned:

@@ -73,7 +73,7 @@ def read_dataset(
             column.
         odd: collects unreadable cells and records. The records are excluded, each by itself, without
             effect on others. None: the first of them is an error.
-        reading: format of a table's cells.
+        reading: format of a table's cells; its words for no value are those of all labels and groups.
         labels: in place of ``label``, columns of yes or no, or such arrays of an archive.
         number: in place of ``label``, a column of numbers, or such an array of an archive.
         encoder: makes embeddings of the records, as of :func:`~pate.data.read_raw.read_raw`; not used if
@@ -99,7 +99,7 @@ def read_dataset(
     if window is not None:
         check_window(window)
     schema = schema or Schema(window=window)
-    raw = _raw_of(path, schema, encoder, several, text, dicom_labels, label, group, odd)
+    raw = _raw_of(path, schema, encoder, several, text, dicom_labels, label, group, odd, reading)
     if isinstance(raw, tuple):
         return _embedded_dataset(*raw, several, classes, reading, none_fits=none_fits)
     found = locate(path, flat=False)
@@ -109,26 +109,26 @@ def read_dataset(
             raise UsageError(f"{found} is a table; name its label column with --label")
         if label is not None and label == group:
             raise UsageError(f"column {label!r} cannot be both the label and the group")
-        table = _read_table(found, odd)
+        table = _read_table(found, odd, reading)
         if several:
             return _several_of_table(
-                table, several, group, drop, schema.numeric, odd, reading, none_fits=none_fits
+                table, several, group, drop, schema.numeric, odd, none_fits=none_fits
             )
         assert label is not None  # noqa: S101 - checked
         return _table_dataset(
-            table, label, group, classes, drop, schema.numeric, odd, reading, none_fits=none_fits
+            table, label, group, classes, drop, schema.numeric, odd, none_fits=none_fits
         )
     if not (known and schema.encoder is not None):
         _require_kind(found, "images", not known or schema.size is not None, schema)
     if found.name.casefold().endswith(".npz"):
-        archive = Archive(found, odd)
+        archive = Archive(found, odd, reading)
         held: Inputs
         if several:
             held, good = _inputs_of(archive, schema)
             cells = [archive.cells(name) for name in several.columns]
             return several_dataset(
                 held, several, cells, archive.groups(group), found, good=good, odd=odd,
-                none_fits=none_fits,
+                reading=reading.of_arrays, none_fits=none_fits,
             )  # fmt: skip
         names = archive.labels(label)
         listed = archive.declared_classes() if classes is None else classes
@@ -159,7 +159,7 @@ def read_dataset(
                     )
                 raise SchemaError(f"no image of {found} can be used: {reasons}")
             files = [files[at] for at in kept]
-        names = [name for name, _ in files]
+        names = _with_label([name for name, _ in files], reading)
         places = [f"{file.parent.name}/{file.name}" for _, file in files]
         return _dataset(
             held, names, classes, None, found, odd=odd, place=places.__getitem__,
@@ -182,6 +182,7 @@ def told_before_embedding(
     text: str | None,
     dicom_labels: Path | None,
     classes: Sequence[str] | None,
+    reading: Reading,
 ) -> tuple[tuple[str, ...], bool] | None:
     """Return what is known of records before an encoder has one: class names, and whether they have groups.
 
@@ -191,13 +192,14 @@ def told_before_embedding(
         None if the records are embeddings already.
     """
     several, odd = Several(tuple(labels), number), Odd()
-    raw = _raw_of(path, schema, encoder, several, text, dicom_labels, label, group, odd)
+    raw = _raw_of(path, schema, encoder, several, text, dicom_labels, label, group, odd, reading)
     if raw is None:
         return None
     held, _ = raw
     if several:
         return tuple(labels), held.groups is not None
-    _, known = encode_labels(_names_of(held), classes, path=held.path, odd=odd)
+    names = _with_label(_names_of(held), reading)
+    _, known = encode_labels(names, classes, path=held.path, odd=odd)
     return known, held.groups is not None
 
 
@@ -212,7 +214,8 @@ def read_inputs(
 ) -> Inputs:
     """Return the inputs of a public set; labels are ignored.
 
-    The kinds of a table's columns and its decimal separator are inferred from its cells, which are public.
+    The kinds of a table's columns are inferred from its cells, which are public. Its format is not: numbers
+    with a separator of thousands or a decimal comma are an error.
 
     Args:
         path: as for :func:`read_dataset`; a folder of images may also be flat.
@@ -240,8 +243,7 @@ def read_inputs(
     elif is_table(found):
         if window is not None:
             raise UsageError(f"--window is for images, and {found} is a table")
-        table = _read_table(found)
-        inputs = table.table(tuple(drop), reading=Reading(comma=table.writes_commas(drop)))
+        inputs = _read_table(found).table(tuple(drop), notes=odd)
     elif found.name.casefold().endswith(".npz"):
         archive = Archive(found)
         made = archive.embeddings()
@@ -260,12 +262,13 @@ def read_inputs(
     return inputs
 
 
-def read_table(path: Path, odd: Odd | None = None) -> tables.TextTable:
+def read_table(path: Path, odd: Odd | None = None, reading: Reading = PLAIN) -> tables.TextTable:
     """Return the unparsed cells of the table at ``path``.
 
     Args:
         path: a file, or a folder with one.
         odd: as of :func:`read_dataset`.
+        reading: as of :func:`read_dataset`.
 
     Raises:
         DataError: if there is no table, or it cannot be read.
@@ -273,7 +276,7 @@ def read_table(path: Path, odd: Odd | None = None) -> tables.TextTable:
     found = locate(path, flat=True)
     if not is_table(found):
         raise DataError(f"{found} is no table")
-    return _read_table(found, odd)
+    return _read_table(found, odd, reading)
 
 
 def _require_encoder(encoder: Embedder | None, text: str | None, table: Path | None) -> None:
@@ -295,6 +298,7 @@ def _raw_of(
     label: str | None,
     group: str | None,
     odd: Odd | None,
+    reading: Reading,
 ) -> tuple[Raw, Embedder] | None:
     """Return the records for an encoder, of which none is read yet, and the encoder; None if it has none."""
     raw_only = text is not None or dicom_labels is not None or raw_at(path)
@@ -314,12 +318,19 @@ def _raw_of(
         columns=several.columns,
         window=schema.window,
         odd=odd,
+        reading=reading,
     )
     if raw is None:
         return None
     if not several:
         _names_of(raw)
     return raw, wanted
+
+
+def _with_label(names: Sequence[str], reading: Reading) -> list[str]:
+    """Return names of folders, "" for the words that the owner names."""
+    nothing = set(filter(reading.is_missing, names))
+    return ["" if name in nothing else name for name in names]
 
 
 def _names_of(raw: Raw) -> Sequence[str]:
@@ -347,7 +358,7 @@ def _embedded_dataset(
         )  # fmt: skip
     return _dataset(
         inputs,
-        raw.names or [],
+        _with_label(raw.names or [], reading),
         classes,
         raw.groups,
         raw.path,
@@ -358,10 +369,10 @@ def _embedded_dataset(
     )
 
 
-def _read_table(path: Path, odd: Odd | None = None) -> tables.TextTable:
+def _read_table(path: Path, odd: Odd | None = None, reading: Reading = PLAIN) -> tables.TextTable:
     if path.name.casefold().endswith(".parquet"):
-        return parquet.read_parquet(path, odd)
-    return tables.read_csv(path, odd)
+        return parquet.read_parquet(path, odd, reading=reading)
+    return tables.read_csv(path, odd, reading=reading)
 
 
 def _require_kind(path: Path, what: str, fits: bool, schema: Schema) -> None:
@@ -403,7 +414,6 @@ def _several_of_table(
     drop: Sequence[str],
     numeric: Mapping[str, bool] | None,
     odd: Odd | None,
-    reading: Reading,
     *,
     none_fits: bool,
 ) -> Dataset:
@@ -412,9 +422,11 @@ def _several_of_table(
     cells = [text.cells(name, "label") for name in several.columns]
     groups = None if group is None else np.array(text.column(group, "group"), dtype=np.str_)
     told = (*several.columns, *drop) if group is None else (*several.columns, group, *drop)
-    inputs = text.table(told, numeric=numeric, reading=reading).plain()
+    inputs = text.table(told, numeric=numeric).plain()
+    if several.number is not None and odd is not None:
+        text.note_points(several.number, odd)
     return several_dataset(
-        inputs, several, cells, groups, text.path, odd=odd, place=text.place, reading=reading,
+        inputs, several, cells, groups, text.path, odd=odd, place=text.place, reading=text.reading,
         none_fits=none_fits,
     )  # fmt: skip
 
@@ -427,7 +439,6 @@ def _table_dataset(
     drop: Sequence[str],
     numeric: Mapping[str, bool] | None,
     odd: Odd | None,
-    reading: Reading,
     *,
     none_fits: bool,
 ) -> Dataset:
@@ -435,7 +446,7 @@ def _table_dataset(
     names = text.column(label, "label")
     groups = None if group is None else np.array(text.column(group, "group"), dtype=np.str_)
     told = (label,) if group is None else (label, group)
-    inputs = text.table((*told, *drop), numeric=numeric, reading=reading).plain()
+    inputs = text.table((*told, *drop), numeric=numeric).plain()
     return _dataset(
         inputs, names, classes, groups, path, odd=odd, place=text.place, none_fits=none_fits
     )

@@ -84,14 +84,14 @@ def read_rows(
     if path.exists() and not _holds_table(path):
         raise DataError(_IMAGES.format(path))
     odd = Odd()
-    text = read_table(path, None if strict else odd)
+    text = read_table(path, None if strict else odd, reading)
     alone = None if group is None else _alone(text, group, strict, odd)
     without = [*drop, *filter(None, [group])]
     if columns_of_schema:
         without += [name for name in text.columns if name not in domain.names]
     # Each cell as text: a column's inferred kind would depend on all of its cells.
     table = text.table(without, as_text=text.columns)
-    content = content_hash(replace(text, odd=Odd()).table(without))
+    content = content_hash(replace(text, odd=Odd(), reading=PLAIN).table(without))
     if strict:
         codes = encode(table, domain, str(path), reading)
     else:

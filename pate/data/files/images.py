@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from pate.data.files.pictures import opened
+from pate.data.labels import plain_name
 from pate.data.limits import require_room
 from pate.data.odd import Odd, UnusableRecordError, judged, usable
 from pate.data.values import Images
@@ -86,7 +87,7 @@ def class_files(folder: Path, odd: Odd | None = None) -> list[tuple[str, Path]]:
         DataError: if a class folder holds something that is no image.
     """
     return [
-        (home.name, path)
+        (plain_name(home.name), path)
         for home in entries(folder)
         if home.is_dir()
         for path in _only_images(home, odd)

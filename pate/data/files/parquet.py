@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final
 
+from pate.data.cells import PLAIN, Reading
 from pate.data.files.tables import TextTable, clean
+from pate.data.labels import clean_name, float_text
 from pate.data.limits import CELL_BYTES, require_room
 from pate.errors import DataError
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 _CONTRADICTION: Final = "is damaged: its numbers of rows contradict each other"
 
 
-def read_parquet(path: Path, odd: Odd | None = None, *, text: str | None = None) -> TextTable:
+def read_parquet(
+    path: Path, odd: Odd | None = None, *, text: str | None = None, reading: Reading = PLAIN
+) -> TextTable:
     """Return the cells of a Parquet file of numbers, truth values, text, dates and times.
 
     A file of some kilobytes may contain billions of cells, or one long text a million times. So its
@@ -31,6 +34,7 @@ def read_parquet(path: Path, odd: Odd | None = None, *, text: str | None = None)
         path: of the file.
         odd: collects unreadable cells; None: they are errors.
         text: a column of long texts, as of :func:`~pate.data.files.tables.read_csv`.
+        reading: how the file writes its cells.
 
     Raises:
         DataError: if it is damaged or truncated, has a column of another kind, or cells too many or too long.
@@ -42,18 +46,18 @@ def read_parquet(path: Path, odd: Odd | None = None, *, text: str | None = None)
         with pq.ParquetFile(path) as file:
             _check_claims(path, file.metadata)
             schema = file.schema_arrow
-        if len(set(schema.names)) != len(schema.names):
+        columns: dict[str, list[str]] = {clean_name(name): [] for name in schema.names}
+        if len(columns) != len(schema.names):
             raise DataError(f"{path} has columns of the same name: {sorted(schema.names)}")
         for field in schema:
             _check_kind(path, field.name, field.type)
         texts = [field.name for field in schema if _is_text(field.type)]
-        columns: dict[str, list[str]] = {name: [] for name in schema.names}
-        found = TextTable(path, columns, None, odd, text)
+        found = TextTable(path, columns, None, odd, text, reading, typed=True)
         held = 0
         with pq.ParquetFile(path, read_dictionary=texts) as file:
             for part in _parts(path, file):
                 held += CELL_BYTES * part.num_rows * part.num_columns
-                for name, column in zip(part.schema.names, part.columns, strict=True):
+                for name, column in zip(columns, part.columns, strict=True):
                     columns[name] += _cells(found, name, column, held, len(columns[name]))
                     held += _bytes_of_texts(column)
                 require_room(path, held)
@@ -181,21 +185,15 @@ def _as_text(cells: pa.Array, replace: bool) -> list[str]:
             "" if cell is None else cell.decode(errors="surrogateescape")
             for cell in cells.cast(binary).to_pylist()
         ]
+    if pa.types.is_floating(cells.type):
+        # As numbers of their own type, whose text is shorter than that of a Python float.
+        return list(map(float_text, cells.to_numpy(zero_copy_only=False)))
     texts = []
     for cell in cells.to_pylist():
         if cell is None:
             texts.append("")
         elif isinstance(cell, bool):
             texts.append(str(int(cell)))
-        elif isinstance(cell, float):
-            texts.append(float_text(cell))
         else:
             texts.append(str(cell))
     return texts
-
-
-def float_text(cell: float) -> str:
-    """Return a number's text; a whole number's without a point, as in a column of integers."""
-    if math.isnan(cell):
-        return ""
-    return str(int(cell)) if abs(cell) < 2**53 and cell.is_integer() else repr(cell)

@@ -1,9 +1,8 @@
 """Tables from CSV files, and the rules for cells that all tables follow.
 
-``?`` and empty cells are missing, and in columns of numbers also words such as ``NA``
-(:mod:`pate.data.cells`). If a schema states a column's kind, each cell is read only by it. Without one,
-a column is numbers if every cell that is not missing parses as one, else categories;
-CSV and Parquet files (:mod:`pate.data.files.parquet`) follow the same rule.
+Empty cells and words such as ``NA`` are missing (:mod:`pate.data.cells`). If a schema states a column's
+kind, each cell is read only by it. Without one, a column is numbers if every cell is one or missing, else
+categories. CSV and Parquet files (:mod:`pate.data.files.parquet`) follow the same rule.
 
 A party's own file is read with a collector of problems (:class:`~pate.data.odd.Odd`): an unreadable
 cell is missing, a malformed line is excluded, and both are noted there. Without a collector the first
@@ -19,12 +18,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.data.cells import COMMAS, NO_WORDS, PLAIN, Reading
+from pate.data.cells import PLAIN, SEPARATED, Reading, may_be_number, may_be_thousands
 from pate.data.files.csv_lines import MOST_LINES_OF_A_TEXT, TOO_LONG, Lines
-from pate.data.labels import is_nothing, plain_identities, plain_truth
+from pate.data.labels import clean_name, plain_truth
 from pate.data.limits import CELL_BYTES, MAX_BYTES, MAX_CELL, read_whole, require_room
 from pate.data.values import Column, Table
-from pate.errors import DataError, SchemaError
+from pate.errors import DataError, SchemaError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
     from pate.data.odd import Odd
 
-_MISSING: Final = frozenset({"", "?"})
 #: A longer text in a party's own file counts as missing. In an array every cell takes the size of the
 #: longest, so without a bound one record could exhaust the memory.
 LONGEST_TEXT: Final = 256
@@ -47,7 +45,7 @@ _NO_TEXT: Final = "\N{REPLACEMENT CHARACTER}"
 
 @dataclass(frozen=True)
 class TextTable:
-    """The cells of a file as text, column by column, "" for missing.
+    """The cells of a file as text, column by column, "" for empty ones.
 
     Attributes:
         path: of the file, for messages.
@@ -55,6 +53,11 @@ class TextTable:
         lines: of a CSV file, the line on which each record begins.
         odd: collects unreadable cells and lines; None: they are errors.
         text: the column of long texts, whose cells are as they are in the file; None if there is none.
+        reading: how the file writes its cells.
+        typed: whether the file has numbers as such, and not only as text.
+
+    Raises:
+        UsageError: if it has, and points are to be of thousands.
     """
 
     path: Path
@@ -62,6 +65,16 @@ class TextTable:
     lines: Sequence[int] | None = None
     odd: Odd | None = field(default=None, compare=False)
     text: str | None = None
+    reading: Reading = PLAIN
+    typed: bool = False
+
+    def __post_init__(self) -> None:
+        # By the kind of file and not of a column, which one cell of text changes.
+        if self.typed and self.reading.thousands == "point":
+            raise UsageError(
+                f"{self.path} has numbers as such, where 1.250 is one and a quarter: "
+                "--thousands point is for CSV files"
+            )
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -81,15 +94,15 @@ class TextTable:
             DataError: if there is no such column, a cell of it is missing, or an array of it
                 would be too large.
         """
-        self.cells(name, role)
+        held = self.cells(name, role)
         # 12 and 12.0 are one class, and one patient: otherwise a patient could have two teachers.
-        cells = plain_identities(self.columns[name])
+        names = self.reading.identities(held, labels=role == "label")
+        cells = [names[cell] for cell in held]
         require_room(self.path, _room(cells))
         for row, cell in enumerate(cells):
             if cell:
                 continue
-            found = self.columns[name][row]
-            lost = bool(found) and not is_nothing(found)
+            lost = not self.reading.is_nothing(held[row])
             if self.odd is None:
                 raise DataError(
                     f"{self.path}: record {row + 1} "
@@ -109,6 +122,7 @@ class TextTable:
 
         Arguments and errors as for :meth:`column`, but any cell may be missing.
         """
+        name = clean_name(name)
         if name not in self.columns:
             raise DataError(
                 f"{self.path} has no {role} column {name!r}; it has: {', '.join(self.columns)}"
@@ -120,23 +134,25 @@ class TextTable:
         without: Sequence[str],
         as_text: Collection[str] = (),
         numeric: Mapping[str, bool] | None = None,
-        reading: Reading = PLAIN,
+        notes: Odd | None = None,
     ) -> Table:
         """Return the columns that are not in ``without``, as numbers or categories.
 
         Args:
             without: columns to leave out.
-            as_text: columns that are categories even if every cell of them is a number.
+            as_text: columns that are categories even if every cell of them is a number, with usual words
+                for no value as they are.
             numeric: kind of each column by the schema; other columns are excluded. None: inferred from
                 the cells.
-            reading: how the file writes its cells.
+            notes: collects cells that may be read otherwise than intended; None: as problems are.
 
         Raises:
-            DataError: if no column is left, a number is infinite, or arrays of the columns would
-                be too large.
+            DataError: if no column is left, a number is infinite, a column seems to be of numbers in another
+                format and problems are not collected, or arrays of the columns would be too large.
             SchemaError: if the schema has none of the columns, or a cell of a column of numbers is not one.
         """
-        names = tuple(name for name in self.columns if name not in without)
+        left = set(map(clean_name, without))
+        names = tuple(name for name in self.columns if name not in left)
         if not names:
             raise DataError(f"{self.path} has no columns besides {', '.join(without)}")
         if numeric is not None:
@@ -147,41 +163,60 @@ class TextTable:
                 raise SchemaError(
                     f"{self.path} has none of the campaign's columns: {', '.join(numeric):.200}"
                 )
+        notes = self.odd if notes is None else notes
         made: list[Column] = []
         held = 0
         for name in names:
             wanted = None if numeric is None else numeric[name]
-            typed = (
-                name not in as_text and self._parses(name, reading) if wanted is None else wanted
-            )
-            made.append(
-                self._numbers(name, numeric, reading) if typed else self._text(name, held, reading)
-            )
+            raw = name in as_text
+            typed = not raw and self._parses(name) if wanted is None else wanted
+            made.append(self._numbers(name, numeric) if typed else self._text(name, held, raw))
             held += made[-1].nbytes
+            if typed and notes is not None:
+                self.note_points(name, notes)
         return Table(names, tuple(made))
 
-    def writes_commas(self, without: Sequence[str]) -> bool:
-        """Return whether a column is numeric only with a decimal comma.
+    def _parses(self, name: str) -> bool:
+        """Return whether all cells of a column are numbers, or words for no value.
 
-        It reads all cells of a column, so it is only for public tables.
+        Raises:
+            DataError: if they seem to be in another format, and problems are not collected.
         """
-        return any(
-            self._parses(name, COMMAS) and not self._parses(name, PLAIN)
-            for name in self.columns
-            if name not in without
-        )
+        cells = set(self.columns[name])
+        if all(self.reading.number(cell) is not None for cell in cells):
+            return True
+        if self.odd is None and all(map(may_be_number, cells)):
+            row = next(
+                row
+                for row, cell in enumerate(self.columns[name])
+                if self.reading.number(cell) is None
+            )
+            raise DataError(
+                f"{self.path} {self.place(row)}: the cell in column {name!r} {SEPARATED}; where "
+                "there are no such options, write a decimal point and nothing between thousands, or "
+                "leave the column out with --drop"
+            )
+        return False
 
-    def _parses(self, name: str, reading: Reading) -> bool:
-        """Return whether all present cells of a column, and at least one, are numbers."""
-        cells = set(self.columns[name]) - {""}
-        if any(reading.number(cell) is None for cell in cells):
-            return False
-        # Missing-value words do not make a column numeric.
-        return not cells or any(cell.casefold() not in NO_WORDS for cell in cells)
+    def note_points(self, name: str, notes: Odd) -> None:
+        """Note the cells of a column of numbers whose points could all be of thousands.
 
-    def _numbers(self, name: str, numeric: Mapping[str, bool] | None, reading: Reading) -> Column:
+        They are read as decimals, as the owner has said nothing else.
+        """
+        cells = self.cells(name, "label")
+        stated = self.typed or self.reading.comma or self.reading.thousands is not None
+        either = frozenset() if stated else may_be_thousands(set(cells))
+        for row, cell in enumerate(cells):
+            if cell in either:
+                notes.note(
+                    f"in column {name!r} three digits follow each point, which is read as decimal; if it is "
+                    "of thousands, say --decimal comma --thousands point",
+                    self.place(row),
+                )
+
+    def _numbers(self, name: str, numeric: Mapping[str, bool] | None) -> Column:
         cells = self.columns[name]
-        found = {cell: reading.number(plain_truth(cell)) for cell in set(cells)}
+        found = {cell: self.reading.number(plain_truth(cell)) for cell in set(cells)}
         numbers = {
             cell: math.nan if number is None or math.isinf(number) else number
             for cell, number in found.items()
@@ -195,23 +230,23 @@ class TextTable:
             for row, cell in enumerate(cells):
                 if cell not in wrong:
                     continue
+                why = self.reading.why_not(cell)
                 if self.odd is not None:
-                    comma = COMMAS.number(cell) is not None
-                    why = "has a decimal comma: see --decimal" if comma else "is no number"
                     self.odd.cell(name, why, self.place(row))
                 elif numeric is None:
                     raise DataError(f"{self.path}: column {name!r} holds {cell}; leave it empty")
                 else:
                     raise SchemaError(
                         f"{self.path}: column {name!r} holds numbers by the campaign's schema, and "
-                        f"the cell of {self.place(row)} is none"
+                        f"the cell of {self.place(row)} is none: it {why}"
                     )
         return np.array([numbers[cell] for cell in cells], dtype=np.float64)
 
-    def _text(self, name: str, held: int, reading: Reading) -> Column:
-        """Return a column of text; the ones before it take ``held`` bytes."""
+    def _text(self, name: str, held: int, raw: bool) -> Column:
+        """Return a column of text, ``raw`` with usual words for no value; others take ``held`` bytes."""
         cells = self.columns[name]
-        none = {cell for cell in set(cells) if reading.is_missing(cell)}
+        is_nothing = self.reading.is_missing if raw else self.reading.is_nothing
+        none = set(filter(is_nothing, cells))
         if self.odd is not None:
             self.odd.no_value(name, Counter(cell.casefold() for cell in cells if cell in none))
         if any(none):
@@ -220,7 +255,9 @@ class TextTable:
         return np.array(cells, dtype=np.str_)
 
 
-def read_csv(path: Path, odd: Odd | None = None, *, text: str | None = None) -> TextTable:
+def read_csv(
+    path: Path, odd: Odd | None = None, *, text: str | None = None, reading: Reading = PLAIN
+) -> TextTable:
     """Return the cells of a CSV file with a header line; comma, semicolon or tab between cells.
 
     A record takes one line, or more where a cell has line breaks within quotes. With ``odd``, a line
@@ -232,6 +269,7 @@ def read_csv(path: Path, odd: Odd | None = None, *, text: str | None = None) -> 
         odd: collects unreadable cells and lines; None: they are errors.
         text: a column of long texts, which are neither cut, stripped nor taken for missing. Text that is
             not UTF-8 has surrogates there.
+        reading: how the file writes its cells.
 
     Raises:
         DataError: if it is not UTF-8 text, a line has another number of cells than the header, or cells
@@ -272,7 +310,7 @@ def read_csv(path: Path, odd: Odd | None = None, *, text: str | None = None) -> 
             cells.append(cell)
     if not numbers:
         raise DataError(f"{path} holds no records")
-    found = TextTable(path, dict(zip(names, columns, strict=True)), numbers, odd, text)
+    found = TextTable(path, dict(zip(names, columns, strict=True)), numbers, odd, text, reading)
     for name, held in found.columns.items():
         found.columns[name] = clean(found, name, held)
     return found
@@ -283,7 +321,7 @@ def _header(path: Path, lines: Lines) -> list[str]:
     _, row, why = next(lines.records(), (1, [], ""))
     if row is None:
         raise DataError(f"{path} line 1 {why}; the file may be truncated")
-    names = [name.strip() for name in row]
+    names = [clean_name(name) for name in row]
     if not all(names) or len(set(names)) != len(names):
         raise DataError(f"{path} needs a header line of distinct column names, got {names}")
     if any(_NO_TEXT in name or not is_utf8(name) for name in names):
@@ -305,7 +343,7 @@ def is_utf8(text: str) -> bool:
 
 
 def clean(table: TextTable, name: str, cells: Sequence[str], first: int = 0) -> list[str]:
-    """Return cells without spaces around them, "" for missing ones; long texts as they are.
+    """Return cells as :func:`~pate.data.labels.clean_name` makes them; long texts as they are.
 
     Args:
         table: that they belong to.
@@ -318,10 +356,7 @@ def clean(table: TextTable, name: str, cells: Sequence[str], first: int = 0) -> 
     """
     if name == table.text:
         return list(cells)
-    odd, clean = table.odd, {}
-    for cell in set(cells):
-        stripped = cell.strip()
-        clean[cell] = "" if stripped in _MISSING else stripped
+    odd, clean = table.odd, {cell: clean_name(cell) for cell in set(cells)}
     if odd is None:
         if max(map(len, clean), default=0) > MAX_CELL:
             raise DataError(

@@ -480,7 +480,10 @@ def messy(folder: Path, site: str) -> CheckOptions:
 def test_before_a_campaign_is_known_each_column_is_described(tmp_path: Path) -> None:
     asked = messy(tmp_path, "b")
     found = check_records(asked, *read(asked))
-    assert "column 'radius' of numbers with a decimal comma: say so with --decimal" in found.text
+    assert (
+        "column 'radius' of numbers with separators of decimals or thousands: say which"
+        in found.text
+    )
     for what in ("'visit' of dates", "'note' of free text", "'id' with another value in nearly"):
         assert f"column {what}" in found.text
     assert [line.split()[:2] for line in found.lines[1:]] == [
@@ -505,7 +508,9 @@ def test_what_differs_from_the_public_set_is_named(tmp_path: Path, site: str) ->
     assert ("column 'radius': 30 cells" in found.text) == (site == "b")
     assert f"missing: 24 '{SITES[site][1].casefold()}'" in found.lines[2]
     if site == "b":
-        asked = replace(asked, decimal="comma")
+        asked = replace(asked, decimal="comma")  # 13,510 could be of thousands
+        assert "column 'radius': 20 cells" in check_schema(asked, read(asked)[0]).text
+        asked = replace(asked, thousands="none")
         found = check_schema(asked, read(asked)[0])
         assert "radius" not in found.text
         assert found.lines[1].split("  ")[0].strip() == "radius"

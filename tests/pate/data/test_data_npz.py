@@ -204,6 +204,15 @@ def test_odd_records_are_left_out_one_by_one(tmp_path: Path) -> None:
     ]
 
 
+def test_a_label_beyond_the_classes_of_its_file_is_named_so(tmp_path: Path) -> None:
+    path = save(tmp_path, images=PIXELS, labels=np.array([0, 2, 1]), classes=np.array(["a", "b"]))
+    odd = Odd()
+    assert read_dataset(path, classes=["a", "b", "2"], odd=odd).labels.tolist() == [0, 1]
+    assert odd.columns() == [
+        "column 'labels' has cells that count as missing: each lies outside the classes of its file"
+    ]
+
+
 KINDS = (np.uint8, np.uint16, np.int64, np.float32, np.float64)
 
 

@@ -63,8 +63,8 @@ def test_public_table_drops_columns(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("age,ill\n1,\n", "record 1 has no value in the label column"),
-        ("age,ill\n1,0\n2,nan\n", "record 2 has no value"),
-        ("age,ill\n1,0\n2,?\n", "record 2 has no value"),
+        ("age,ill\n1,0\n2,nan\n", "record 2: its label is 'nan', a word for no value"),
+        ('age,ill\n1,0\n"1,250",1\n', "line 3: the cell in column 'age' has a separator"),
         ("age,ill\n1,0\ninf,1\n", "column 'age' holds inf"),
         ("age,age,ill\n1,2,0\n", "distinct column names"),
         ("age,,ill\n1,2,0\n", "distinct column names"),
