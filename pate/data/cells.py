@@ -77,8 +77,9 @@ class Reading:
             UsageError: if decimals and thousands have one separator.
         """
         if thousands == decimal:
+            other = "comma" if decimal == "point" else "point"
             raise UsageError(
-                f"--thousands {thousands} needs another --decimal than {decimal}: one sign cannot be both"
+                f"--thousands {thousands} goes with --decimal {other}: one sign is not both"
             )
         plain = cls(decimal == "comma", frozenset(), thousands)
         words = frozenset(plain._folded(word.strip()) for word in missing or ())

@@ -72,8 +72,8 @@ class TextTable:
         # By the kind of file and not of a column, which one cell of text changes.
         if self.typed and self.reading.thousands == "point":
             raise UsageError(
-                f"{self.path} has numbers as such, where 1.250 is one and a quarter: "
-                "--thousands point is for CSV files"
+                f"{self.path} has numbers as such, where 1.250 is one and a quarter, so --thousands point is "
+                "not for it: save columns as numbers, or the table as a CSV file"
             )
 
     def __len__(self) -> int:
@@ -204,7 +204,7 @@ class TextTable:
         They are read as decimals, as the owner has said nothing else.
         """
         cells = self.cells(name, "label")
-        stated = self.typed or self.reading.comma or self.reading.thousands is not None
+        stated = self.reading.comma or self.reading.thousands is not None
         either = frozenset() if stated else may_be_thousands(set(cells))
         for row, cell in enumerate(cells):
             if cell in either:
@@ -246,7 +246,7 @@ class TextTable:
         """Return a column of text, ``raw`` with usual words for no value; others take ``held`` bytes."""
         cells = self.columns[name]
         is_nothing = self.reading.is_missing if raw else self.reading.is_nothing
-        none = set(filter(is_nothing, cells))
+        none = set(filter(is_nothing, set(cells)))
         if self.odd is not None:
             self.odd.no_value(name, Counter(cell.casefold() for cell in cells if cell in none))
         if any(none):

@@ -519,6 +519,24 @@ def test_what_differs_from_the_public_set_is_named(tmp_path: Path, site: str) ->
     assert "lines" not in shown  # JSON is passed on
 
 
+def test_names_that_look_alike_and_words_that_are_no_class_are_named(tmp_path: Path) -> None:
+    labels = ["COVID-19", "covid 19", "NA", "healthy", "NA"]
+    rows = [f"{at},1,{labels[at % 5]}" for at in range(20)]
+    (tmp_path / "h.csv").write_text("\n".join(["Crp (mg),age,y", *rows]))
+    asked = CheckOptions(home=tmp_path / "home", data=tmp_path / "h.csv", label="y", teachers=2)
+    found = check_records(asked, *read(asked))
+    assert "3 classes" in found.text
+    assert "classes 'COVID-19', 'covid 19' differ by case, spaces or punctuation only" in found.text
+    assert "its label is 'NA', a word for no value; if it is a class, name it" in found.text
+    asked = replace(asked, schema="table crp-mg:number, age:number")
+    found = check_schema(asked, read(asked)[0])
+    assert "columns 'Crp (mg)', 'crp-mg' differ by case, spaces or punctuation only" in found.text
+    asked = replace(asked, classes="COVID-19,NA,healthy", counts=True, schema=None)
+    found = check_records(asked, *read(asked))
+    assert "differ by" not in found.text
+    assert "private: 16 records (COVID-19: 4, healthy: 4, NA: 8)" in found.text
+
+
 def test_a_table_of_many_columns_is_folded(tmp_path: Path) -> None:
     names = [f"x{at}" for at in range(128)]
     rows = [",".join([f"{at}.5"] * 128 + [str(at % 2)]) for at in range(30)]

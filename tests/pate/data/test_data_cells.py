@@ -203,7 +203,7 @@ def test_points_of_decimals_are_not_doubted_where_one_cannot_be_of_thousands(
 
 
 def test_one_sign_is_not_both() -> None:
-    with pytest.raises(UsageError, match="--thousands point needs another --decimal"):
+    with pytest.raises(UsageError, match="--thousands point goes with --decimal comma"):
         Reading.of("point", None, "point")
 
 
