@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
-from aggregator_server.identities.store import FOLDER
 from pate.campaign.options import CampaignOption, MechanismOptions
 from pate.errors import UsageError
 from pate.runtime.home import default_home
@@ -36,6 +35,10 @@ LedgerOption = Annotated[
 ]
 
 
+#: The folder of the server's identity, beside those of its campaigns.
+FOLDER: Final = "identity"
+#: Default validity of a one-time code.
+CODE_LIFE: Final = dt.timedelta(days=14)
 #: Default names of the public set in the working directory.
 PUBLIC_NAMES: Final = ("public", "public.npz", "public.csv", "public.parquet")
 

@@ -33,6 +33,7 @@ from pate.data.values import Inputs, content_hash
 from pate.errors import PateError, ProtocolError, SchemaError, StateError, UsageError
 from pate.formats.privacy_statement import do_records_vote, in_words, neighbours_of
 from pate.noise.exact import SystemNoise
+from pate.runtime.child import LOCAL_STUDENT_SERVICE
 from pate.runtime.failpoints import reach
 from pate.runtime.home import (
     default_home,
@@ -286,13 +287,15 @@ def _run(
             ) as reached:
                 status.open_doors(reached.address, reached.alive, listens=reached.listens)
                 elsewhere = token != default_home("server") / STUDENT_TOKEN
+                student = f"127.0.0.1:{service.port}"
+                server = "" if student == LOCAL_STUDENT_SERVICE else f" --server {student}"
                 for line in _terms_in_words(spec):
                     screen.say(line)
                 for line in reached.for_parties:
                     screen.say(line)
                 screen.say(
-                    f"for the student: pate-student train --server 127.0.0.1:{service.port} --public PATH "
-                    f"--out DIR{f' --token-file {token}' if elsewhere else ''}"
+                    f"for the student: pate-student train{server} --public PATH"
+                    f"{f' --token-file {token}' if elsewhere else ''}"
                 )
                 screen.say(_SEEN[spec.sums.aggregation, spec.sums.noise].format(spec=spec))
                 campaign = Campaign(

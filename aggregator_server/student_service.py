@@ -7,7 +7,6 @@ and a restarted server sends the same events under the same cursors.
 from __future__ import annotations
 
 import errno
-import ipaddress
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from aggregator_server.campaign.predictions import checked_accuracy, checked_pre
 from aggregator_server.results.statement import privacy_statement
 from pate.errors import LedgerError, PateError, PortInUseError, StateError, UsageError
 from pate.foreign import json_value
+from pate.runtime.environment import is_loopback
 from pate.runtime.failpoints import reach
 from pate.runtime.tokens import STUDENT_TOKEN, new_token, same
 from protos.pate.v1 import student_pb2, student_pb2_grpc
@@ -65,7 +65,7 @@ class StudentService:
     def __init__(
         self, ledger: Ledger, host: str = "127.0.0.1", port: int = 0, token: str | None = None
     ) -> None:
-        if not _is_loopback(host):
+        if not is_loopback(host):
             raise UsageError(
                 f"labels are served on loopback only until TLS is set up, got {host!r}: use 127.0.0.1"
             )
@@ -389,15 +389,6 @@ def _told(entry: Entry) -> Iterator[student_pb2.LabelEvent]:
     elif entry.kind == "close":
         closed = student_pb2.CampaignEnd(labels_released=body["labels_released"])
         yield student_pb2.LabelEvent(cursor=cursor, campaign_end=closed)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _refuse_address(host: str, port: int, cause: Exception | None) -> NoReturn:

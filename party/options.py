@@ -16,7 +16,6 @@ from pate.campaign.choices import TEACHERS_EACH, Unit
 from pate.data.cells import Decimal, Reading, Thousands
 from pate.data.labels import clean_name
 from pate.errors import PateError, UsageError
-from pate.formats.enrolment import Bundle
 from pate.runtime.home import default_home
 from pate.runtime.options import (
     CommandOptions,
@@ -139,6 +138,19 @@ class OwnOptions(CommandOptions):
                 "teachers learn a class or several labels, no number: --number leaves --votes out"
             )
         return self.number is not None or self.votes == "neighbour"
+
+    def require_sense(self) -> None:
+        """Check what needs no campaign, before a command imports what is slow.
+
+        Raises:
+            DataError: if there is nothing at the path of the data.
+            UsageError: for options that contradict each other.
+        """
+        from pate.data.locate import require_there
+
+        if self.data is not None:
+            require_there(self.data)
+        _ = self.reading, self.only_records
 
     @property
     def trained_later(self) -> bool:
@@ -273,6 +285,8 @@ class CheckOptions(Options):
         if self.name is not None:
             return above / self.name
         if self.bundle is not None:
+            from pate.formats.enrolment import Bundle  # its cryptography is slow to import
+
             with contextlib.suppress(OSError, PateError):  # reported by the checks
                 return above / Bundle.from_json(self.bundle.read_bytes()).name
         if self.data is not None:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Self
 from party.identity.keys import identity_key, shard_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.binding import bind
-from party.policy.file import policy_of
-from party.policy.words import rules_in_words
+from party.policy.file import policy_of, source_of
 from party.voting.own_data import OwnFile, OwnVoters
 from party.voting.received.encoders import Encoders
 from party.voting.site import Site
@@ -86,6 +85,9 @@ class Prepared:
             PateError: if options, policy, ledger or enrolment do not allow it.
         """
         policy = policy_of(home, loopback=trial, file=options.policy)
+        screen.say(
+            f"stored in {home}; policy: {source_of(home, options.policy)} (`pate-party check` shows it)"
+        )
         public = None
         encoder = Reader.open(options.encoder, home=home, bar=screen.bar)
         if encoder is not None:
@@ -95,8 +97,6 @@ class Prepared:
             public = read_inputs(
                 options.public, drop=options.dropped, say=warn, encoder=encoder, text=options.text
             )
-        for line in rules_in_words(policy):
-            screen.say(f"your policy: {line}")
         for line in _warnings(enrolment):
             screen.say(line, "warning")
         ledger = PartyLedger(home / LEDGER_FILE)

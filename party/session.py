@@ -12,7 +12,6 @@ from party.identity.enrolment import Enrolment
 from party.monitoring import Status
 from party.prepared import Prepared
 from party.voting.screen_lines import ended_in_words
-from pate.data.read import require_there
 from pate.data.schema import Schema
 from pate.errors import SchemaError, UnreachableError
 from pate.features.progress import telling
@@ -44,7 +43,6 @@ def take_part(
     Raises:
         PateError: if the data, the settings, the server or the campaign do not allow it.
     """
-    require_there(options.data)  # before any line that depends on it
     status = status or Status()
     enrolment = Enrolment.load(home)
     server = options.server or (LOCAL_SERVER if enrolment is None else enrolment.server)

@@ -36,13 +36,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-import numpy as np
-
 from pate.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
 #: Names of the answers.
@@ -150,6 +149,8 @@ class Answer:
         Raises:
             DataError: if one has a sign that is not charged for, or is larger than what noise is.
         """
+        import numpy as np  # only with answers: options and screens need their names
+
         total, squared = np.abs(answers).sum(axis=1), np.square(answers).sum(axis=1)
         signs = self.name != CONTRAST and bool((answers < 0).any())
         most = self.most * self.grid
@@ -245,6 +246,8 @@ def points_of(names: Sequence[str]) -> tuple[float, ...]:
 
 def of_classes(labels: NDArray[np.int64], columns: int) -> NDArray[np.int64]:
     """Return (n, columns) answers of records with one class each."""
+    import numpy as np
+
     made: NDArray[np.int64] = (labels[:, None] == np.arange(columns)).astype(np.int64)
     return made
 
@@ -259,6 +262,8 @@ def contrast_of(columns: int) -> NDArray[np.int64]:
     >>> contrast_of(2).tolist()
     [[915, -457], [-457, 915]]
     """
+    import numpy as np
+
     apart = np.sqrt((1 - _COMMON) * columns / (columns - 1)) * (np.eye(columns) - 1 / columns)
     made: NDArray[np.int64] = np.trunc(FINE * (apart + np.sqrt(_COMMON) / columns**0.5)).astype(
         np.int64
@@ -287,6 +292,8 @@ def of_labels(
         hashes: (n,) that identify the records.
         key: the party's secret, at most 64 bytes.
     """
+    import numpy as np
+
     kept = flags.copy()
     for row in np.flatnonzero(flags.sum(axis=1) > most).tolist():
         drawn = sorted(
@@ -305,6 +312,8 @@ def of_labels(
 
 def of_numbers(values: NDArray[np.float64], columns: Sequence[str]) -> NDArray[np.int64]:
     """Return (n, m) answers of records with a finite number each, cut to the range of the m columns."""
+    import numpy as np
+
     points = np.array(points_of(columns))
     cut = np.clip(values, points[0], points[-1])
     below = np.clip(np.searchsorted(points, cut, side="right") - 1, 0, len(points) - 2)

@@ -13,7 +13,8 @@
     from the network that are not a valid message ├── QuorumError 31 too few parties are left to
     continue ├── RefusedError        32 the other side refused ├── UnreachableError    40 a server
     that does not answer ├── PortInUseError      41 a port that is in use ├── ProcessError 42 a
-    child process that ended unexpectedly └── DiskError 43   a disk that is full or not writable
+    child process that ended unexpectedly ├── DiskError 43   a disk that is full or not writable └──
+    UndecidedError 44 a check that found nothing out in its time
 
 The message of an error is for the operator of the process: it may name local paths and values. Only
 :attr:`PateError.public`, a fixed sentence per kind, may be sent to another party.
@@ -144,6 +145,13 @@ class DiskError(PateError):
 
     exit_code = 43
     public = "its disk cannot be written"
+
+
+class UndecidedError(PateError):
+    """A check that found nothing out in its time, neither good nor bad."""
+
+    exit_code = 44
+    public = "it could not check its configuration in time"
 
 
 def every_kind() -> dict[str, type[PateError]]:

@@ -43,11 +43,13 @@ class Stops:
     Attributes:
         at_once: whether a stop ends the process at once.
         asked: whether a stop has raised KeyboardInterrupt.
+        who: the party that this process is of, for the line that it ends with; "" if none.
     """
 
     def __init__(self) -> None:
         self.at_once = False
         self.asked = False
+        self.who = ""
         self._name = ""
         self._code: int | None = None
         self._since: float | None = None

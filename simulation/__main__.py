@@ -1,12 +1,6 @@
-"""``python -m simulation`` and ``pate`` begin here."""
+"""``python -m simulation``: the same as ``python -m pate``."""
 
-from pate.start import start
-
-
-def main() -> None:
-    """Run the command."""
-    start("pate", "simulation.cli")
-
+from pate.__main__ import main
 
 if __name__ == "__main__":
     main()

@@ -32,7 +32,7 @@ _POLL_S: Final = 0.05
 _HERE: Final = "127.0.0.1"
 #: A progress line, as printed by :meth:`pate.runtime.screen.Screen.bar`.
 _PROGRESS: Final = re.compile(r"(.+): (\d+) (?:of (\d+)|%)(, about .+ left)?")
-_STAMP: Final = re.compile(r"^\d\d:\d\d:\d\d [\w-]+: ")
+_STAMP: Final = re.compile(r"^\d\d:\d\d:\d\d [\w-]+(?: [\w.-]+)?: ")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from aggregator_server.results.statement import privacy_statement
 from aggregator_server.student_service import StudentService
 from pate.campaign.settings import spec_of
 from pate.data.embeddings import Embeddings
+from pate.data.odd import Odd
 from pate.data.read import read_dataset
 from pate.data.values import Images
 from pate.encoders.reading import Reader
@@ -162,6 +163,7 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
 def _dealt(setting: SimulationOptions, encoder: Reader | None, screen: Screen) -> DatasetSplit:
     """Return the split of the named data, of the digits, or of synthetic digits if more are needed."""
     if setting.data is not None:
+        notes = Odd()
         records = read_dataset(
             setting.data,
             label=setting.label,
@@ -169,7 +171,10 @@ def _dealt(setting: SimulationOptions, encoder: Reader | None, screen: Screen) -
             number=setting.number,
             text=setting.text,
             encoder=encoder,
+            notes=notes,
         )
+        for line in notes.lines():
+            screen.say(f"{setting.data}: {line}", "warning")
     else:
         records = digits()
         private = len(records) * (1 - _PUBLIC_SHARE - _TEST_SHARE)

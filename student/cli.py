@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import click
 
-from pate.errors import DataError, UsageError
+from pate.errors import DataError, ProtocolError, UsageError
 from pate.runtime.command import print_json, run
 from pate.runtime.help import Commands
 from pate.runtime.options import (
@@ -73,7 +73,7 @@ app = Commands(
     The student sees unlabelled public inputs and a few hundred noisy labels, never a private
     record. What it publishes carries the privacy statement of the campaign.
 
-    For example: pate-student train --server 127.0.0.1:9093 --public ./public --out ./student
+    For example: pate-student train --public ./public
     """,
 )
 
@@ -83,7 +83,7 @@ app = Commands(
 def train(options: TrainOptions) -> None:
     """Train a student on the labels of a campaign and publish it.
 
-    With --server the student follows the campaign to its end; where the mechanism asks for the
+    The student follows the campaign of --server to its end; where the mechanism asks for the
     student's predictions between rounds, it trains and gives them. With --labels it needs no
     server; several are campaigns of one series over one public set, the oldest first.
 
@@ -112,14 +112,14 @@ def train(options: TrainOptions) -> None:
     # Of a server only the end says that a campaign is of several labels, whose columns have their names.
     early = released is not None or options.label is not None or not is_table(inputs)
     if options.test is not None and early:
-        measured = test_data(options, released)
+        measured = test_data(options, released, screen)
     screen.say(f"public set: {len(inputs)} inputs, {_shortened(inputs.schema())}")
     trainer = _trainer(kind, options, screen, pixels)
     name = ""
     if released is None:
         released, name = _follow(options, inputs, trainer, measured, screen, pixels)
     if options.test is not None and not (early and columns_of(released)[0] == "class"):
-        measured = test_data(options, released)
+        measured = test_data(options, released, screen)
     facts = {
         "seed": options.seed,
         "steps": options.steps or "default",
@@ -189,6 +189,7 @@ def evaluate(
     from student.trainers.selftraining import TableStudent
     from student.weights import load
 
+    screen = Screen(NAME)
     student, question = load(model), Question(positive, threshold, at_sensitivity)
     if isinstance(student, TableStudent) and not student.has_classes:
         if question != Question() or group_column is not None:
@@ -206,13 +207,13 @@ def evaluate(
             encoder,
             text=text,
             dicom_labels=dicom_labels,
+            screen=screen,
         )
         found = evaluate_answers(student, test)
         _write_figures(found, model, out)
         if as_json:
             print_json(found.to_json())
             return
-        screen = Screen(NAME)
         screen.show(answers_grid(found))
         screen.say(found.in_words)
         return
@@ -227,6 +228,7 @@ def evaluate(
         encoder,
         text=text,
         dicom_labels=dicom_labels,
+        screen=screen,
     )
     result = measure(
         student, test.records, name=test.name, patients=test.patients, question=question
@@ -235,7 +237,6 @@ def evaluate(
     if as_json:
         print_json(result.to_json())
         return
-    screen = Screen(NAME)
     screen.show(confusion_grid(result))
     screen.show(score_grid(result))
     if result.groups is not None:
@@ -400,15 +401,18 @@ def _follow(
     screen: Screen,
     pixels: Images | None,
 ) -> tuple[LabelSet, str]:
+    from pate.formats.enrolment import split_address
+    from pate.runtime.child import LOCAL_STUDENT_SERVICE
     from student.client import StudentClient
     from student.evaluation.evaluate import evaluate
     from student.session import follow, identify
     from student.tokens import token_for
 
-    server = options.server or ""
-    host, _, port = server.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise UsageError(f"--server {server}: give HOST:PORT, such as localhost:9080")
+    server = options.server or LOCAL_STUDENT_SERVICE
+    try:
+        host, _ = split_address(server)
+    except ProtocolError as error:
+        raise UsageError(f"--server: {error}") from error
     try:
         certificates = None if options.ca is None else options.ca.read_bytes()
     except OSError as error:

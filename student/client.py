@@ -16,6 +16,7 @@ from pate.codes import NEAREST
 from pate.errors import DataError, ProtocolError, RefusedError, SchemaError, UnreachableError
 from pate.formats.labels import checked_statement
 from pate.formats.noisy_counts import NoisyVotes
+from pate.runtime.environment import is_loopback, proxy_variable
 from protos.pate.v1 import student_pb2 as wire
 from protos.pate.v1.student_pb2_grpc import StudentStub
 from protos.student_proof import PROOF_KEY, predictions_proof, reading_proof
@@ -85,9 +86,12 @@ class StudentClient:
         self._public = public
         self._stream_seconds = stream_seconds
         self._campaign: Campaign | None = None
+        is_here = is_loopback(address.rpartition(":")[0])
+        # As gRPC looks for them: no capitals.
+        proxy = None if is_here else proxy_variable("grpc_proxy", "https_proxy", "http_proxy")
         # A server may answer calls but break every stream, so the two are timed separately.
-        self._calls = _Patience(address, max_wait, say)
-        self._stream = _Patience(address, max_wait, say)
+        self._calls = _Patience(address, max_wait, say, proxy)
+        self._stream = _Patience(address, max_wait, say, proxy)
         options = [
             ("grpc.max_receive_message_length", LARGEST_MESSAGE),
             ("grpc.max_send_message_length", LARGEST_MESSAGE),
@@ -95,6 +99,7 @@ class StudentClient:
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.min_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 2000),
+            ("grpc.enable_http_proxy", int(not is_here)),
         ]
         if root_certificates is None:
             self._channel = grpc.insecure_channel(address, options=options)
@@ -331,8 +336,21 @@ def _metadata(proof: str | None) -> tuple[tuple[str, str], ...]:
 class _Patience:
     """Tracks how long calls have failed, and the pause before the next attempt."""
 
-    def __init__(self, address: str, max_wait: float, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        address: str,
+        max_wait: float,
+        say: Callable[[str], None],
+        proxy: tuple[str, str] | None,
+    ) -> None:
         self._address = address
+        self._hint = "is pate-server running there, and is the port the one of its student service?"
+        if proxy is not None:
+            variable, through = proxy
+            self._hint = (
+                f"{variable} names the proxy {through}: does it let this connection pass, or should "
+                "no_proxy name the server?"
+            )
         self._max_wait = max_wait
         self._say = say
         self._since: float | None = None
@@ -354,8 +372,7 @@ class _Patience:
         left = self._since + self._max_wait - now
         if left <= 0:
             raise UnreachableError(
-                f"nothing from {self._address} for {self._max_wait:g} s ({why}); is pate-server "
-                "running there, and is the port the one of its student service?"
+                f"nothing from {self._address} for {self._max_wait:g} s ({why}); {self._hint}"
             )
         time.sleep(min(self._pause, left))
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)

@@ -84,14 +84,14 @@ class TrainOptions(CommandOptions):
     ]
     out: Annotated[
         Path,
-        of_output(metavar="DIR", help="Folder to publish the student into."),
-    ]
+        of_output(metavar="DIR", help="New folder to publish the student into."),
+    ] = Path("student")
     force: Annotated[
         bool, of_output("--force", help="Replace the student that is published in --out.")
     ] = False
     server: Annotated[
         str | None,
-        of_network(metavar="HOST:PORT", help="The server's student service."),
+        of_network(metavar="HOST:PORT", help="Its student service. Default: 127.0.0.1:9093"),
     ] = None
     labels: Annotated[
         list[Path] | None,
@@ -154,7 +154,7 @@ class TrainOptions(CommandOptions):
     ] = 600.0
 
     def __post_init__(self) -> None:
-        if (self.server is None) == (not self.labels):
+        if self.labels and self.server is not None:
             raise UsageError("give either --server HOST:PORT or --labels FILE")
         if self.half_life is not None and not self.labels:
             raise UsageError("--half-life is for --labels of several campaigns of a series")

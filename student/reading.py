@@ -113,12 +113,13 @@ def columns_of(released: LabelSet | None) -> Columns:
     return ("number", ()) if kind == NUMBER else ("class", released.classes)
 
 
-def test_data(options: TrainOptions, released: LabelSet | None) -> LabelledData:
+def test_data(options: TrainOptions, released: LabelSet | None, screen: Screen) -> LabelledData:
     """Return the data of ``--test``; see :func:`labelled_data`.
 
     Args:
         options: with ``--test``.
         released: labels or counts that the student learns from; None: labels.
+        screen: for warnings.
     """
     assert options.test is not None  # noqa: S101 - by both callers
     return labelled_data(
@@ -131,6 +132,7 @@ def test_data(options: TrainOptions, released: LabelSet | None) -> LabelledData:
         None if teaches_own_network(options) else options.encoder,
         text=options.text,
         dicom_labels=options.dicom_labels,
+        screen=screen,
     )
 
 
@@ -145,6 +147,7 @@ def labelled_data(
     *,
     text: str | None = None,
     dicom_labels: Path | None = None,
+    screen: Screen | None = None,
 ) -> LabelledData:
     """Return labelled data; a column of groups remains a feature, an array of groups is none.
 
@@ -158,11 +161,13 @@ def labelled_data(
         text: the column of texts.
         dicom_labels: the table of the labels of DICOM files.
         encoder: folder of the encoder that embeds them, or None.
+        screen: for warnings of images of which something is lost in reading; None: none.
 
     Raises:
         UsageError: for options that do not go with it.
         DataError, SchemaError: as :func:`pate.data.read.read_dataset`.
     """
+    from pate.data.odd import Odd
     from pate.data.read import read_dataset
     from pate.data.values import Table
     from pate.encoders.cache import Memory
@@ -189,7 +194,11 @@ def labelled_data(
         # Read again for each further column, embedded once.
         encoder=None if encoder is None else Reader(Encoder.open(encoder), memory=Memory()),
     )
-    data = read()
+    notes = Odd()
+    data = read(notes=notes)
+    if screen is not None:
+        for line in notes.lines():
+            screen.say(f"{path}: {line}", "warning")
     if groups is not None and isinstance(data.inputs, Table):
         data = group_column(data, groups)
     elif groups is not None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from typing import TYPE_CHECKING
 
+from pate.runtime.environment import is_loopback
 from pate.runtime.home import default_home
 from pate.runtime.tokens import STUDENT_TOKEN, read_token
 
@@ -27,12 +27,4 @@ def token_for(given: Path | None, host: str) -> str | None:
     if given is not None:
         return read_token(given)
     found = default_home("server") / STUDENT_TOKEN
-    return read_token(found) if _is_loopback(host) and os.access(found, os.R_OK) else None
-
-
-def _is_loopback(host: str) -> bool:
-    bare = host.removeprefix("[").removesuffix("]")
-    try:
-        return ipaddress.ip_address(bare).is_loopback
-    except ValueError:
-        return bare == "localhost"
+    return read_token(found) if is_loopback(host) and os.access(found, os.R_OK) else None

@@ -39,7 +39,7 @@ LONGEST = (
     "test_page_of_campaign.py",
     "test_full_disk.py",
     "test_errors.py",
-    "test_pages_run.py",
+    "test_commands.py",
     "test_audit.py",
     "test_auditing_mechanism.py",
     "test_fleet_attackers.py",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggregator_server.campaign.capped import CappedRelease
-from aggregator_server.campaign.gated import GatedRelease
 from aggregator_server.campaign.neighbour import NeighbourRelease
 
 if TYPE_CHECKING:
@@ -23,4 +22,8 @@ def release_of(spec: CampaignSpec, bar: Bar) -> Release:
     """
     if spec.one_release:
         return NeighbourRelease()
-    return CappedRelease(bar) if spec.gate is None else GatedRelease()
+    if spec.gate is None:
+        return CappedRelease(bar)
+    from aggregator_server.campaign.gated import GatedRelease  # its bounds are slow to import
+
+    return GatedRelease()

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
 
-from aggregator_server.identities.registry import ENROLLED, INVITED, REVOKED, Entry
-from aggregator_server.identities.store import CODE_LIFE, Identities
+from aggregator_server.options import CODE_LIFE
 from pate.errors import DataError, StateError
-from pate.formats.enrolment import Answer, line_of_party, readable
-from pate.formats.synthesis_schema import MAX_SCHEMA, SUFFIX, sign
 from pate.runtime.command import print_json
 from pate.runtime.home import default_home, write_file
 from pate.runtime.options import HomeOption, JsonOption, of_campaign, of_network, of_output
 from pate.runtime.screen import Screen
+
+if TYPE_CHECKING:
+    from aggregator_server.identities.registry import Entry
+    from aggregator_server.identities.store import Identities
 
 NameArgument = Annotated[str, typer.Argument(help="The party's name.", metavar="NAME")]
 
@@ -49,6 +47,9 @@ def init(
 
     From then on only parties that were enrolled can connect, over TLS.
     """
+    from aggregator_server.identities.store import Identities  # cryptography, slow to import
+    from pate.formats.enrolment import readable
+
     made = Identities.create(_home(home), host or (), port, _now())
     if as_json:
         print_json({"directory": str(made.directory), **_describe(made)})
@@ -86,6 +87,8 @@ def enroll(
 
     Hand it over in private: until it is used, whoever has it can enrol in the party's name.
     """
+    from pate.formats.enrolment import readable
+
     identities = _identities(home)
     path = out or Path(f"{name}.bundle.json")
     bundle = identities.invite(
@@ -111,6 +114,8 @@ def admit(
     home: HomeOption = None,
 ) -> None:
     """Enrol a party by FILE, the answer it could not send."""
+    from pate.formats.enrolment import Answer
+
     try:
         body = file.read_bytes()
     except OSError as error:
@@ -125,6 +130,13 @@ def admit(
 
 def parties(home: HomeOption = None, as_json: JsonOption = False) -> None:
     """List the parties and when certificates expire."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from aggregator_server.identities.registry import ENROLLED
+    from pate.formats.enrolment import line_of_party
+
     identities = _identities(home)
     entries = list(identities.registry.parties().values())
     if as_json:
@@ -149,6 +161,8 @@ def revoke(name: NameArgument, home: HomeOption = None) -> None:
 
     A running server disconnects it at once.
     """
+    from aggregator_server.identities.registry import INVITED, REVOKED
+
     before = _identities(home).revoke(name, _now())
     done = {
         INVITED: f"{name} was never enrolled; its code is void",
@@ -186,6 +200,8 @@ def sign_schema(
     synthesize --schema SCHEMA` looks for the signature beside it. Columns, bins and codes are
     public, so none may be read off anybody's records.
     """
+    from pate.formats.synthesis_schema import MAX_SCHEMA, SUFFIX, sign
+
     identities = _identities(home, certified=False)
     try:
         with schema.open("rb") as file:
@@ -200,6 +216,8 @@ def sign_schema(
 
 
 def _identities(home: Path | None, *, certified: bool = True) -> Identities:
+    from aggregator_server.identities.store import Identities
+
     found = Identities.open(_home(home), certified=certified)
     if found is None:
         raise StateError(f"there is no identity in {_home(home)}; make one with `pate-server init`")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import typer
@@ -61,14 +61,31 @@ def serve(options: CampaignOptions) -> None:
     """
     context = click.get_current_context()
     if context.invoked_subcommand is not None:
-        context.obj = options  # `check` may be given options before its name
+        context.obj = options  # `check` and `start` may be given options before their name
         return
+    _campaign(options)
+
+
+@app.command()
+@takes(CampaignOptions)
+def start(options: CampaignOptions) -> None:
+    """Run a campaign from its start, as without a command."""
+    context = click.get_current_context()
+    _campaign(replace(options, **_above(context)))
+
+
+def _campaign(options: CampaignOptions) -> None:
+    """Run a campaign from its start to its end."""
     public = options.public or public_here()
-    parameters_of(options)
+    parameters_of(options)  # first, as it imports no mathematics
+    from pate.campaign.settings import delta_of, of_gated_delta, require_sense, spec_of
+    from pate.data.locate import require_there
+
+    require_sense(options)
+    require_there(public)
     with importing():
         from aggregator_server.flower.internals import SUPERLINK_MAIN
         from aggregator_server.session import start_campaign
-        from pate.campaign.settings import delta_of, of_gated_delta, spec_of
         from pate.encoders.reading import Reader
         from pate.features.progress import telling
 
@@ -112,9 +129,8 @@ def check(options: CheckOptions) -> None:
     from pate.preflight import present
 
     context = click.get_current_context()
-    here, before = _given(context), _given(context.find_root())
-    above = {name: getattr(context.obj, name) for name in before - here}
-    options = replace(options, **above, given=here | before)
+    given = _given(context) | _given(context.find_root())
+    options = replace(options, **_above(context), given=given)
     if options.public is None:
         with contextlib.suppress(UsageError):  # treated as if none were given
             options = replace(options, public=public_here())
@@ -125,6 +141,12 @@ def _given(context: click.Context) -> frozenset[str]:
     """Return the names of the options given on the command line or in the configuration file."""
     unset = (None, ParameterSource.DEFAULT)
     return frozenset(n for n in context.params if context.get_parameter_source(n) not in unset)
+
+
+def _above(context: click.Context) -> dict[str, Any]:
+    """Return the values of the options that are given only before a command's name."""
+    names = _given(context.find_root()) - _given(context)
+    return {name: getattr(context.obj, name) for name in names}
 
 
 @app.command()

@@ -22,6 +22,7 @@ from aggregator_server.identities.authority import (
     make_authority,
 )
 from aggregator_server.identities.registry import ENROLLED, Registry
+from aggregator_server.options import CODE_LIFE, FOLDER
 from pate.errors import DiskError, PateError, ProtocolError, StateError, UsageError
 from pate.foreign import json_value
 from pate.formats.enrolment import (
@@ -40,15 +41,11 @@ from pate.runtime.home import private_directory, sweep_drafts, sync_directory, w
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-#: Name of the directory in a server's home.
-FOLDER: Final = "identity"
 _FORMAT: Final = "pate-server-identity/1"
 #: The port of a trial, which has no identity.
 _TRIAL_PORT: Final = 9092
 #: How long before an expiry the screen warns.
 WARN_BEFORE: Final = dt.timedelta(days=30)
-#: Default validity of a one-time code.
-CODE_LIFE: Final = dt.timedelta(days=14)
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-import typer
-
-from party.cli.ledger import the_home
+from party.cli.naming import NameOption, home_of, the_home
 from pate.errors import UsageError
 from pate.runtime.command import print_json
 from pate.runtime.home import default_home
@@ -20,16 +18,10 @@ _ALLOW_NEW: Final = (
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``pate-party``."""
-    app.command()(backup)
-    app.command()(restore)
-    app.command()(forget)
-
-
 def backup(
     out: options.OutOption,
     home: HomeOption = None,
+    name: NameOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Copy this party's ledger and noise to the folder --out.
@@ -39,7 +31,7 @@ def backup(
     """
     from party.backup import back_up
 
-    made = back_up(the_home(home), out)
+    made = back_up(the_home(home, name), out)
     options.say_made(Screen("pate-party"), made, "the ledger", as_json=as_json)
 
 
@@ -51,6 +43,7 @@ def restore(
         of_storage("--entries-lost", help="Accept that answers after the copy are forgotten."),
     ] = False,
     home: HomeOption = None,
+    name: NameOption = None,
     signed_by: options.SignedByOption = None,
     unsigned: options.UnsignedOption = False,
     as_json: JsonOption = False,
@@ -63,7 +56,7 @@ def restore(
     from party.backup import named_home
     from party.backup import restore as put_back
 
-    place = home or named_home(folder, default_home("party"))
+    place = home_of(home, name) or named_home(folder, default_home("party"))
     done = put_back(
         folder,
         place,
@@ -83,6 +76,7 @@ def forget(
         of_storage("--entries-lost", help="Accept that answers missing here are forgotten."),
     ] = False,
     home: HomeOption = None,
+    name: NameOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Continue without entries that the ledger has lost.
@@ -99,7 +93,7 @@ def forget(
             "it; else say --entries-lost, and then allow only campaigns over public sets that are "
             "new to you"
         )
-    place = the_home(home, with_ledger=False)
+    place = the_home(home, name, with_ledger=False)
     head = go_on(place)
     if as_json:
         print_json({"head": head, "folder": str(place)})

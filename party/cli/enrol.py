@@ -9,16 +9,11 @@ from typing import Annotated
 
 import typer
 
+from party.cli.naming import NameOption, screen_of, the_home
 from pate.runtime.command import print_json
 from pate.runtime.home import default_home, locked, private_directory
 from pate.runtime.options import HomeOption, JsonOption, of_output, of_storage
 from pate.runtime.screen import Screen
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``pate-party``."""
-    app.command()(enroll)
-    app.command()(new_sealing_key)
 
 
 def enroll(
@@ -45,8 +40,8 @@ def enroll(
     from party.identity.enrolment import enrol, read_bundle
     from pate.formats.enrolment import fingerprint, line_of_party, readable
 
-    screen = Screen("pate-party")
     invitation = read_bundle(bundle, dt.datetime.now(dt.UTC))
+    screen = screen_of(invitation.name)
     place = private_directory(home or default_home("party") / invitation.name)
     screen.say(
         f"enrolling as {invitation.name} with {invitation.server}; its authority is "
@@ -92,7 +87,9 @@ def enroll(
         )
 
 
-def new_sealing_key(home: HomeOption = None, as_json: JsonOption = False) -> None:
+def new_sealing_key(
+    home: HomeOption = None, name: NameOption = None, as_json: JsonOption = False
+) -> None:
     """Make a new sealing key, if the old one may have leaked.
 
     Other parties seal shares for it in masked campaigns by envelope. The server learns the new one from the next description.
@@ -100,14 +97,13 @@ def new_sealing_key(home: HomeOption = None, as_json: JsonOption = False) -> Non
 
     A campaign whose keys ahead have left, and that has not asked for votes, continues without this party.
     """  # noqa: E501 - a help text is folded where it is shown
-    from party.cli.ledger import the_home
     from party.identity.keys import new_sealing_key as make
     from party.voting.ahead_store import BUNDLES_FILE, AheadFile
     from pate.errors import UsageError
     from pate.masking.ahead.waiting import drop_stale
     from pate.masking.keys import KeyPair
 
-    place = the_home(home, with_ledger=False)
+    place = the_home(home, name, with_ledger=False)
     if not place.is_dir():
         raise UsageError(f"{place} is not the home of a party")
     with locked(place / "lock", "another pate-party"):

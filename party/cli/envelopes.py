@@ -5,17 +5,15 @@ from __future__ import annotations
 import contextlib
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import typer
-
+from party.cli.naming import checked_name, screen_of
 from party.options import AnswerOptions, EnvelopeOptions, OwnOptions, WatchOptions, name_of
 from pate.errors import DataError
 from pate.runtime.command import print_json
 from pate.runtime.home import default_home, locked, private_directory
 from pate.runtime.imports import importing
 from pate.runtime.options import takes
-from pate.runtime.screen import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,15 +21,7 @@ if TYPE_CHECKING:
     from party.envelopes.answering import Answers
     from party.prepared import Prepared
     from party.voting.voter import Voter
-
-_PROGRAM: Final = "pate-party"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``pate-party``."""
-    app.command()(answer)
-    app.command()(train)
-    app.command()(watch)
+    from pate.runtime.screen import Screen
 
 
 @takes(AnswerOptions)
@@ -45,8 +35,7 @@ def answer(options: AnswerOptions) -> None:
 
     For example: pate-party answer campaign-660bc95d.round-1.for-hospital_a.pate --data ./hospital_a
     """
-    screen = Screen(_PROGRAM)
-    with _party(options, _addressee(options.file), screen) as (party, answers, voters):
+    with _party(options, _addressee(options.file)) as (party, answers, voters, screen):
         done = answers.answer(options.file, options.out or Path())
         said = "was answered before, with the same file" if done.again else "is answered"
         screen.say(f"{options.file.name} {said}: {done.path}, {done.size} bytes")
@@ -69,15 +58,14 @@ def train(options: EnvelopeOptions) -> None:
     from pate.envelopes.file import opened
     from protos.envelopes import read_requests, require_for
 
-    screen = Screen(_PROGRAM)
     with (
         opened(options.file) as envelope,
-        _party(options, envelope.manifest.party, screen) as (party, _, _voters),
+        _party(options, envelope.manifest.party) as (party, _, _voters, screen),
     ):
         require_for(envelope, party.name, party.pinned)
         asked = read_requests(envelope)
         party.voter().prepare(envelope.manifest.key, asked.campaign)
-    screen.say("ready: no teacher is left to train for this campaign")
+        screen.say("ready: no teacher is left to train for this campaign")
     if options.as_json:
         print_json({"party": party.name, "campaign": asked.campaign.id.hex()})
 
@@ -95,8 +83,7 @@ def watch(options: WatchOptions) -> None:
     with importing():
         from party.envelopes.watching import Watch
 
-    screen = Screen(_PROGRAM)
-    with _party(options, options.name, screen) as (party, answers, _):
+    with _party(options, options.name) as (party, answers, _, screen):
         watching = Watch(answers, options.inbox, options.outbox, screen.say)
         if not options.once:
             screen.say(f"{party.name} watches {options.inbox}; Ctrl-C ends it")
@@ -114,26 +101,25 @@ def _addressee(path: Path) -> str:
 
 @contextlib.contextmanager
 def _party(
-    options: OwnOptions, called: str | None, screen: Screen
-) -> Iterator[tuple[Prepared, Answers, list[Voter]]]:
-    """Yield this party, what answers its envelopes, and the voters that were made for that."""
+    options: OwnOptions, called: str | None
+) -> Iterator[tuple[Prepared, Answers, list[Voter], Screen]]:
+    """Yield this party, what answers its envelopes, the voters that were made for that, and its screen."""
+    options.require_sense()
     with importing():
-        from party.cli.naming import checked_name
         from party.envelopes.answering import Answers
         from party.identity.enrolment import Enrolment
         from party.identity.keys import identity_key
         from party.monitoring import Status
         from party.prepared import Prepared
-        from pate.data.read import require_there
 
     if options.data is None:
         raise DataError("no data is named: --data")
     name = options.name or called or name_of(options.data)
     home = options.home or default_home("party") / name
     name = checked_name(name, home, asked=options.name is not None)
+    screen = screen_of(name)
     private_directory(home)
     with locked(home / "lock", "another pate-party"):
-        require_there(options.data)
         enrolment = Enrolment.load(home)
         if enrolment is not None:
             enrolment.require_valid(datetime.now(UTC))
@@ -155,6 +141,7 @@ def _party(
                 voter=voter,
             ),
             voters,
+            screen,
         )
 
 

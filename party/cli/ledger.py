@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from party.cli.naming import NameOption, the_home
 from party.options import PolicyOption
 from pate.campaign.choices import EARLY_ENDS
 from pate.codes import code_of
-from pate.errors import DataError, LedgerError, UsageError
+from pate.errors import DataError, LedgerError
 from pate.runtime.command import print_json
-from pate.runtime.home import default_home
 from pate.runtime.options import HomeOption, JsonOption
 from pate.runtime.screen import Display
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from party.ledger.accountant import Figure
+    from party.ledger.accountant import Figure, Totals
     from party.ledger.ledger import PartyLedger
     from party.ledger.records import CampaignRecord
     from party.offer import Offer
@@ -32,14 +32,11 @@ if TYPE_CHECKING:
 _LARGEST_STATEMENT = 2**20
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``pate-party``."""
-    app.command()(ledger)
-    app.command()(verify)
-
-
 def ledger(
-    home: HomeOption = None, policy: PolicyOption = None, as_json: JsonOption = False
+    home: HomeOption = None,
+    name: NameOption = None,
+    policy: PolicyOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Print what left this machine, and its epsilon.
 
@@ -48,7 +45,7 @@ def ledger(
     """
     from party.cli.synthesis_lines import as_json as rows_as_json
 
-    place = the_home(home)
+    place = the_home(home, name)
     ledger = _ledger_of(place)
     delta = _delta(place, policy)
     figure = ledger.cumulative_epsilon(delta)
@@ -74,6 +71,7 @@ def verify(
         typer.Argument(help="A published privacy statement (privacy.json).", metavar="STATEMENT"),
     ],
     home: HomeOption = None,
+    name: NameOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check a published privacy statement by this party's ledger.
@@ -85,8 +83,9 @@ def verify(
     from party.ledger.verify import verify_statement
     from pate.formats.privacy_statement import PrivacyStatement
 
+    own = _ledger_of(the_home(home, name))
     published = PrivacyStatement.from_json(_text(statement))
-    checks = verify_statement(published, _ledger_of(the_home(home)).find(published.campaign))
+    checks = verify_statement(published, own.find(published.campaign))
     if as_json:
         print_json({
             "agrees": agrees(checks),
@@ -118,29 +117,6 @@ def _text(path: Path) -> str:
         raise DataError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not text") from error
-
-
-def the_home(given: Path | None, *, with_ledger: bool = True) -> Path:
-    """Return the home that was given, or the only one in the state directory.
-
-    Raises:
-        UsageError: if there are several, or none.
-    """
-    from party.ledger.ledger import LEDGER_FILE
-
-    if given is not None:
-        return given
-    place = default_home("party")
-    found = sorted(
-        path for path in place.glob("*/") if not with_ledger or (path / LEDGER_FILE).exists()
-    )
-    if len(found) == 1:
-        return found[0]
-    what = "a ledger" if with_ledger else "a home"
-    if not found:
-        raise UsageError(f"no party has {what} in {place}: give its --home")
-    names = ", ".join(path.name for path in found)
-    raise UsageError(f"several parties have {what} in {place} ({names}): give the --home of one")
 
 
 def _ledger_of(home: Path) -> PartyLedger:
@@ -203,7 +179,6 @@ def _in_words(ledger: PartyLedger, delta: Delta, figure: Figure) -> Iterator[str
 
 
 def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
-    from party.ledger.accountant import cumulative_epsilon
     from pate.formats.enrolment import readable
     from pate.formats.privacy_statement import in_words, neighbours_of
 
@@ -248,9 +223,20 @@ def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
             f"  ended {end.at}: {_number(end.queries_asked, 'query')} asked, {released} released, "
             f"at most {in_words(end.epsilon, end.delta, offer.unit, neighbours=among)}"
         )
-    # At a smaller delta the same noise has a larger epsilon, which alarms readers without an explanation.
-    other = "" if offer.delta == delta.whole else ", for the same noise at our own delta"
-    yield f"  our own figure{other}: {cumulative_epsilon([record.totals], delta).in_words}"
+    yield from _own_figures(record.totals, delta)
+
+
+def _own_figures(totals: Totals, delta: Delta) -> Iterator[str]:
+    """Yield the epsilon at the promised delta, which can be compared, and at our own if it is another."""
+    from party.ledger.accountant import at_promised_delta, cumulative_epsilon
+
+    ours, theirs = cumulative_epsilon([totals], delta), at_promised_delta(totals)
+    if theirs is None or theirs.delta == ours.delta:
+        yield f"  by our own accountant: {ours.in_words}"
+        return
+    sizes = ("smaller", "larger") if ours.delta < theirs.delta else ("larger", "smaller")
+    yield f"  by our own accountant: {theirs.in_words}"
+    yield f"  the same at our own, {sizes[0]} delta (so epsilon is {sizes[1]}): {ours.in_words}"
 
 
 def _by_series(campaigns: Iterable[CampaignRecord]) -> list[list[CampaignRecord]]:
@@ -277,7 +263,7 @@ def _series_in_words(campaigns: Sequence[CampaignRecord], delta: Delta) -> Itera
         f"  who has voted in it does not vote in it again: {_number(units, 'vote')} of our "
         f"{offer.unit}s so far"
     )
-    yield f"  our own figure for the whole series: {figure.in_words}"
+    yield f"  the whole series, by our own accountant: {figure.in_words}"
 
 
 def _who_votes(offer: Offer) -> str:

@@ -9,7 +9,7 @@ from typing import NoReturn
 import typer
 
 from party.cli import backup, enrol, envelopes, ledger, synthesize
-from party.cli.naming import checked_name
+from party.cli.naming import checked_name, screen_of
 from party.options import CheckOptions, StartOptions, name_of
 from pate.runtime.child import fork_ahead
 from pate.runtime.command import print_json, run
@@ -17,7 +17,6 @@ from pate.runtime.help import Commands
 from pate.runtime.home import default_home, locked, private_directory
 from pate.runtime.imports import importing
 from pate.runtime.options import takes
-from pate.runtime.screen import Screen
 
 app = Commands(
     no_args_is_help=True,
@@ -27,14 +26,6 @@ app = Commands(
 )
 
 
-enrol.register(app)
-ledger.register(app)
-backup.register(app)
-synthesize.register(app)
-envelopes.register(app)
-
-
-@app.command()
 @takes(StartOptions)
 def start(options: StartOptions) -> None:
     """Train teachers, join a campaign, vote, leave at its end.
@@ -42,16 +33,17 @@ def start(options: StartOptions) -> None:
     Teachers are trained once and reused while data and settings stay the same. A start that was
     killed continues where it was: give the same command again.
     """
+    options.require_sense()
     with importing():
         from party.flower.internals import SUPERNODE_MAIN
         from party.monitoring import Status, watched
         from party.session import take_part
 
     fork_ahead(SUPERNODE_MAIN)  # before anything of this party's is read
-    screen = Screen("pate-party")
     known_as = options.name or name_of(options.data)
     place = options.home or default_home("party") / known_as
     known_as = checked_name(known_as, place, asked=options.name is not None)
+    screen = screen_of(known_as)
     private_directory(place)
     with contextlib.ExitStack() as held:
         held.enter_context(locked(place / "lock", "another pate-party"))
@@ -64,7 +56,6 @@ def start(options: StartOptions) -> None:
         print_json({"party": known_as, **asdict(ending)})
 
 
-@app.command()
 @takes(CheckOptions)
 def check(options: CheckOptions) -> None:
     """Check the configuration before taking part.
@@ -82,6 +73,26 @@ def check(options: CheckOptions) -> None:
     from pate.preflight import present
 
     raise typer.Exit(present(checks_of(options), as_json=options.as_json))
+
+
+# In the order of a party's year, which is that of --help.
+for command in (
+    enrol.enroll,
+    check,
+    start,
+    ledger.ledger,
+    ledger.verify,
+    envelopes.answer,
+    envelopes.train,
+    envelopes.watch,
+    synthesize.synthesize,
+    synthesize.merge,
+    backup.backup,
+    backup.restore,
+    backup.forget,
+    enrol.new_sealing_key,
+):
+    app.command()(command)
 
 
 def main() -> NoReturn:

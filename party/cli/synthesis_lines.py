@@ -28,7 +28,7 @@ def in_words(record: SynthesisRecord, delta: Delta) -> Iterator[str]:
         yield f"  model kept, SHA-256 {record.model}: more rows of it cost nothing"
     yield f"  cost: {_cost(made)}"
     if not made.free:
-        yield f"  our own figure: {cumulative_epsilon([], delta, [made]).in_words}"
+        yield f"  by our own accountant: {cumulative_epsilon([], delta, [made]).in_words}"
 
 
 def as_json(record: SynthesisRecord) -> dict[str, Json]:

@@ -9,17 +9,12 @@ from typing import Annotated
 
 import typer
 
+from party.cli.naming import screen_of
 from party.synthesis.release.options import SynthesisOptions
 from pate.runtime.command import print_json
 from pate.runtime.home import locked, private_directory, write_file
 from pate.runtime.options import JsonOption, of_output, takes
 from pate.runtime.screen import Screen
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``pate-party``."""
-    app.command()(synthesize)
-    app.command()(merge)
 
 
 @takes(SynthesisOptions)
@@ -35,8 +30,12 @@ def synthesize(options: SynthesisOptions) -> None:
     """
     from party.ledger.ledger import LEDGER_FILE
     from party.synthesis.release.run import make, would_be
+    from pate.data.read import require_there
 
-    place, screen = options.place, Screen("pate-party")
+    place = options.place
+    screen = screen_of(options.name or place.name)
+    if options.data is not None:
+        require_there(options.data)  # before anything is made for it
     if not options.dry_run:
         private_directory(place)
     with contextlib.ExitStack() as held:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Final
 
 from party.ledger.synthesis import unit_of
 from pate.accounting.composition import Gate, Gdp, Pure, Zcdp
-from pate.accounting.filters import Spent, epsilon_of
+from pate.accounting.filters import Delta, Spent, epsilon_of
 from pate.campaign.choices import UNITS
 from pate.errors import AccountingError, UsageError
 from pate.formats.privacy_statement import ADDED_OR_REMOVED, in_words, neighbours_of
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from party.ledger.synthesis import Synthesis
     from party.offer import Offer
     from pate.accounting.composition import Composition
-    from pate.accounting.filters import Delta
 
 _ZCDP: Final = Zcdp()
 _GDP: Final = Gdp()
@@ -174,6 +173,18 @@ def cumulative_epsilon(
         ),
         private=private,
     )
+
+
+def at_promised_delta(totals: Totals) -> Figure | None:
+    """Return the epsilon of the answers to one campaign at the delta of its terms; None if that is 0.
+
+    No part of delta is set aside here, but for a campaign that may fail outright with all of it.
+    """
+    offer = totals.offer
+    if not offer.delta:
+        return None
+    failing = Fraction(0 if _countable(offer) else 1)
+    return cumulative_epsilon([totals], Delta(offer.delta, failing))
 
 
 def _neighbours(unit: str, offers: Sequence[Offer]) -> str:

@@ -44,6 +44,12 @@ def policy_of(home: Path, *, loopback: bool, file: Path | None = None) -> Policy
     return read_policy(file or home / POLICY_FILE, loopback=loopback)
 
 
+def source_of(home: Path, file: Path | None) -> str:
+    """Return where :func:`policy_of` finds the policy, in words; arguments as there."""
+    path = file or home / POLICY_FILE
+    return str(path) if path.exists() else "the default one"
+
+
 def read_policy(path: Path, *, loopback: bool) -> Policy:
     """Return the policy in a file. Missing keys have their defaults.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from party.options import CheckOptions
-    from pate.data.values import Dataset
+    from party.preflight.records import Records
 
 #: PyTorch, Flower, and a few teachers in addition to the data.
 _MEMORY: Final = 2 * 2**30
@@ -27,10 +27,11 @@ _LONGER: Final = 12.0
 def checks_of(options: CheckOptions) -> dict[str, tuple[Check, ...]]:
     """Return the checks by heading; reading the data and contacting the server start now."""
     home, short, long = options.place, options.timeout, _LONGER * options.timeout
-    data = begin(partial(records.read, options))
+    campaign = begin(partial(records.known, options))
+    data = begin(partial(records.read, options, campaign))
 
-    def read() -> Dataset:
-        return needed(data, "the data cannot be read")[0]
+    def read() -> Records:
+        return needed(data, "the data cannot be read")
 
     return {
         "This machine": (
@@ -60,9 +61,13 @@ def checks_of(options: CheckOptions) -> dict[str, tuple[Check, ...]]:
             Check("own ledger", lambda: rules.check_ledger(options), long),
         ),
         "Data": (
-            Check("records", lambda: records.check_records(options, *data.result()), long),
-            Check("teachers", lambda: records.check_teachers(options, read()), long),
-            Check("schema", lambda: records.check_schema(options, read()), long),
+            Check("records", lambda: records.check_records(options, data.result()), long),
+            Check("teachers", lambda: records.check_teachers(options, read().data), long),
+            Check(
+                "schema",
+                lambda: records.check_schema(options, campaign.result(), read()),
+                long,
+            ),
         ),
     }
 

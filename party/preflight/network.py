@@ -7,7 +7,6 @@ import datetime as dt
 import os
 import socket
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 import httpx
 from cryptography import x509
@@ -18,6 +17,7 @@ from party.flower.supernode import HEALTH
 from pate.errors import StateError, UnreachableError, UsageError
 from pate.preflight import Finding, machine
 from pate.preflight.finding import days_left
+from pate.runtime.environment import proxy_variable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,12 +63,8 @@ def proxy_for(server: Server) -> str | None:
         way = client._transport_for_url(httpx.URL(server.url))  # noqa: SLF001
         if way is client._transport:  # noqa: SLF001
             return None
-    for name in ("https_proxy", "all_proxy"):
-        if value := _variable(name):
-            with contextlib.suppress(ValueError):  # without user name and password
-                parts = urlsplit(value if "://" in value else f"http://{value}")
-                return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
-    return "a proxy of this system"
+    named = proxy_variable("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
+    return "a proxy of this system" if named is None else named[1]
 
 
 def _variable(name: str) -> str:

@@ -6,6 +6,7 @@ divide into classes: numbers are reported only with ``--counts``.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -18,28 +19,80 @@ from party.voting.columns import alike, described, left_out, listed, warnings
 from party.voting.own_data import OwnFile
 from party.voting.request import check_fits
 from pate.answers import LABELS, NONE
+from pate.campaign.choices import RECORDS_EACH
 from pate.data.checks import require_records, require_trainable
-from pate.data.odd import Odd
+from pate.data.odd import Odd, Problem
 from pate.data.read import read_inputs
 from pate.data.schema import Schema
 from pate.data.values import Table, is_numeric
 from pate.encoders.reading import Reader
-from pate.errors import DataError, SchemaError
+from pate.errors import DataError, PateError, SchemaError
 from pate.formats.synthesis_schema import numeric_of
 from pate.preflight import Finding, Skipped
 from protos.pate.v1 import vote_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from concurrent.futures import Future
+
+    from party.offer import Offer
     from party.options import CheckOptions
     from pate.data.values import Dataset, Inputs
 
-#: With fewer records per teacher, or per teacher and class, on average, a vote is little better than a guess.
-_FEW: Final = 20
-_FEW_OF_A_CLASS: Final = 10
+_FEWER: Final = (
+    "ask for fewer --teachers; where the server's advice asks for more of them than your records allow, "
+    "neighbour votes need none (--votes neighbour)"
+)
 
 
-def read(options: CheckOptions) -> tuple[Dataset, Odd]:
-    """Read the records, and what of them cannot be read, as a start without a known campaign would.
+class Known(NamedTuple):
+    """What is known of a campaign before a start.
+
+    Attributes:
+        schemas: of its inputs, with the source of each: this party's copy of the public set; ``--schema``;
+            what the server has declared, if the party has joined its campaign already.
+        public: this party's copy.
+        notes: what may be read otherwise in it.
+        offer: the campaign that was joined.
+    """
+
+    schemas: dict[Schema, str]
+    public: Inputs | None
+    notes: list[str]
+    offer: Offer | None
+
+
+def known(options: CheckOptions) -> Known:
+    """Return what is known of the campaign; errors as of the files that say it."""
+    joined = last_campaign(options)
+    found = Known({}, None, [], None if joined is None else joined.offer)
+    if options.public is not None:
+        public = read_inputs(
+            options.public,
+            drop=options.dropped,
+            say=found.notes.append,
+            encoder=Reader.open(options.encoder),
+            text=options.text,
+        )
+        found = found._replace(public=public)
+        found.schemas[Schema.of(public)] = f"the public set {options.public}"
+    if options.schema is not None:
+        found.schemas.setdefault(_stated(options.schema), "the schema given")
+    if found.offer is not None and found.offer.schema:
+        found.schemas.setdefault(Schema.parse(found.offer.schema), "the campaign that we joined")
+    return found
+
+
+class Records(NamedTuple):
+    """The records, what of them cannot be read, and the schema by which they were read, if any."""
+
+    data: Dataset
+    odd: Odd
+    schema: Schema | None
+
+
+def read(options: CheckOptions, campaign: Future[Known]) -> Records:
+    """Read the records as a start would: by the campaign's schema if it is known.
 
     Raises:
         Skipped: if none are named, or a start would wait for a campaign's encoder to read them.
@@ -54,7 +107,15 @@ def read(options: CheckOptions) -> tuple[Dataset, Odd]:
             "only a campaign's encoder reads them, which its server sends; to check them now, name its "
             "folder with --encoder"
         )
-    return file.read(None, None)
+    with contextlib.suppress(PateError):  # another check says which is at fault
+        if (found := campaign.result()).schemas:
+            schema = next(iter(found.schemas))
+            return Records(*file.read(schema, _classes(found)), schema)
+    return Records(*file.read(None, None), None)
+
+
+def _classes(campaign: Known) -> tuple[str, ...] | None:
+    return None if campaign.offer is None else campaign.offer.classes
 
 
 def own_file(options: CheckOptions) -> OwnFile:
@@ -66,56 +127,39 @@ def own_file(options: CheckOptions) -> OwnFile:
     return OwnFile.of(options, Reader.open(options.encoder))
 
 
-def check_records(options: CheckOptions, data: Dataset, odd: Odd) -> Finding:
-    """Report the kind of the records, and anything odd about them."""
-    # If a campaign's schema is known, the columns are judged by it.
-    known = bool(options.public or options.schema)
-    found = _look_at(options, data, odd, [] if known else warnings(data.inputs, None, odd.names))
-    return found if known else _with_columns(found, options, data.inputs, odd)
-
-
-def _with_columns(found: Finding, options: CheckOptions, inputs: Inputs, odd: Odd) -> Finding:
-    lines = described(inputs, odd, counts=options.counts)
-    if not lines:
-        return found
-    return replace(found, lines=("private, what each column looks like:", *lines))
-
-
-def _look_at(options: CheckOptions, data: Dataset, odd: Odd, columns: list[str]) -> Finding:
+def check_records(options: CheckOptions, records: Records) -> list[Finding]:
+    """Report the kind of the records, and each thing that is odd about them."""
+    data, odd, schema = records
     require_records(data)
     what = f"{len(data.classes)} {'classes' if data.kind == 'class' else 'labels'}"
     text = f"{kind_of(data.inputs)}, {'a number' if data.kind == 'number' else what}"
     if data.groups is not None:
         text += ", patients known"
     if options.counts:
-        text += f"; {_numbers(data)}"
+        text += f"; {_numbers(data, odd)}"
+    kind = Finding.ok(text)
     if data.kind == "class" and len(np.unique(data.labels)) < 2:
-        why = "all records are of one class"
+        text += "; all records are of one class"
+        kind = Finding.warning(text, "check the labels")
         if options.votes != "neighbour":
-            return Finding.failed(
+            kind = Finding.failed(
                 DataError,
-                f"{text}; {why}: no teacher can learn from them",
+                f"{text}: no teacher can learn from them",
                 "check the labels; a party with one class can only take part with --votes neighbour",
             )
-        return Finding.warning(f"{text}; {why}", "check the labels")
-    unread = unread_of(options, odd)
-    columns = [*columns, *(alike("classes", data.classes) if data.kind == "class" else ())]
-    if not (columns or unread):
-        return Finding.ok(text)
-    return Finding.warning(
-        "; ".join([text, *unread, *columns]),
-        "columns that are no feature: --drop, at every party alike"
-        if not unread
-        else "mend the file, or go on without: --counts says how many and where; --strict refuses",
-    )
+    problems = odd.problems(counts=options.counts)
+    problems += alike("classes", data.classes) if data.kind == "class" else []
+    if schema is None:  # else the columns are compared with it
+        problems += warnings(data.inputs, None, odd.names)
+    found = [kind, *_warnings(problems)]
+    if lines := described(data.inputs, odd, counts=options.counts):
+        lines = ["private, what each column looks like:", *lines]
+        found[-1] = replace(found[-1], lines=tuple(lines))
+    return found
 
 
-def unread_of(options: CheckOptions, odd: Odd) -> list[str]:
-    """Return what cannot be read of the file; how much, and where, only with ``--counts``."""
-    if options.counts:
-        return odd.lines()
-    left = (f"records take no part: {why}" for why in odd.reasons)
-    return [*odd.columns(), *left, *(f"some records: {why}" for why in odd.notes)]
+def _warnings(problems: Iterable[Problem]) -> list[Finding]:
+    return [Finding.warning(*each.parted()) for each in dict.fromkeys(problems)]
 
 
 def kind_of(inputs: Inputs) -> str:
@@ -134,7 +178,7 @@ def kind_of(inputs: Inputs) -> str:
     )
 
 
-def _numbers(data: Dataset) -> str:
+def _numbers(data: Dataset, odd: Odd) -> str:
     if data.answers is None:
         counts = np.bincount(data.labels, minlength=len(data.classes)).tolist()
     elif data.kind == "labels":
@@ -150,7 +194,8 @@ def _numbers(data: Dataset) -> str:
         ]
         missing = f"; {100 * float(np.mean(empty)):.1f} % of the cells are empty"
     patients = "" if data.groups is None else f" of {len(np.unique(data.groups))} patients"
-    return f"private: {len(data)} records{patients}{each and f' ({each})'}{missing}"
+    many = odd.taking_part(len(data)) if odd.reasons else f"{len(data)} records"
+    return f"private: {many}{patients}{each and f' ({each})'}{missing}"
 
 
 def check_teachers(options: CheckOptions, data: Dataset) -> Finding:
@@ -180,12 +225,12 @@ def check_teachers(options: CheckOptions, data: Dataset) -> Finding:
     if options.counts:
         of_one = "a class" if kind == "class" else "the rarest label"
         text += f"; private: about {each:.0f} {what} each, {of_a_class:.0f} of {of_one}"
-    fewer = "ask for fewer --teachers: each should have a hundred records or more"
-    if each < _FEW or of_a_class < _FEW_OF_A_CLASS:
-        return Finding.warning(f"{text}; so many have very few {what} each", fewer)
+    wanted = f"{RECORDS_EACH * options.teachers} {what} or more"
+    if units < RECORDS_EACH * options.teachers:
+        return Finding.warning(f"{text}; so many want {wanted}, and there are fewer", _FEWER)
     if rarest < options.teachers:
-        return Finding.warning(f"{text}; some of them will never see the rarest {kind}", fewer)
-    return Finding.ok(f"{text}, with {what} enough for each")
+        return Finding.warning(f"{text}; some of them will never see the rarest {kind}", _FEWER)
+    return Finding.ok(f"{text}, which want {wanted}, and there are as many")
 
 
 class _Ours(NamedTuple):
@@ -196,61 +241,36 @@ class _Ours(NamedTuple):
     schema: str
 
 
-def check_schema(options: CheckOptions, data: Dataset) -> Finding:
-    """Read the data as the campaign would, as far as its schema is known, and report differences.
-
-    Sources of the schema: this party's copy of the public set; ``--schema``; what the server has
-    declared, if the party has joined its campaign already.
-    """
-    joined = last_campaign(options)
-    offer = None if joined is None else joined.offer
+def check_schema(options: CheckOptions, campaign: Known, records: Records) -> list[Finding]:
+    """Compare the records with the campaign, as far as it is known."""
+    offer, classes, data = campaign.offer, _classes(campaign), records.data
     unit = options.unit or (None if offer is None else offer.unit)
-    sources: dict[Schema, str] = {}
-    public: Inputs | None = None
-    noted: list[str] = []
-    if options.public is not None:
-        public = read_inputs(
-            options.public,
-            drop=options.dropped,
-            say=noted.append,
-            encoder=Reader.open(options.encoder),
-            text=options.text,
-        )
-        sources[Schema.of(public)] = f"the public set {options.public}"
-    if options.schema is not None:
-        sources.setdefault(_stated(options.schema), "the schema given")
-    if offer is not None and offer.schema:
-        sources.setdefault(Schema.parse(offer.schema), "the campaign that we joined")
-    classes, file = None if offer is None else offer.classes, own_file(options)
-    known, told, odd = [], noted, Odd()
-    for schema, source in sources.items():
-        data, odd = file.read(schema, classes)
-        told += unread_of(options, odd)
-        told += [left_out(odd.left_out)] if odd.left_out else []
-        told += alike("columns", (*(schema.numeric or ()), *odd.left_out))
-        told += warnings(data.inputs, schema, (*file.no_features, *odd.names))
-        told += _unseen(data.inputs, public)
-        known.append(f"our data can be read as {source} says")
+    file = own_file(options)
+    fits: list[str] = []
+    problems = [Problem(note, "", "prepare the public set anew") for note in campaign.notes]
+    for schema, source in campaign.schemas.items():
+        read_so = records
+        if schema != records.schema:
+            read_so = Records(*file.read(schema, classes), schema)
+            problems += read_so.odd.problems(counts=options.counts)
+        data, odd, _ = read_so
+        problems += [left_out(odd.left_out)] if odd.left_out else []
+        problems += alike("columns", (*(schema.numeric or ()), *odd.left_out))
+        problems += warnings(data.inputs, schema, (*file.no_features, *odd.names))
+        problems += _unseen(data.inputs, campaign.public)
+        fits.append(f"our data can be read as {source} says")
     if unit is not None or offer is not None:
         ours = _Ours(
             (*data.classes, NONE) if data.kind == LABELS else data.classes,
             "record" if data.groups is None else "patient",
             data.inputs.schema(),
         )
-        campaign = vote_pb2.Campaign(
-            schema=ours.schema, unit=unit or "record", classes=classes or ()
-        )
-        check_fits(campaign, ours)
-        known.append(f"a campaign that protects a {unit or 'record'} can be served")
-    if not known:
-        return Finding.skipped("nothing to compare the data with: --public, --schema or --unit")
-    found = Finding.ok("; ".join(known))
-    if told:
-        found = Finding.warning(
-            "; ".join([*known, *dict.fromkeys(told)]),
-            "mend the file or the names of its columns, or agree with the coordinator",
-        )
-    return _with_columns(found, options, data.inputs, odd) if sources else found
+        wanted = vote_pb2.Campaign(schema=ours.schema, unit=unit or "record", classes=classes or ())
+        check_fits(wanted, ours)
+        fits.append(f"a campaign that protects a {unit or 'record'} can be served")
+    if not fits:
+        return [Finding.skipped("nothing to compare the data with: --public, --schema or --unit")]
+    return [Finding.ok("; ".join(fits)), *_warnings(problems)]
 
 
 def _stated(schema: str) -> Schema:
@@ -265,8 +285,8 @@ def _stated(schema: str) -> Schema:
         raise SchemaError(f"{schema}: {error}") from error
 
 
-def _unseen(ours: Inputs, public: Inputs | None) -> list[str]:
-    """Return a line about columns whose texts are not in the public set."""
+def _unseen(ours: Inputs, public: Inputs | None) -> list[Problem]:
+    """Return the problem of columns whose texts are not in the public set."""
     if not (isinstance(ours, Table) and isinstance(public, Table)):
         return []
     theirs = dict(zip(public.names, public.plain().columns, strict=True))
@@ -277,4 +297,7 @@ def _unseen(ours: Inputs, public: Inputs | None) -> list[str]:
         and not is_numeric(column)
         and not set(column.tolist()) <= {"", *theirs[name].tolist()}
     ]
-    return [f"{listed(names)} with values that the public set does not have"] if names else []
+    if not names:
+        return []
+    spelled = "correct values that are spelled otherwise; the others say nothing in this campaign"
+    return [Problem(f"{listed(names)} ", "with values that the public set does not have", spelled)]

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from party.identity.keys import identity_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.policy.file import policy_of
-from party.policy.policy import POLICY_FILE
+from party.policy.file import policy_of, source_of
 from party.policy.words import rules_in_words
 from party.preflight.handshake import enrolment_of
 from pate.errors import RefusedError
@@ -60,9 +59,7 @@ def check_policy(options: CheckOptions, server: Server | None) -> Finding:
     enrolment, policy = enrolment_of(options), policy_at(options, server)
     for why, to_do in _refuses_all(options, policy, enrolment):
         return Finding.failed(RefusedError, f"it would refuse every campaign: {why}", to_do)
-    path = options.policy or options.place / POLICY_FILE
-    source = str(path) if path.exists() else "the default one"
-    text = f"{source}: {'; '.join(rules_in_words(policy))}"
+    text = f"{source_of(options.place, options.policy)}: {'; '.join(rules_in_words(policy))}"
     if policy.campaigns == "enrolled" and enrolment is None:
         return Finding.warning(
             f"{text}; until this party is enrolled it would refuse every campaign",

@@ -13,6 +13,7 @@ import numpy as np
 
 from pate.data.cells import PLAIN, may_be_number
 from pate.data.labels import look_alike
+from pate.data.odd import Problem
 from pate.data.values import Table, is_numeric
 from pate.printable import printable
 
@@ -44,7 +45,7 @@ _DATE: Final = re.compile(
 _NUMERIC_DATE: Final = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])", re.ASCII)
 
 
-def warnings(inputs: Inputs, schema: Schema | None, told: Collection[str] = ()) -> list[str]:
+def warnings(inputs: Inputs, schema: Schema | None, told: Collection[str] = ()) -> list[Problem]:
     """Return warnings about the columns.
 
     Args:
@@ -72,36 +73,45 @@ def warnings(inputs: Inputs, schema: Schema | None, told: Collection[str] = ()) 
     slips = [name for name, share in shares.items() if _MOSTLY <= share < 1]
     numbers = [name for name, share in shares.items() if known is not None and share == 1]
     absent = [name for name in known or () if name not in held and name not in told]
+    drop = "leave such out with --drop"
+    has = "read as text, as the campaign has it"
     found = {
-        "without a value that can be read: leave such out with --drop": empty,
-        "of dates: leave such out with --drop": like["date"],
-        "of free text: leave such out with --drop": like["free text"],
-        "with another value in nearly every row, as an identifier has: leave such out with --drop or, if "
-        "it names the patient, give it to --group": like["identifier"],
+        f"without a value that can be read: {drop}": empty,
+        f"of dates: {drop}": like["date"],
+        f"of free text: {drop}": like["free text"],
+        f"with another value in nearly every row, as an identifier has: {drop} or, if it names the "
+        "patient, give it to --group": like["identifier"],
         "of numbers with separators of decimals or thousands: say which with --decimal and --thousands": (
             separated
         ),
-        "of numbers, but for cells that are none (such as <5): "
+        "of numbers, but for cells that are none (such as <5), "
         + (
-            "read as text, since the campaign's schema is not known yet"
-            if known is None
-            else "read as text, as the campaign has it"
+            "read as text, since the campaign's schema is not known yet" if known is None else has
         ): slips,
-        "of numbers here, read as text as the campaign has it": numbers,
-        "of the campaign that we have not: nothing is made of it": absent,
+        f"of numbers here, {has}": numbers,
+        "of the campaign that we have not, so nothing is made of it": absent,
     }
-    return [f"{listed(names)} {what}" for what, names in found.items() if names]
+    agree = "correct the names or the cells, or agree with the coordinator"
+    return [Problem(f"{listed(names)} ", why, agree) for why, names in found.items() if names]
 
 
-def left_out(names: Sequence[str]) -> str:
-    """Return a line about columns that the campaign does not have."""
-    return f"{listed(names)} that the campaign has not: left out"
+def left_out(names: Sequence[str]) -> Problem:
+    """Return the problem of columns that the campaign does not have."""
+    return Problem(
+        f"{listed(names)} ",
+        "that the campaign has not, left out",
+        "nothing, if they are meant to be; else correct their names, or agree with the coordinator",
+    )
 
 
-def alike(what: str, names: Collection[str]) -> list[str]:
-    """Return a line for each few names of one kind that look like one name."""
+def alike(what: str, names: Collection[str]) -> list[Problem]:
+    """Return the problem of each few names of one kind that look like one name."""
     return [
-        f"{what} {', '.join(map(repr, some[:_NAMED]))} differ by case, spaces or punctuation only"
+        Problem(
+            f"{what} {', '.join(map(repr, some[:_NAMED]))} ",
+            "differ by case, spaces or punctuation only",
+            "if they are one, write it in one way",
+        )
         for some in look_alike(names)
     ]
 

@@ -17,7 +17,8 @@ from party.voting.neighbour import NeighbourVotes, require_answer
 from pate.answers import CLASS, LABELS, NONE, NUMBER
 from pate.data.cells import PLAIN, Reading
 from pate.data.checks import require_trainable
-from pate.data.files.images import DEEP, OUTSIDE, WINDOW, DeepImagesError, sizes_differ
+from pate.data.files.images import sizes_differ
+from pate.data.files.pictures import DEEP, OUTSIDE, WINDOW, DeepImagesError
 from pate.data.labels import can_be_class, sorted_classes
 from pate.data.locate import raw_at
 from pate.data.odd import Odd
@@ -28,7 +29,7 @@ from protos.bounds import check_classes
 from protos.terms import code_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -451,6 +452,7 @@ class OwnVoters:
             return self._held
         held, odd = self._file.read(schema, classes, none_fits=none_fits)
         self._asked, self._held, self._odd = (schema, classes), held, odd
+        self._warn_once(odd.lines(len(held)))
         form = described(held.inputs, odd, counts=True)
         if form != self._described:
             self._described = form
@@ -463,13 +465,17 @@ class OwnVoters:
         """Warn of what is odd about our file, each once, though it is read again."""
         odd = self._odd
         told = (*self._file.no_features, *odd.names)
-        extra = [left_out(odd.left_out)] if odd.left_out else []
-        extra += alike("classes", held.classes) if held.kind == "class" else []
-        extra += (
+        found = [left_out(odd.left_out)] if odd.left_out else []
+        found += alike("classes", held.classes) if held.kind == "class" else []
+        found += (
             [] if schema is None else alike("columns", (*(schema.numeric or ()), *odd.left_out))
         )
-        extra += [] if len(held) else [_none_takes_part(odd)]
-        for line in (*odd.lines(), *extra, *warnings(held.inputs, schema, told)):
+        found += warnings(held.inputs, schema, told)
+        extra = [] if len(held) else [_none_takes_part(odd)]
+        self._warn_once([*map(str, found), *extra])
+
+    def _warn_once(self, lines: Iterable[str]) -> None:
+        for line in lines:
             if line not in self._warned:
                 self._warned.add(line)
                 self._warn(line)

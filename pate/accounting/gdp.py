@@ -22,13 +22,16 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Final
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.special import erfcx, log_ndtr
 
 from pate.accounting.conversion import check_delta, float_up
 from pate.errors import AccountingError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 #: The least sigma of discrete Gaussian noise of which :func:`squared_step` is proved.
 LEAST_SIGMA: Final = Fraction(2)
@@ -43,8 +46,6 @@ _SMALL: Final = 0.5
 #: Squares of a mu further down leave the range of floats.
 _LEAST_BUDGET: Final = Fraction(1, 10**300)
 _LOG_ROOT_TAU: Final = math.log(2.0 * math.pi) / 2.0
-
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
 def squared_step(sigma: Fraction) -> Fraction:
@@ -219,8 +220,9 @@ def _log_delta(mu: float, epsilon: float) -> float:
         return math.log1p(-math.exp(_log_rest(mu, epsilon)))
     if mu < _SMALL:
         # R' = x R - 1. The integrand is entire, and 16 nodes leave nothing of its error.
-        x = h + mu * (1.0 + _NODES) / 2.0
-        log_drop = math.log(mu) + math.log(float(_WEIGHTS @ (1.0 - x * _mills(x))) / 2.0)
+        nodes, weights = _quadrature()
+        x = h + mu * (1.0 + nodes) / 2.0
+        log_drop = math.log(mu) + math.log(float(weights @ (1.0 - x * _mills(x))) / 2.0)
     else:
         log_drop = math.log(_mills(np.float64(h)) - _mills(np.float64(h + mu)))
     return log_drop - h * h / 2.0 - _LOG_ROOT_TAU + _ROUNDING * (8.0 + h * h)
@@ -228,6 +230,8 @@ def _log_delta(mu: float, epsilon: float) -> float:
 
 def _log_rest(mu: float, epsilon: float) -> float:
     """Return the logarithm of 1 - delta(epsilon) = Phi(h) + phi(h) R(h + mu), rounded down."""
+    from scipy.special import log_ndtr
+
     h = _h(mu, epsilon)
     if h == math.inf:
         return -math.ulp(1.0)
@@ -235,7 +239,15 @@ def _log_rest(mu: float, epsilon: float) -> float:
     return float(np.logaddexp(log_ndtr(h), second)) - _ROUNDING * (8.0 + h * h)
 
 
+@cache
+def _quadrature() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return (16,) nodes and weights of Gauss and Legendre."""
+    return np.polynomial.legendre.leggauss(16)
+
+
 def _mills(x: np.ndarray | np.float64) -> np.ndarray:
     """Return (1 - Phi(x)) / phi(x)."""
+    from scipy.special import erfcx  # slow to import, and most commands ask for no figure
+
     made: np.ndarray = math.sqrt(math.pi / 2.0) * erfcx(x / math.sqrt(2.0))
     return made

@@ -39,6 +39,8 @@ AGGREGATIONS: Final[tuple[Aggregation, ...]] = get_args(Aggregation)
 NOISES: Final[tuple[NoiseSource, ...]] = get_args(NoiseSource)
 #: Default number of teachers of a party, and what a server assumes of one before it is there.
 TEACHERS_EACH: Final = 10
+#: A teacher that learns from fewer records, or patients, on average is little better than a guess.
+RECORDS_EACH: Final = 10
 PUBLISH: Final[tuple[Publish, ...]] = get_args(Publish)
 UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
 COMPOSITIONS: Final[tuple[CompositionName, ...]] = get_args(CompositionName)
@@ -75,6 +77,11 @@ def check_budget(epsilon: float, delta: float, *, records_vote: bool) -> None:
     """
     if not 0 < epsilon < math.inf:
         raise UsageError(f"epsilon must be a positive number, got {epsilon!r}")
+    check_delta(delta, records_vote=records_vote)
+
+
+def check_delta(delta: float, *, records_vote: bool) -> None:
+    """Check the delta of a privacy budget, as :func:`check_budget` does."""
     if not 0 <= delta < 1:
         raise UsageError(f"delta is a probability below 1, got {delta!r}")
     if delta == 0 and not records_vote:

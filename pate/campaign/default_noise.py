@@ -28,7 +28,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.special import ndtr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -137,6 +136,8 @@ def lead_in_sigmas(classes: int) -> float:
     >>> [round(lead_in_sigmas(classes), 2) for classes in (2, 10, 100)]
     [1.19, 2.46, 3.42]
     """
+    from scipy.special import ndtr  # slow to import, and rarely needed
+
     points, weights = np.polynomial.hermite_e.hermegauss(64)
     weights = weights / weights.sum()
     low, high = 0.0, 16.0

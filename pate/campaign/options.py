@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from pate.campaign.choices import Aggregation, Aggregator, NoiseSource, Publish, Unit
-from pate.noise.share_laws import NoiseLawName
+from pate.noise import NoiseLawName
 from pate.runtime.options import of_campaign, of_privacy
 
 #: The mechanisms that have teachers.

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from pate.campaign.choices import RECORDS_EACH
 from pate.campaign.default_noise import CLASSES
 from pate.campaign.terms import budget, composition_of, noise_of, resolve
 from pate.errors import BudgetError
@@ -134,9 +135,10 @@ class Outlook:
         teachers = self._teachers_for()
         if teachers is not None:
             each = -(-teachers // parties)
+            who = "patients" if spec.unit == "patient" else "records"
             ways.append(
-                f"{each} teachers at each party (`pate-party start --teachers {each}`; each learns from "
-                "fewer records)"
+                f"{each} teachers at each party that has {each * RECORDS_EACH} {who} or more "
+                f"(`pate-party start --teachers {each}`)"
             )
         if spec.gate is None:
             mechanisms = resolve(spec, self.teachers, self.reached, self.classes)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pate.campaign.options import MechanismOptions
-    from pate.noise.share_laws import NoiseLawName
+    from pate.noise import NoiseLawName
 
     Say = Callable[[str], None]
     Choose = Callable[[Inputs, int, Say], tuple[int, ...]]
@@ -35,13 +35,31 @@ _ANY: Final = 10**9
 #: Fewest directions in which classes are contrasted unless an answer is stated: of fewer, geometric noise may
 #: be the smaller, and a contrast has twice as much of it.
 _CONTRASTED: Final = 16
+#: In place of a public set's hash.
+_UNREAD: Final = "0" * 64
 #: Delta that a party's default policy reserves for all campaigns that may fail outright.
 GATED_DELTA: Final = float(FAILING * Fraction(repr(SITE_DELTA)))
 
 
+def require_sense(options: MechanismOptions) -> None:
+    """Refuse options that no public set makes sense of, before one is read.
+
+    Of neighbour votes most depends on the public set, so little of them is checked here.
+
+    Raises:
+        UsageError, BudgetError: as :func:`spec_of`.
+    """
+    if options.aggregator == "neighbour":
+        parameters_of(options)
+        _columns(options)
+        code_of(options.code or NEAREST)
+    else:
+        spec_of(options, None)
+
+
 def spec_of(
     options: MechanismOptions,
-    inputs: Inputs,
+    inputs: Inputs | None,
     *,
     say: Say = lambda _: None,
     chosen: Choose | None = None,
@@ -50,7 +68,7 @@ def spec_of(
 
     Args:
         options: of the command.
-        inputs: the public set.
+        inputs: the public set; None: it is not read, see :func:`require_sense`.
         say: called with progress lines.
         chosen: returns the representatives of neighbour votes; None: choose them here.
 
@@ -95,9 +113,9 @@ def spec_of(
         aggregator=options.aggregator,
         parties=roster,
         sums=sums,
-        public_set=content_hash(inputs).hex(),
-        queries=len(inputs),
-        schema=inputs.schema(),
+        public_set=_UNREAD if inputs is None else content_hash(inputs).hex(),
+        queries=1 if inputs is None else len(inputs),
+        schema="unread" if inputs is None else inputs.schema(),
         classes=_columns(options),
         answer=_answer_of_teachers(options),
         epsilon=float(options.epsilon),
@@ -120,7 +138,7 @@ def spec_of(
 
 
 def _neighbour_terms(
-    options: MechanismOptions, inputs: Inputs, delta: float, say: Say, chosen: Choose | None
+    options: MechanismOptions, inputs: Inputs | None, delta: float, say: Say, chosen: Choose | None
 ) -> NeighbourTerms | None:
     """Return the additional terms of neighbour votes, None for teachers."""
     given = {
@@ -138,6 +156,8 @@ def _neighbour_terms(
             if value is not None:
                 raise UsageError(f"{option} is for --aggregator neighbour: leave it out")
         return None
+    if inputs is None:
+        raise ValueError("representatives are chosen among public inputs")
     from pate.campaign.representatives import (
         RECORDS,
         choose,

@@ -12,7 +12,6 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pate.accounting.bounds.laws import WIDEST_SIGMA
 from pate.accounting.composition import Gate, Gdp, composition_named, tightest
 from pate.accounting.events import GaussianMax, GaussianThreshold
 from pate.campaign.choices import check_count
@@ -273,6 +272,8 @@ def composition_of(spec: CampaignSpec, mechanisms: Sequence[Mechanism]) -> Compo
     events = [event for each in mechanisms for event in each.worst]
     if spec.gate is None:
         return tightest(events)
+    from pate.accounting.bounds.laws import WIDEST_SIGMA  # with SciPy, which others need not
+
     for event in events:
         if not Gdp().supports(event):
             raise UsageError("a gated campaign needs noise of at least sigma 2")

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import numpy as np
 import typer
 
 from pate.errors import DataError, UsageError
@@ -163,6 +162,8 @@ def check(
 
     For example: pate encoder check ./lite0 --data ./public
     """
+    import numpy as np
+
     from pate.encoders.encoder import Encoder, cores
     from pate.encoders.trial import tried
     from pate.runtime.command import print_json

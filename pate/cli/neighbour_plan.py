@@ -17,11 +17,10 @@ from pate.campaign.options import (
 from pate.codes import DENSE, KERNEL, MOST_DIRECTIONS, NEAREST, SPREAD, Code, require_places
 from pate.errors import UsageError
 from pate.formats.privacy_statement import in_words, neighbours_of
-from pate.noise.share_laws import GeometricShares
 from pate.runtime.options import CommandOptions, of_campaign, of_data, of_privacy
 
 if TYPE_CHECKING:
-    from pate.noise.share_laws import NoiseLawName
+    from pate.noise import NoiseLawName
     from pate.planning.neighbour import NeighbourNoise, NeighbourPlan, SumsPlan
 
 #: Numbers of representatives shown in addition to the default.
@@ -275,6 +274,8 @@ def _distinct(path: Path) -> int:
 
 def _parameter(noise: NeighbourNoise) -> dict[str, str]:
     """Return the parameter of the noise by its name in a mechanism."""
+    from pate.noise.share_laws import GeometricShares
+
     shares = noise.shares
     if isinstance(shares, GeometricShares):
         return {"scale": str(shares.scale)}

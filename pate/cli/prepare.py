@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Final
@@ -16,8 +15,6 @@ from pate.runtime.options import JsonOption, WindowOption, of_output
 if TYPE_CHECKING:
     from pate.data.odd import Odd
 
-#: The field of EXIF that says which side is up.
-_UP: Final = 0x0112
 _SIZE: Final = re.compile(r"([1-9][0-9]{0,4})(?:x([1-9][0-9]{0,4}))?", re.ASCII)
 
 
@@ -94,29 +91,24 @@ def _one(
     """Write one image in its size, and tell whether it could be read."""
     from PIL import Image, ImageOps
 
-    from pate.data.files import images, pictures
+    from pate.data.files import images
+    from pate.data.files.pictures import FRAMES
+    from pate.data.odd import usable
 
     place = f"{path.parent.name}/{path.name}"
-    lost = images.oddity(path)
-    if "several frames" in lost:
+    picture = usable(images.judged_picture(path, window), odd, place)
+    if picture is None:
+        return False
+    if FRAMES in picture.notes:
         odd.record("the image has several frames: save the one that is meant", place)
         return False
-    try:
-        pixels = images.read_one(path, window)
-    except DataError as error:
-        odd.record(images.why_not(error, path), place)
-        return False
-    if lost:
-        odd.note(lost, place)
     to = to if to.suffix.casefold() == ".png" else to.with_name(f"{to.name}.png")
     if to.exists():
         odd.record("another image would have the same name", place)
         return False
+    images.note(picture.notes, path, odd)
+    pixels = picture.pixels
     image = Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
-    with suppress(DataError), pictures.opened(path) as file:
-        # Cameras write which side is up, and no reader of pixels looks.
-        image.getexif()[_UP] = file.getexif().get(_UP, 1)
-        image = ImageOps.exif_transpose(image)
     made = ImageOps.pad(image.convert("L") if grey else image, size, Image.Resampling.LANCZOS)
     to.parent.mkdir(parents=True, exist_ok=True)
     made.save(to, format="PNG", exif=b"")  # who was photographed, and where, is left behind

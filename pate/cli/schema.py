@@ -11,8 +11,6 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import numpy as np
-
 from pate.data.labels import parse_number, plain_names
 from pate.errors import DataError, UsageError
 from pate.formats.synthesis_schema import SCHEMA_FORMAT, TODO
@@ -109,6 +107,8 @@ def _is_open(column: dict[str, object]) -> bool:
 
 def _of_public(name: str, column: Column) -> dict[str, object]:
     """Return a column of the schema from one of a public table."""
+    import numpy as np
+
     from pate.data.values import is_numeric
 
     if is_numeric(column):

@@ -12,14 +12,13 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from pate.errors import DataError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from pate.data.odd import Odd
@@ -31,23 +30,10 @@ LONGEST_CLASS_LIST: Final = 65_536
 #: Texts of truth values in a column that also has text, case-folded.
 _TRUTHS: Final = {"true": "1", "false": "0"}
 #: Words for no value in addition to an empty cell, case-folded: of numbers, categories, labels and groups.
-_NOTHING: Final = frozenset(
-    {
-        "?",
-        ".",
-        "-",
-        "\N{EN DASH}",
-        "\N{EM DASH}",
-        "na",
-        "n/a",
-        "#n/a",
-        "#na",
-        "<na>",
-        "null",
-        "none",
-    }
-    | {"nan", "+nan", "-nan", "nat"}
-)
+_NOTHING: Final = frozenset({
+    "?", ".", "-", "\N{EN DASH}", "\N{EM DASH}", "na", "n/a", "#n/a", "#na", "<na>", "null", "none", "nan",
+    "+nan", "-nan", "nat",
+})  # fmt: skip
 #: What a cell of a column of a yes-or-no label says, case-folded, after :func:`plain_category`.
 _YES_OR_NO: Final = {
     **dict.fromkeys(("1", "yes", "y", "true", "t"), True),
@@ -57,6 +43,8 @@ _YES_OR_NO: Final = {
 _MIDNIGHT: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]00:00(?::00(?:\.0+)?)?", re.ASCII)
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _FLOAT: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*(?:[eE]\+?[0-9]+)?|[eE]\+[0-9]+)", re.ASCII)
+#: Why a label that resembles no class is none.
+NOT_LISTED: Final = "its label is not in the class list"
 #: From here on, floats do not represent every whole number.
 _EXACT: Final = 2**53
 
@@ -188,6 +176,8 @@ def _plain_name(value: str) -> str:
         return value
     if number.is_integer():
         return str(int(number))
+    import numpy as np  # not for the names of classes, which every command's options need
+
     # 0.1 of 32 bits has the same name if one record made 64 of them.
     short = np.float32(number)
     return f"{float(str(short)) if short == number else number:.15g}"
@@ -230,9 +220,7 @@ def look_alike(names: Collection[str]) -> list[list[str]]:
     """
     alike: dict[str, list[str]] = {}
     for name in sorted(set(names)):
-        if parse_number(name) is None:
-            kept = (sign for sign in name.casefold() if unicodedata.category(sign)[0] not in "PZ")
-            alike.setdefault("".join(kept), []).append(name)
+        alike.setdefault(_spelled_alike(name), []).append(name)
     return [some for some in alike.values() if len(some) > 1]
 
 
@@ -243,6 +231,28 @@ def yes_or_no(cell: str) -> bool | None:
     (True, False, None, None)
     """
     return _YES_OR_NO.get(plain_category(cell).casefold())
+
+
+def not_classes(names: Iterable[str], classes: Sequence[str]) -> dict[str, str]:
+    """Return why each of the names is no class, with the class that it equals but for its spelling.
+
+    >>> not_classes(["Benign.", "other"], ["benign"])
+    {'Benign.': "'Benign.' is not a class; 'benign' is", 'other': 'its label is not in the class list'}
+    """
+    alike = {_spelled_alike(name): name for name in reversed(classes)}
+    found = {name: alike.get(_spelled_alike(name)) for name in names}
+    return {
+        name: NOT_LISTED if near is None else f"{name!r:.300} is not a class; {near!r} is"
+        for name, near in found.items()
+    }
+
+
+def _spelled_alike(name: str) -> str:
+    """Return a name without case, spaces and punctuation, which people write differently; a number as is."""
+    if parse_number(name) is not None:
+        return name
+    kept = (sign for sign in name.casefold() if unicodedata.category(sign)[0] not in "PZ")
+    return "".join(kept) or name
 
 
 def encode_labels(
@@ -285,10 +295,13 @@ def encode_labels(
     at |= {plain: spot for spot, name in enumerate(known) if (plain := plain_name(name))}
     at |= {name: spot for spot, name in enumerate(known)}
     unknown = set(names) - at.keys()
+    reasons = not_classes(unknown, known)
     if unknown and odd is None:
+        near = [each for each in reasons.values() if each != NOT_LISTED][:1]
         raise SchemaError(
             f"{path} has labels that the class list has not: "
-            f"{', '.join(map(repr, sorted_classes(unknown)[:5]))}; the list is {', '.join(known)}"
+            f"{', '.join(map(repr, sorted_classes(unknown)[:5]))}; "
+            + "; ".join([*near, f"the list is {', '.join(known)}"])
         )
     if odd is not None and (absent or never or unknown):
         for row, name in enumerate(names):
@@ -297,11 +310,13 @@ def encode_labels(
             elif name in never:
                 odd.record("its label cannot be the name of a class", place(row))
             elif name in unknown:
-                odd.record("its label is not in the class list", place(row))
+                odd.record(reasons[name], place(row))
+    import numpy as np  # not for the names of classes, which every command's options need
+
     return np.array([at.get(name, -1) for name in names], dtype=np.int64), known
 
 
 def _no_label(name: str) -> str:
     if not name:
         return "it has no label"
-    return f"its label is {name!r}, a word for no value; if it is a class, name it in --classes"
+    return f"its label is {name!r}, a word for no value: if it is a class, name it in --classes"

@@ -23,8 +23,14 @@ Made = TypeVar("Made")
 
 #: Most places named per kind.
 _NAMED: Final = 3
-#: Most columns, or reasons, with their own line.
+#: Most lines, and most columns of one reason with a line of their own.
 _LINES: Final = 12
+_COLUMNS: Final = 3
+
+#: What to do about each kind of problem.
+_RECORDS: Final = "correct them, or go on without them; --strict refuses them"
+_NOTES: Final = "see whether they are read as you mean them"
+_CELLS: Final = "correct them, or go on with them missing; --strict refuses them"
 
 
 class UnusableRecordError(DataError):
@@ -116,6 +122,30 @@ class _Tally:
         return ", ".join(self.places) + (", …" if self.count > len(self.places) else "")
 
 
+class Problem(NamedTuple):
+    """What is left out, or may be read otherwise than intended.
+
+    Attributes:
+        what: cells or records, how many if that is said, and up to the reason.
+        why: the reason; what to do about it may follow a colon.
+        otherwise: what to do if the reason does not say it.
+    """
+
+    what: str
+    why: str
+    otherwise: str
+
+    def __str__(self) -> str:
+        return f"{self.what}{self.why}"
+
+    def parted(self) -> tuple[str, str]:
+        """Return what is wrong, and what to do."""
+        reason, _, to_do = self.why.partition(": ")
+        if reason.count("'") % 2:  # the colon is within a name
+            return str(self), self.otherwise
+        return f"{self.what}{reason}", to_do or self.otherwise
+
+
 class Odd:
     """Collects the exclusions while a file is read."""
 
@@ -123,6 +153,8 @@ class Odd:
         self._cells: dict[tuple[str, str], _Tally] = {}
         self._records: dict[str, _Tally] = {}
         self._notes: dict[str, _Tally] = {}
+        #: Places of excluded records: one may be excluded for two reasons.
+        self._excluded: set[str] = set()
         #: Columns of the file that are not in the campaign's schema.
         self.left_out: list[str] = []
         #: By column: the number of missing cells by their word; "" for empty ones.
@@ -145,15 +177,11 @@ class Odd:
     def record(self, why: str, place: str) -> None:
         """Record an excluded record; arguments as above."""
         self._records.setdefault(why, _Tally()).add(place)
+        self._excluded.add(place)
 
     def note(self, why: str, place: str) -> None:
         """Record an included record that may be read otherwise than intended."""
         self._notes.setdefault(why, _Tally()).add(place)
-
-    def take(self, other: Odd) -> None:
-        """Adopt the findings of another reading of the file."""
-        self._cells, self._records, self.left_out = other._cells, other._records, other.left_out
-        self.missing, self._notes = other.missing, other._notes
 
     def __bool__(self) -> bool:
         return bool(self._cells or self._records)
@@ -173,35 +201,90 @@ class Odd:
         """Columns with unreadable cells."""
         return frozenset(name for name, _ in self._cells)
 
+    def problems(self, *, counts: bool) -> list[Problem]:
+        """Return what is left out or may be read otherwise: records, then notes, then cells.
+
+        The most of each come first.
+
+        Args:
+            counts: whether to say how many, and the first few places. Private; without, the problems may be
+                passed on.
+        """
+
+        def of(tally: _Tally, otherwise: str) -> str:
+            return f"{_many(tally.count, 'record')} ({tally.where()})" if counts else otherwise
+
+        found = [
+            *(
+                Problem(f"{of(tally, 'records')} take no part: ", why, _RECORDS)
+                for why, tally in _most_first(self._records)
+            ),
+            *(
+                Problem(f"{of(tally, 'some records')}: ", why, _NOTES)
+                for why, tally in _most_first(self._notes)
+            ),
+            *(self._counted_cells() if counts else self._cells_by_reason()),
+        ]
+        if (more := len(found) - _LINES) > 0:
+            found[_LINES:] = [Problem(f"and {_many(more, 'more reason')}", "", _RECORDS)]
+        return found
+
+    def lines(self, part: int | None = None) -> list[str]:
+        """Return a line for each problem, with numbers and places. Private.
+
+        Args:
+            part: the number of records that take part, for a last line, if there is a line; None: without.
+        """
+        found = [str(each) for each in self.problems(counts=True)]
+        return [*found, self.taking_part(part)] if found and part is not None else found
+
+    def taking_part(self, part: int) -> str:
+        """Return how many records take part, of how many."""
+        return f"{part} of {_many(part + len(self._excluded), 'record')} take part"
+
     def columns(self) -> list[str]:
         """Return the problems by column, without number or place, so that they may be passed on."""
-        reasons: dict[str, list[str]] = {}
-        for name, why in self._cells:
-            reasons.setdefault(why, []).append(repr(name))
+        return list(map(str, self._cells_by_reason()))
+
+    def _cells_by_reason(self) -> list[Problem]:
         return [
-            f"{'column' if len(names) == 1 else 'columns'} {', '.join(names[:_LINES])}"
-            f"{', …' if len(names) > _LINES else ''} {'has' if len(names) == 1 else 'have'} cells that "
-            f"count as missing: each {why}"
-            for why, names in reasons.items()
+            Problem(
+                f"{'column' if len(names) == 1 else 'columns'} {', '.join(map(repr, names[:_LINES]))}"
+                f"{', …' if len(names) > _LINES else ''} {'has' if len(names) == 1 else 'have'} cells "
+                "that count as missing: each ",
+                why,
+                _CELLS,
+            )
+            for why, names in ((why, list(columns)) for why, columns in self._by_reason().items())
         ]
 
-    def lines(self) -> list[str]:
-        """Return a line for each column and reason: how many, and the first few places. Private."""
-        found = [
-            f"column {name!r}: {_many(tally.count, 'cell')} ({tally.where()}) count as missing: "
-            f"each {why}"
-            for (name, why), tally in self._cells.items()
-        ]
-        found += [
-            f"{_many(tally.count, 'record')} ({tally.where()}) take no part: {why}"
-            for why, tally in self._records.items()
-        ]
-        found += [
-            f"{_many(tally.count, 'record')} ({tally.where()}): {why}"
-            for why, tally in self._notes.items()
-        ]
-        more = len(found) - _LINES
-        return found if more <= 0 else [*found[:_LINES], f"and {more} more columns and reasons"]
+    def _by_reason(self) -> dict[str, dict[str, _Tally]]:
+        reasons: dict[str, dict[str, _Tally]] = {}
+        for (name, why), tally in self._cells.items():
+            reasons.setdefault(why, {})[name] = tally
+        return reasons
+
+    def _counted_cells(self) -> list[Problem]:
+        """Return a problem for each column and reason; one for all columns of a reason that many have."""
+        found: list[tuple[int, Problem]] = []
+        for why, columns in self._by_reason().items():
+            tallies = _most_first(columns)
+            if len(tallies) > _COLUMNS:
+                count = sum(tally.count for _, tally in tallies)
+                some = ", ".join(
+                    f"{name!r} ({tally.where()})" for name, tally in tallies[:_COLUMNS]
+                )
+                what = f"{len(tallies)} columns have {count} cells that count as missing, such as {some}: "
+                found.append((count, Problem(f"{what}each ", why, _CELLS)))
+                continue
+            for name, tally in tallies:
+                what = f"column {name!r}: {_many(tally.count, 'cell')} ({tally.where()}) count as missing: "
+                found.append((tally.count, Problem(f"{what}each ", why, _CELLS)))
+        return [problem for _, problem in sorted(found, key=lambda each: -each[0])]
+
+
+def _most_first(tallies: dict[str, _Tally]) -> list[tuple[str, _Tally]]:
+    return sorted(tallies.items(), key=lambda item: -item[1].count)
 
 
 def _many(count: int, what: str) -> str:

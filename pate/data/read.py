@@ -15,7 +15,7 @@ import numpy as np
 from pate.answers import NONE
 from pate.data.cells import PLAIN, Reading
 from pate.data.encoded import require_encoder
-from pate.data.files import idx, images, parquet, tables
+from pate.data.files import idx, images, parquet, pictures, tables
 from pate.data.files.npz import Archive
 from pate.data.labels import encode_labels
 from pate.data.locate import TABLE_SUFFIXES, is_table, locate, raw_at, require_there
@@ -55,6 +55,7 @@ def read_dataset(
     text: str | None = None,
     dicom_labels: Path | None = None,
     none_fits: bool = False,
+    notes: Odd | None = None,
 ) -> Dataset:
     """Return the labelled records at ``path``.
 
@@ -83,6 +84,7 @@ def read_dataset(
         none_fits: whether records of which none can be used are a data set without records, and no error:
             whether one of them can be is nobody else's business. For problems that are collected, and a
             class list.
+        notes: collects what is lost in reading images, where ``odd`` does not.
 
     Raises:
         DataError: if there is nothing there, or what is there cannot be used.
@@ -99,7 +101,9 @@ def read_dataset(
     if window is not None:
         check_window(window)
     schema = schema or Schema(window=window)
-    raw = _raw_of(path, schema, encoder, several, text, dicom_labels, label, group, odd, reading)
+    raw = _raw_of(
+        path, schema, encoder, several, text, dicom_labels, label, group, odd, reading, notes
+    )
     if isinstance(raw, tuple):
         return _embedded_dataset(*raw, several, classes, reading, none_fits=none_fits)
     found = locate(path, flat=False)
@@ -146,16 +150,16 @@ def read_dataset(
     if found.is_dir():
         files = images.class_files(found, odd)
         if odd is None:
-            held = images.read_images([file for _, file in files], schema.window)
+            held = images.read_images([file for _, file in files], schema.window, notes)
             held = _in_colour(held, schema)
         else:
             paths = [file for _, file in files]
             held, kept = images.read_fitting(paths, odd, schema.size, schema.window)
             if not kept and not none_fits:
                 reasons = "; ".join(odd.reasons)
-                if images.DEEP in reasons:
-                    raise images.DeepImagesError(
-                        f"no image of {found} can be used: {reasons}; {images.WINDOW}"
+                if pictures.DEEP in reasons:
+                    raise pictures.DeepImagesError(
+                        f"no image of {found} can be used: {reasons}; {pictures.WINDOW}"
                     )
                 raise SchemaError(f"no image of {found} can be used: {reasons}")
             files = [files[at] for at in kept]
@@ -299,6 +303,7 @@ def _raw_of(
     group: str | None,
     odd: Odd | None,
     reading: Reading,
+    notes: Odd | None = None,
 ) -> tuple[Raw, Embedder] | None:
     """Return the records for an encoder, of which none is read yet, and the encoder; None if it has none."""
     raw_only = text is not None or dicom_labels is not None or raw_at(path)
@@ -318,6 +323,7 @@ def _raw_of(
         columns=several.columns,
         window=schema.window,
         odd=odd,
+        notes=notes,
         reading=reading,
     )
     if raw is None:
@@ -392,8 +398,8 @@ def _inputs_of(
             )
         return embedded, np.ones(len(embedded), dtype=np.bool_)
     require_encoder(schema, None)
-    pictures, good = archive.usable_images(schema.window)
-    return _in_colour(pictures, schema), good
+    held, good = archive.usable_images(schema.window)
+    return _in_colour(held, schema), good
 
 
 def _in_colour(held: Images, schema: Schema) -> Images:

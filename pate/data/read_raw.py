@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,11 +10,11 @@ from pate.data.cells import PLAIN, Reading
 from pate.data.embeddings import Embeddings
 from pate.data.files import idx, images
 from pate.data.files.dicom import holds_dicom, read_dicom
-from pate.data.files.images import DEEP, OUTSIDE, WINDOW, DeepImagesError
 from pate.data.files.npz import Archive
+from pate.data.files.pictures import DEEP, OUTSIDE, WINDOW, DeepImagesError
 from pate.data.files.texts import read_texts
 from pate.data.locate import is_table, locate
-from pate.data.odd import judged, usable
+from pate.data.odd import usable
 from pate.data.raw import Raw
 from pate.errors import DataError, UsageError
 
@@ -159,14 +158,11 @@ def _of_folder(
 
     def stream() -> Iterator[NDArray[np.uint8] | None]:
         for at, (_, path) in enumerate(files):
-            found = judged(
-                partial(images.read_one, path, window), partial(images.why_not, path=path)
-            )
-            picture = usable(found, odd, place(at))
+            picture = usable(images.judged_picture(path, window), odd, place(at))
             noted = notes if odd is None else odd
             if noted is not None and picture is not None:
-                images.note_oddity(path, noted)
-            yield picture
+                images.note(picture.notes, path, noted)
+            yield None if picture is None else picture.pixels
 
     names = None if flat else [name for name, _ in files]
     return Raw(folder, source, len(files), stream, place, names, None, {}, odd)

@@ -21,8 +21,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.linalg import eigsh
 
 from pate.errors import DataError
 from pate.features.rows import blocks, each_by, unit
@@ -146,6 +144,9 @@ def _principal(points: Floats) -> tuple[Floats, Floats]:
 
 def _walk(landmarks: Floats, modes: int) -> tuple[Floats, Floats]:
     """Return the local scale of each landmark and its place in the slowest modes of the walk."""
+    from scipy import sparse  # slow to import; most campaigns fit no walk
+    from scipy.sparse.linalg import eigsh
+
     count = len(landmarks)
     near = np.empty((count, _NEIGHBOURS), dtype=np.int64)
     apart = np.empty((count, _NEIGHBOURS))

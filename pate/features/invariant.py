@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.linalg import eigh
 
 from pate.data.values import Images
 from pate.errors import DataError, SchemaError
@@ -72,6 +71,8 @@ class InvariantSpace:
             SchemaError: if they are not images.
             DataError: if there are too few, or all are equal.
         """
+        from scipy.linalg import eigh  # slow to import
+
         if not isinstance(public, Images):
             raise SchemaError(f"a steady feature space is for images, these are {public.schema()}")
         if len(public) < FEWEST:

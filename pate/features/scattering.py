@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft
 
 from pate.errors import UsageError
 from pate.features.progress import told
@@ -131,6 +130,8 @@ def _normalised(maps: Floats) -> Floats:
 
 def _scatter_pixels(pixels: NDArray[np.uint8]) -> Floats:
     """Return (n, maps, rows, columns): averages of the image, of its first and second order."""
+    from scipy import fft  # slow to import
+
     count, height, width, channels = pixels.shape
     plan = _plan(height, width)
     planes: Floats = pixels.transpose(0, 3, 1, 2).astype(np.float32) / np.float32(255)
@@ -175,6 +176,8 @@ def _moduli(spectra: NDArray[np.complex64], plan: _Plan, from_scale: int, to_sca
     Returns:
         (n, p L, height, width) on the coarser grid.
     """
+    from scipy import fft
+
     bank = _wavelets(plan.padded, from_scale, to_scale)
     count, planes = spectra.shape[:2]
     flat = spectra.reshape(count, planes, -1)

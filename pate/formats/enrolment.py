@@ -18,7 +18,6 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -30,6 +29,8 @@ from pate.text_form import in_text, parse, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from cryptography import x509
 
 BUNDLE_FORMAT: Final = "pate-enrolment-bundle/1"
 ANSWER_FORMAT: Final = "pate-enrolment-answer/1"
@@ -44,7 +45,8 @@ _ED25519_SIGNATURE: Final = 64
 _ECDSA_SIGNATURE: Final = 104
 _NODE_BYTES: Final = 256
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_LABEL: Final = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+#: With underscores, as names of containers and of Windows machines have them.
+_LABEL: Final = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST_NAME: Final = re.compile(rf"(?=.{{1,253}}$)(?:{_LABEL}\.)*{_LABEL}")
 _PORT: Final = re.compile("[0-9]{1,5}")
 _DOMAIN: Final = b"pate/v1/enrolment/"
@@ -73,6 +75,8 @@ def is_host(host: str) -> bool:
 
     >>> [is_host(host) for host in ("pate.example.org", "2001:db8::7", "192.0.2.300", "fe80::1%a")]
     [True, True, False, False]
+    >>> is_host("hospital_server")
+    True
     """
     try:
         ipaddress.ip_address(host)
@@ -92,7 +96,9 @@ def split_address(address: str) -> tuple[str, int]:
     # Brackets are required for an IPv6 address, and allowed only for it.
     known = is_host(bare) and (":" in bare) == (bare != host)
     if not (known and _PORT.fullmatch(port) and 0 < int(port) < 2**16):
-        raise ProtocolError(f"{address!r:.320} is no server address; write host:port")
+        scheme = address.partition("://")[0] if "://" in address else None
+        how = "write host:port" if scheme is None else f"write host:port, without {scheme[:20]}://"
+        raise ProtocolError(f"{address!r:.320} is no server address; {how}")
     return bare, int(port)
 
 
@@ -344,6 +350,8 @@ def _transcript(
 
 
 def _authority(ca: bytes) -> x509.Certificate:
+    from cryptography import x509  # slow to import; only certificates need it
+
     try:
         found = x509.load_pem_x509_certificates(ca)
         constraints = found[0].extensions.get_extension_for_class(x509.BasicConstraints)

@@ -14,14 +14,17 @@ from __future__ import annotations
 import contextlib
 import math
 from fractions import Fraction
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pate.accounting.composition import Gdp, Pure
 from pate.codes import NEAREST, code_of
 from pate.errors import BudgetError
 from pate.mechanisms.neighbour import event_of
 from pate.noise.exact import LARGEST_SHARED
-from pate.noise.share_laws import IN_WORDS, GaussianShares, GeometricShares, NoiseLawName, Shares
+from pate.noise.share_laws import IN_WORDS, GaussianShares, GeometricShares, Shares
+
+if TYPE_CHECKING:
+    from pate.noise import NoiseLawName
 
 #: Shares, sigmas and scales are whole multiples of 1/64, as those of other noise.
 _GRID: Final = 64

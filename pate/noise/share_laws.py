@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from pate.errors import UsageError
 from pate.noise.exact import LARGEST_SHARED, check_scale
@@ -33,10 +33,10 @@ from pate.noise.shares import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pate.noise import NoiseLawName
     from pate.noise.exact import Noise, NoiseInShares
     from pate.noise.lanes import Integers
 
-NoiseLawName = Literal["gaussian", "geometric"]
 #: The laws' names in sentences.
 IN_WORDS: Final[Mapping[NoiseLawName, str]] = {"gaussian": "Gaussian", "geometric": "geometric"}
 

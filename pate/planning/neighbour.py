@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.codes import Code
-    from pate.noise.share_laws import NoiseLawName, Shares
+    from pate.noise import NoiseLawName
+    from pate.noise.share_laws import Shares
 
 #: Sampled representatives; the plan is accurate to half a percentage point.
 _DRAWS: Final = 20_000

@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """The status of a check. ``SKIPPED``: its subject, or the means to check it, is missing."""
+    """The status of a check.
+
+    ``SKIPPED``: its subject, or the means to check it, is missing. ``UNKNOWN``: it was not done in time.
+    """
 
     OK = "ok"
     WARNING = "warning"
     FAILED = "failed"
     SKIPPED = "skipped"
+    UNKNOWN = "unknown"
 
 
 class Skipped(Exception):  # noqa: N818 - not an error: there is nothing to check
@@ -69,6 +73,11 @@ class Finding:
     def warning(cls, text: str, to_do: str) -> Self:
         """A start would work, but may fail later."""
         return cls(Status.WARNING, text, to_do)
+
+    @classmethod
+    def unknown(cls, text: str, to_do: str) -> Self:
+        """Nothing was found out: whether a start would work is not known."""
+        return cls(Status.UNKNOWN, text, to_do)
 
     @classmethod
     def failed(cls, kind: type[PateError], text: str, to_do: str = "") -> Self:

@@ -25,6 +25,7 @@ _STYLES: Final = {
     Status.WARNING: "bold yellow",
     Status.FAILED: "bold red",
     Status.SKIPPED: "dim",
+    Status.UNKNOWN: "bold yellow",
 }
 #: A longer text is split into its sentences.
 _LONG: Final = 160
@@ -99,12 +100,16 @@ def _row(result: Result, widest: int) -> Table:
 
 def _verdict(report: Report) -> tuple[str, str]:
     """Return the closing line, and its style."""
-    warnings, skipped = report.number(Status.WARNING), report.number(Status.SKIPPED)
+    warnings, code = report.number(Status.WARNING), report.exit_code
     counts = (
         f"{report.number(Status.OK)} ok, {warnings} warning{'' if warnings == 1 else 's'}, "
-        f"{report.number(Status.FAILED)} failed{f', {skipped} skipped' if skipped else ''}"
+        f"{report.number(Status.FAILED)} failed"
     )
+    for status in (Status.SKIPPED, Status.UNKNOWN):
+        counts += f", {number} {status.value}" if (number := report.number(status)) else ""
     first = report.first_failure
-    if first is None:
-        return f"{counts}: ready", "bold green"
-    return f"{counts}: not ready: {first.name} (exit code {report.exit_code})", "bold red"
+    if first is not None:
+        return f"{counts}: not ready: {first.name} (exit code {code})", "bold red"
+    if code:
+        return f"{counts}: whether it is ready is not known (exit code {code})", "bold yellow"
+    return f"{counts}: ready", "bold green"

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from pate.errors import PateError
+from pate.errors import PateError, UndecidedError
 from pate.preflight.finding import Finding, Skipped, Status
 
 if TYPE_CHECKING:
@@ -25,13 +25,14 @@ class Check(NamedTuple):
 
     Attributes:
         name: one or two words.
-        look: runs the check and returns its finding; raises one of our errors on failure.
+        look: runs the check and returns its finding, or several in their order; raises one of our errors on
+            failure.
         seconds: timeout, from the start of all checks.
-        late: the kind of failure on a timeout; None: only a warning.
+        late: the kind of failure on a timeout; None: the finding is unknown.
     """
 
     name: str
-    look: Callable[[], Finding]
+    look: Callable[[], Finding | Sequence[Finding]]
     seconds: float
     late: type[PateError] | None = None
 
@@ -60,14 +61,16 @@ class Report(NamedTuple):
 
     @property
     def exit_code(self) -> int:
-        """0 if nothing failed, else the code of the first failure's kind."""
+        """The code of the first failure's kind; else, if a finding is unknown, of that; else 0."""
         first = self.first_failure
-        return 0 if first is None or first.finding.kind is None else first.finding.kind.exit_code
+        if first is not None and first.finding.kind is not None:
+            return first.finding.kind.exit_code
+        return UndecidedError.exit_code if self.number(Status.UNKNOWN) else 0
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as a JSON object."""
         return {
-            "ready": self.first_failure is None,
+            "ready": self.exit_code == 0,
             "exit_code": self.exit_code,
             "counts": {status.value: self.number(status) for status in Status},
             "checks": [
@@ -136,14 +139,14 @@ def run_checks(
     ]
     results = []
     for group, check, found in started:
-        finding = _finding_by(began + check.seconds, found) or _late(check)
-        results.append(Result(group, check.name, finding))
-        show(results[-1])
+        for finding in _found_by(began + check.seconds, found) or [_late(check)]:
+            results.append(Result(group, check.name, finding))
+            show(results[-1])
     return Report(tuple(results))
 
 
-def _finding_by(deadline: float, found: Future[Finding]) -> Finding | None:
-    """Return the finding of a check, or None if there is none by ``deadline``.
+def _found_by(deadline: float, found: Future[Sequence[Finding]]) -> Sequence[Finding]:
+    """Return the findings of a check, none if there are none by ``deadline``.
 
     It looks once a second: a signal that arrives just as CPython begins to wait for a lock is noticed
     only when that wait is over, so one long wait could miss Ctrl-C for minutes.
@@ -154,26 +157,27 @@ def _finding_by(deadline: float, found: Future[Finding]) -> Finding | None:
             return found.result(min(max(0.0, left), _LOOK_S))
         except TimeoutError:
             if left <= 0:
-                return None
+                return ()
 
 
-def _find(check: Check) -> Finding:
+def _find(check: Check) -> Sequence[Finding]:
     try:
-        return check.look()
+        found = check.look()
     except Skipped as why:
-        return Finding.skipped(str(why))
+        found = Finding.skipped(str(why))
     except PateError as error:
-        return Finding.failed(type(error), str(error))
+        found = Finding.failed(type(error), str(error))
     except Exception as error:  # noqa: BLE001 - one check that breaks must not hide the others
-        return Finding.failed(
+        found = Finding.failed(
             PateError,
             f"the check itself broke off: {type(error).__name__}: {error}",
             "report it; the other checks do not depend on it",
         )
+    return [found] if isinstance(found, Finding) else found
 
 
 def _late(check: Check) -> Finding:
     text, to_do = f"nothing found out within {check.seconds:g} s", "give it longer with --timeout"
     if check.late is None:
-        return Finding.warning(text, to_do)
+        return Finding.unknown(text, to_do)
     return Finding.failed(check.late, text, to_do)

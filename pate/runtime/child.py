@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 #: A party's default server.
 LOCAL_SERVER: Final = "127.0.0.1:9092"
+#: A student's default server.
+LOCAL_STUDENT_SERVICE: Final = "127.0.0.1:9093"
 #: Exit code of a child whose parent is gone.
 ORPHANED: Final = 75
 _STDIN: Final = 0

@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import sys
-from importlib.metadata import version
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -49,6 +48,7 @@ def run(app: typer.Typer, name: str) -> NoReturn:
         del os.environ[variable]
     os.environ.update(QUIET_FLOWER)
     STOPS.begin(name)
+    STOPS.who = ""
     with forked.allowed():
         try:
             code = _exit_code(app, name)
@@ -123,9 +123,9 @@ def _say_last(name: str, text: str, kind: str, exit_code: int, notes: Sequence[s
     if in_json():
         level = "info" if exit_code == INTERRUPTED else "error"
         whole = "\n".join(map(printable, (text, *notes)))
-        print_line(Line.now(name, whole, level), kind=kind, exit_code=exit_code)
+        print_line(Line.now(name, whole, level, STOPS.who), kind=kind, exit_code=exit_code)
     else:
-        for line in (f"{name}: {text}", *notes):
+        for line in (f"{f'{name} {STOPS.who}'.rstrip()}: {text}", *notes):
             print(printable(line), file=sys.stderr)  # noqa: T201 - this is the screen
 
 
@@ -153,6 +153,8 @@ def program_of(app: typer.Typer) -> click.Command:
 
 def _print_version(context: click.Context, _: click.Parameter, value: bool) -> None:
     if value:
+        from importlib.metadata import version
+
         print(f"{context.info_name} {version('federated-pate')}")  # noqa: T201 - it is the result
         context.exit()
 

@@ -36,12 +36,14 @@ class Line:
         program: such as ``pate-server``.
         text: for people.
         level: ``info``, ``warning`` or ``error``.
+        party: whose line it is; "" if no party's.
     """
 
     time: datetime
     program: str
     text: str
     level: str = "info"
+    party: str = ""
 
     def __post_init__(self) -> None:
         if self.time.tzinfo is None:
@@ -50,9 +52,9 @@ class Line:
             raise ValueError(f"level is {self.level!r}, possible are {', '.join(LEVELS)}")
 
     @classmethod
-    def now(cls, program: str, text: str, level: str = "info") -> Line:
+    def now(cls, program: str, text: str, level: str = "info", party: str = "") -> Line:
         """Return a line with the current time."""
-        return cls(datetime.now(UTC).astimezone(), program, text, level)
+        return cls(datetime.now(UTC).astimezone(), program, text, level, party)
 
     def to_json(self, **more: object) -> str:
         """Return the line as a JSON object on one line, in ASCII, with further fields.
@@ -64,6 +66,7 @@ class Line:
             "time": self.time.isoformat(timespec="milliseconds"),
             "level": self.level,
             "program": self.program,
+            **({"party": self.party} if self.party else {}),
             "text": self.text,
         }
         # ASCII: a terminal's or a pipe's encoding then cannot break it.

@@ -76,10 +76,15 @@ class Display(Console):
 
 
 class Screen:
-    """The standard error, shared by lines and bars."""
+    """The standard error, shared by lines and bars.
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    Args:
+        name: of the program.
+        party: whose process it is, in each line: several may share a terminal or a log.
+    """
+
+    def __init__(self, name: str, party: str = "") -> None:
+        self._name, self._party = name, party
         self._console = Display(file=sys.stderr, soft_wrap=True)
         self._listeners: list[Callable[[Line], None]] = []
         self._moving: Progress | None = None
@@ -115,15 +120,17 @@ class Screen:
             level: ``info``, ``warning`` or ``error``; only JSON and listeners show it.
         """
         text = printable(text)
-        line = Line.now(self._name, text, level)
+        line = Line.now(self._name, text, level, self._party)
         stamp = line.time.strftime("%H:%M:%S")
         if in_json():
             print_line(line)
         elif self.live:
             # Never as markup: a text may contain brackets chosen by a party.
-            self._console.print(Text(f"{stamp} ", style="dim"), Text(text), sep="")
+            whose = f"{stamp} {self._party}: " if self._party else f"{stamp} "
+            self._console.print(Text(whose, style="dim"), Text(text), sep="")
         else:
-            self._console.print(f"{stamp} {self._name}: {text}", markup=False)
+            name = f"{self._name} {self._party}".rstrip()
+            self._console.print(f"{stamp} {name}: {text}", markup=False)
         for callback in tuple(self._listeners):
             try:
                 callback(line)
@@ -139,7 +146,7 @@ class Screen:
             return
         drawn = io.StringIO()
         Display(file=drawn, width=_TABLE_WIDTH).print(renderable)
-        print_line(Line.now(self._name, drawn.getvalue().rstrip("\n")))
+        print_line(Line.now(self._name, drawn.getvalue().rstrip("\n"), party=self._party))
 
     @contextmanager
     def _live(self) -> Iterator[Progress]:

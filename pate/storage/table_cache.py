@@ -32,6 +32,8 @@ from pate.foreign import npz_arrays
 from pate.runtime.home import private_directory, write_file
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import ArrayLike
 
 #: Magic and version of the file layout. :data:`theorem6_plus.VERSION` is that of the values.
@@ -49,13 +51,19 @@ def default_folder() -> Path:
     return Path(platformdirs.user_cache_dir("pate", appauthor=False)) / "tables"
 
 
-def cached_table(mu: float, orders: ArrayLike, folder: Path | None = None) -> Table:
+def cached_table(
+    mu: float,
+    orders: ArrayLike,
+    folder: Path | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Table:
     """Return the table of Theorem 6+ for ``mu`` and ``orders``, from disk or built now.
 
     Args:
         mu: as for :func:`pate.accounting.bounds.theorem6_plus.rdp`.
         orders: (orders,) Renyi orders.
         folder: of the tables; default: :func:`default_folder`.
+        progress: called as by :meth:`Table.build`.
 
     Raises:
         AccountingError: for a mu or an order that makes no sense.
@@ -66,7 +74,7 @@ def cached_table(mu: float, orders: ArrayLike, folder: Path | None = None) -> Ta
     path = folder / f"{key.hex()}.table"
     table = _read(path, key)
     if table is None or table.mu != mu or not np.array_equal(table.orders, checked):
-        table = Table.build(mu, checked, theorem6_plus.KNOTS, theorem6_plus.TIGHTNESS)
+        table = Table.build(mu, checked, theorem6_plus.KNOTS, theorem6_plus.TIGHTNESS, progress)
         with contextlib.suppress(DiskError):
             _write(path, key, table)
     return table

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, get_args
 import typer
 
 from pate.errors import UsageError
-from pate.noise.share_laws import NoiseLawName
+from pate.noise import NoiseLawName
 from pate.runtime.options import CommandOptions
 
 Audited = Literal[

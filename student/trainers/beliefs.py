@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from sklearn.decomposition import PCA
 
 from pate.data.values import Images
 from pate.features.space import default_name, space_over
@@ -168,6 +167,8 @@ class _View:
 
 def described(lesson: Lesson, by: Settings, seed: int) -> list[Floats]:
     """Return (n, d) points per view, of mean squared length one, directions partly whitened."""
+    from sklearn.decomposition import PCA  # slow to import, as all of scikit-learn
+
     public = lesson.public
     if isinstance(public, Images) and default_name(public).startswith("steady"):
         points = space_over(public).embed(public)

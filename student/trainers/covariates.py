@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy import optimize
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,6 +74,8 @@ def matching_weights(rows: Floats, mean: Floats, noise: float, records: float) -
         at = turned - weights @ turned
         curved: Floats = (at * weights[:, None]).T @ at + _RIDGE * np.eye(len(t))
         return curved
+
+    from scipy import optimize  # slow to import
 
     found = optimize.minimize(
         value, np.zeros(len(goal)), jac=True, hess=curvature, method="trust-exact"

@@ -10,10 +10,10 @@ import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy import sparse
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from scipy import sparse
 
     Floats = NDArray[np.float32]
 
@@ -40,6 +40,8 @@ def neighbour_graph(points: Floats, neighbours: int) -> sparse.csr_array:
         points: (n, d) float32, n at least 2.
         neighbours: edges from each point; n - 1 at most are drawn.
     """
+    from scipy import sparse  # slow to import
+
     count = len(points)
     reach = min(neighbours, count - 1)
     found = np.empty((count, reach), dtype=np.int64)

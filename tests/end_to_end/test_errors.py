@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import sys
@@ -51,7 +52,7 @@ class Command:
         assert out == ""
         # Lines of progress begin with the time of day, the error with the command's name.
         *progress, last = err.splitlines()
-        assert last.startswith(("pate-party: ", "pate-server: "))
+        assert re.match(r"pate-(server|party( [a-z_]+)?): ", last)
         assert all(line[:2].isdecimal() for line in progress), err
         return last
 
@@ -224,7 +225,9 @@ def test_sides_that_do_not_fit_together(sites: Sites, tmp_path: Path) -> None:
         other = sites.public(660, 60)
         north = campaign.party("north", "--public", other)
         north.ends(11)
-        assert north.lines[-1].startswith("pate-party: our copy of the public set has the hash")
+        assert north.lines[-1].startswith(
+            "pate-party north: our copy of the public set has the hash"
+        )
         server.says("north: refused (RefusedError)")
         refused = [line for line in server.lines if "north" in line]
         assert len(refused) == 1

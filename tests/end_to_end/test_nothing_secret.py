@@ -23,8 +23,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 from typer.testing import CliRunner
 
 from aggregator_server.cli.main import app as server_app
-from aggregator_server.identities.store import FOLDER
 from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.options import FOLDER
 from aggregator_server.results.report import LEDGER_FILE
 from party.cli.main import app as party_app
 from pate.accounting.account import account

@@ -24,6 +24,7 @@ from pydicom.uid import (
 
 from pate.data.files import images
 from pate.data.files.dicom import read_dicom
+from pate.data.files.pictures import read_picture
 from pate.data.files.texts import LONGEST, read_texts, usable_text
 from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
@@ -194,20 +195,20 @@ def pictures(folder: Path) -> tuple[Target, ...]:
     shades = np.random.default_rng(0).integers(0, 256, (24, 20, 3)).astype(np.uint8)
 
     def written(kind: str) -> list[bytes]:
-        made = []
+        made, exif = [], Image.Exif()
+        exif[0x0112] = 6  # it lies on its side
         for mode in ("RGB", "L", "P", "1", "RGBA", "I;16", "CMYK"):
             held = io.BytesIO()
             try:
-                Image.fromarray(shades).convert(mode).save(held, kind)
+                Image.fromarray(shades).convert(mode).save(held, kind, exif=exif)
             except (OSError, ValueError, KeyError):  # not of this mode
                 continue
             made.append(held.getvalue())
         return made
 
     def read(path: Path, odd: Odd | None) -> None:
-        images.oddity(path)
         images.read_fitting([path], odd or Odd(), None, (0, 4095))
-        assert images.read_one(path, (0, 4095)).dtype == np.uint8
+        assert read_picture(path, (0, 4095)).pixels.dtype == np.uint8
 
     own = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
     others = [each for kind in sorted({*Image.SAVE} - {*own, "PDF"}) for each in written(kind)]

@@ -54,8 +54,16 @@ def test_our_own_delta_is_said_where_the_promise_is_at_another(tmp_path: Path) -
     answer(ledger, settled(delta=1e-4), queries(0, 3))
     answer(ledger, settled(campaign="d2" * 16, delta=1e-5), queries(3, 3))
     shown = typed("ledger", "--home", str(tmp_path)).stdout
-    assert shown.count("our own figure, for the same noise at our own delta: epsilon") == 1
-    assert shown.count("our own figure: epsilon") == 1
+    lines = [line.split(" (unit")[0] for line in shown.splitlines() if "epsilon" in line]
+    promised, at_theirs, at_ours, _, alone, _ = lines
+    assert promised == "  promised: epsilon 2 at delta 0.0001"
+    assert at_theirs.startswith("  by our own accountant: epsilon 0.")
+    assert at_theirs.endswith(" at delta 0.0001")
+    assert at_ours.startswith(
+        "  the same at our own, smaller delta (so epsilon is larger): epsilon 0."
+    )
+    assert at_ours.endswith(" at delta 1e-05")
+    assert alone.startswith("  by our own accountant: epsilon")
 
 
 def test_one_campaign_of_teachers_is_enough_to_take_alterations_away(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,37 @@ def test_an_error_is_one_line_and_its_exit_code(tmp_path: Path) -> None:
     (line,) = done.stderr.strip().splitlines()
     assert line.startswith("pate-party: ")
     assert str(missing) in line
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.e2e
+def test_a_party_has_its_name_in_each_line_of_a_terminal_or_log_that_several_share(
+    tmp_path: Path,
+) -> None:
+    """So has its last one."""
+    (tmp_path / "north.csv").write_text("x,y\n1,a\n2,b\n")
+    line = ["start", "--data", str(tmp_path / "north.csv"), "--home", str(tmp_path / "home")]
+    done = run("party", *line, "--label", "z")
+    first, *_, last = done.stderr.splitlines()
+    assert done.returncode == 10
+    assert f"pate-party north: stored in {tmp_path / 'home'}; policy: the default one" in first
+    assert last.startswith("pate-party north: ")
+    done = run("party", *line, "--label", "z", "--log", "json")
+    assert {json.loads(each)["party"] for each in done.stderr.splitlines()} == {"north"}
+
+
+@pytest.mark.e2e
+def test_a_program_is_started_by_its_name_or_its_verb() -> None:
+    assert run("pate", "--version").stdout.startswith("pate ")
+    for words in (
+        [],
+        ["start"],
+        ["--public", "nowhere", "start"],
+        ["start", "--public", "nowhere"],
+    ):
+        done = run("aggregator_server", *words)
+        named = "nowhere" in words
+        assert (done.returncode, "at nowhere" in done.stderr) == ((10, 2)[not named], named)
 
 
 @pytest.mark.e2e

@@ -96,6 +96,12 @@ def test_commands_are_above_options_and_a_line_each(
     assert names == list(EACH[name][0].list_commands(EACH[name][1]))  # type: ignore[attr-defined]
 
 
+def test_a_partys_commands_are_in_the_order_of_its_year() -> None:
+    command, context = EACH["pate-party"]
+    assert isinstance(command, click.Group)
+    assert command.list_commands(context)[:5] == ["enroll", "check", "start", "ledger", "verify"]
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_version_and_a_shells_completion_are_printed(
     name: str, monkeypatch: pytest.MonkeyPatch

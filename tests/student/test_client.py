@@ -177,6 +177,28 @@ def test_no_server_is_waited_for_and_then_given_up() -> None:
     assert said == [f"waiting for the server at 127.0.0.1:{port}: it does not answer (yet)"]
 
 
+def test_a_server_on_this_machine_is_reached_without_the_proxy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("http_proxy", f"http://me:secret@127.0.0.1:{free_port()}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with serving(server_with()) as port, connect(port) as client:
+        assert client.campaign().phase == "voting"
+
+
+@pytest.mark.slow
+def test_the_proxy_of_a_server_elsewhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("grpc_proxy", "https_proxy", "no_proxy", "no_grpc_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", f"http://me:secret@127.0.0.1:{(proxy := free_port())}")
+    # An address of documentation: without the proxy nothing answers there.
+    with (
+        StudentClient("192.0.2.1:9093", identify(PUBLIC), max_wait=0.5) as client,
+        pytest.raises(UnreachableError, match=f"http_proxy names the proxy 127.0.0.1:{proxy}: "),
+    ):
+        client.campaign()
+
+
 def test_a_server_that_comes_late_is_found() -> None:
     port = free_port()
     said: list[str] = []

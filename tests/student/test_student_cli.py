@@ -201,9 +201,9 @@ def test_train_with_a_server(place: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "why"),
     [
-        ((), 2, "give either --server HOST:PORT or --labels FILE"),
         (("--labels", "labels.json", "--server", "a:1"), 2, "give either"),
-        (("--server", "localhost"), 2, "give HOST:PORT"),
+        (("--server", "localhost"), 2, "write host:port"),
+        (("--server", "https://localhost:1"), 2, "write host:port, without https://"),
         (("--labels", "absent.json"), 10, "cannot read the labels"),
         (("--labels", "public.csv"), 10, "not JSON"),
         (("--labels", "labels.json", "--model", "fixmatch"), 2, "choose selftraining"),

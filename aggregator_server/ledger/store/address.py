@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
 from pate.errors import UsageError
+from pate.runtime.environment import is_loopback
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -146,9 +146,4 @@ def _require_known(url: URL) -> None:
 
 def is_here(host: str) -> bool:
     """Return whether a host, in libpq's sense, is this machine; no host is left to libpq."""
-    if not host or host.startswith(("/", "@")) or host == "localhost":
-        return True
-    try:
-        return ip_address(host.split("%", maxsplit=1)[0]).is_loopback
-    except ValueError:
-        return False
+    return not host or host.startswith(("/", "@")) or is_loopback(host)

@@ -143,7 +143,7 @@ def _rows(options: SynthesisOptions, domain: Domain, screen: Screen) -> PrivateR
         strict=options.strict,
         reading=Reading.of(options.decimal, options.missing, options.thousands),
     )
-    for line in found.odd.lines():
+    for line in found.odd.lines(len(found.codes)):
         screen.say(line, "warning")
     return found
 

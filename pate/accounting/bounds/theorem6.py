@@ -25,7 +25,6 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy import optimize
 
 from pate.accounting.arrays import (
     Floats,
@@ -156,6 +155,8 @@ def log_q0(c: float, order: float) -> float:
     while gain(high) < 0.0:
         high += 1.0
     if gain(low) < 0.0:
+        from scipy import optimize  # slow to import
+
         low = float(optimize.brentq(gain, low, high, xtol=1e-14, rtol=1e-14))
     return -c * (excess + math.exp(low)) ** 2
 

@@ -41,7 +41,7 @@ from pate.accounting.bounds.two_tails_maximum import GRID, log_excess
 from pate.errors import AccountingError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -70,7 +70,13 @@ _EVEN: Final = 0.2
 _NAMES: Final = ("mu", "orders", "knots", "values")
 
 
-def rdp(log_q: ArrayLike, mu: float, orders: ArrayLike, tightness: float = 1e-3) -> Floats:
+def rdp(
+    log_q: ArrayLike,
+    mu: float,
+    orders: ArrayLike,
+    tightness: float = 1e-3,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Floats:
     """Return an upper bound on the Renyi divergence of a label, the data set with this q first.
 
     >>> [[f"{x:.3e}" for x in row] for row in rdp([-6.959065, -20.0], 2**0.5 / 40, [2, 14])]
@@ -82,6 +88,7 @@ def rdp(log_q: ArrayLike, mu: float, orders: ArrayLike, tightness: float = 1e-3)
         mu: the two outputs are mu-GDP: distance of the histograms / sigma, for Gaussian noise.
         orders: (orders,) Renyi orders.
         tightness: the result is above ln V / (order - 1) by at most this part, and rounding.
+        progress: called with how many queries are done, of how many.
 
     Returns:
         (queries, orders) nats, never above order * mu^2 / 2. What is below the least positive
@@ -97,6 +104,7 @@ def rdp(log_q: ArrayLike, mu: float, orders: ArrayLike, tightness: float = 1e-3)
     tightness = check_positive(tightness, "tightness")
     made = np.empty((len(log_q), len(orders)))
     for rows in blocks(len(log_q), len(orders) * len(GRID)):
+        progress(rows.start, len(log_q))
         made[rows] = _of_block(log_q[rows], mu, orders, tightness)
     return check_rdp(made, "Theorem 6+")
 
@@ -149,7 +157,12 @@ class Table:
 
     @classmethod
     def build(
-        cls, mu: float, orders: ArrayLike, knots: int = KNOTS, tightness: float = TIGHTNESS
+        cls,
+        mu: float,
+        orders: ArrayLike,
+        knots: int = KNOTS,
+        tightness: float = TIGHTNESS,
+        progress: Callable[[int, int], None] = lambda _done, _total: None,
     ) -> Table:
         """Evaluate the bound at ``knots`` places: 3 to 6 microseconds for each of them and order.
 
@@ -158,6 +171,7 @@ class Table:
             orders: (orders,) Renyi orders.
             knots: how many, at least 16.
             tightness: of the bound at a knot.
+            progress: called with how many knots are done, of how many.
 
         Raises:
             AccountingError: for a mu, an order or a number of knots that makes no sense.
@@ -165,8 +179,10 @@ class Table:
         mu, orders = check_positive(mu, "mu"), check_orders(orders)
         if knots < 16:
             raise AccountingError(f"a table needs at least 16 knots, got {knots}")
+        if mu > _CAP_ABOVE_MU:  # the same whatever the votes are: no knot is below another
+            return cls(mu, orders, np.zeros(1), _without_votes(mu, orders)[None])
         places = _knots(mu, orders, knots)
-        values = rdp(places, mu, orders, tightness)
+        values = rdp(places, mu, orders, tightness, progress)
         # A value bounds those at all smaller q, so the least from each knot upwards is taken.
         values = np.minimum.accumulate(values[::-1], axis=0)[::-1]
         return cls(mu, orders, places, values)

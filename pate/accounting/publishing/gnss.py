@@ -19,8 +19,6 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from scipy import special
-
 from pate.accounting.arrays import check_orders, check_positive
 from pate.accounting.conversion import check_delta
 from pate.errors import AccountingError
@@ -128,7 +126,9 @@ def upper_bound(
     sigma_log = check_positive(sigma_log, "sigma")
     if not (math.isfinite(noisy) and math.isfinite(noisy_log)):
         raise AccountingError("a released value is not a finite number")
-    z = -float(special.ndtri(check_delta(failure) / 2.0))
+    from scipy.special import ndtri  # slow to import
+
+    z = -float(ndtri(check_delta(failure) / 2.0))
     return noisy + z * sigma * math.exp(noisy_log + z * beta * sigma_log)
 
 

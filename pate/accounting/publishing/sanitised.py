@@ -77,7 +77,8 @@ def least_sanitised(batch: Batch, teachers: int, delta: float) -> Sanitised:
         local = smooth_sensitivity(batch, teachers, order, float(betas[0])).local
         logs = np.log(np.maximum(local, _LEAST))
         for beta in betas.tolist():
-            log_smooth = float((logs - beta * np.arange(logs.size)).max())
+            # None is listed where the cost is the same for all votes.
+            log_smooth = float((logs - beta * np.arange(logs.size)).max(initial=np.log(_LEAST)))
             for sigma, part in product(_SIGMAS.tolist(), _LOG_SIGMAS):
                 noise = {"beta": beta, "sigma": sigma, "sigma_log": part * sigma}
                 bound = gnss.upper_bound(exact, log_smooth, failure=failure, **noise)

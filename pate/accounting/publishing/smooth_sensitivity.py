@@ -26,7 +26,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy import ndimage
 
 from pate.accounting.arrays import Floats, check_positive, check_rdp
 from pate.accounting.publishing.nearby import Batch, raised
@@ -137,6 +136,8 @@ class _Table:
 
     def widen(self) -> None:
         """Go one unit further."""
+        from scipy import ndimage  # slow to import
+
         made = np.zeros_like(self._values)
         for step, closer, wider in self._moves():
             to, source = self._rows(step)

@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Final, Literal, get_args
 
 import click
 import typer
 
 from pate.accounting.choices import Adjacency, BoundName
+from pate.campaign.choices import check_delta
 from pate.campaign.options import DeltaOption, OfTeachers, UnitOption
 from pate.errors import UsageError
 from pate.runtime.options import CommandOptions, of_campaign, of_data, of_privacy
 
+#: Noise, in votes: less is none, and more leaves no vote.
+_LEAST: Final = 1e-9
+_MOST: Final = 1e9
 _settings = partial(typer.Option, rich_help_panel="Mechanism", metavar="NUMBER")
 
 
@@ -88,9 +92,13 @@ class AccountOptions(CommandOptions):
             raise UsageError(
                 "--adjacency remove is for neither interactive-gnmax nor --gate nor --sanitised"
             )
-        for name, value in (("--gamma", self.gamma), ("--scale", self.scale)):
-            if value is not None and not value > 0:
-                raise UsageError(f"{name} must be above 0, got {value}")
+        check_delta(self.delta, records_vote=False)
+        for name in ("sigma1", "sigma2", "gamma", "scale"):
+            value = getattr(self, name)
+            if value is not None and not _LEAST <= value <= _MOST:
+                raise UsageError(f"--{name} must lie in [{_LEAST:g}, {_MOST:g}], got {value}")
+        if self.threshold is not None and not abs(self.threshold) <= _MOST:
+            raise UsageError(f"--threshold must be a number of votes, got {self.threshold}")
         if self.gamma is not None and self.scale is not None:
             raise UsageError("--gamma is 1 / --scale: give one of them")
 

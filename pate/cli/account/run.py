@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from rich.table import Table as Sheet
@@ -23,7 +24,7 @@ from pate.errors import DataError, UsageError
 from pate.formats.privacy_statement import rounded_up
 from pate.formats.votes_file import load_numbers, read_vote_matrix
 from pate.mechanisms import round_predictions
-from pate.runtime.screen import Display
+from pate.runtime.screen import Display, Screen
 from pate.storage.table_cache import cached_table
 
 if TYPE_CHECKING:
@@ -59,17 +60,20 @@ def run_account(options: AccountOptions) -> dict[str, Any]:
     votes = _rows(read_vote_matrix(options.votes), options)
     options, chosen = _completed(options, votes)
     neighbours = Neighbours(options.votes_per_unit, options.adjacency)
-    found = account(
-        votes,
-        _setting(options),
-        delta=options.delta,
-        neighbours=neighbours,
-        tables=cached_table,
-        bounds=cast("Sequence[BoundName]", options.bounds or ()),
-        margins=_margins(votes, options),
-        gate=options.gate,
-        sanitised=options.sanitised,
-    )
+    # Of all bounds only the table of the sharpest takes time, once for each noise.
+    title = f"{len(votes)} queries: building a table of the bound sharp"
+    with Screen("pate").bar(title, percent=True, late=True) as progress:
+        found = account(
+            votes,
+            _setting(options),
+            delta=options.delta,
+            neighbours=neighbours,
+            tables=partial(cached_table, progress=progress),
+            bounds=cast("Sequence[BoundName]", options.bounds or ()),
+            margins=_margins(votes, options),
+            gate=options.gate,
+            sanitised=options.sanitised,
+        )
     return {
         "answered": found.answered,
         "bounds": {name: _figures(found, name) for name in found.figures},
@@ -122,8 +126,8 @@ def show(found: dict[str, Any]) -> None:
     """Print the result of :func:`run_account` as a table."""
     console = Display()
     sheet = Sheet(title=f"epsilon at delta {found['delta']:g}", title_justify="left")
-    for heading in ("bound", "classical", "improved", "exact", "best order", "what it is"):
-        sheet.add_column(heading, justify="right" if heading != "what it is" else "left")
+    for heading in ("bound", "classical", "improved", "exact", "best order"):
+        sheet.add_column(heading, justify="left" if heading == "bound" else "right", no_wrap=True)
     for name, figures in found["bounds"].items():
         sheet.add_row(
             name,
@@ -132,9 +136,10 @@ def show(found: dict[str, Any]) -> None:
                 for kind in ("classical", "improved", "exact")
             ),
             f"{figures['orders']['improved']:g}",
-            figures["meaning"],
         )
     console.print(sheet)
+    for name, figures in found["bounds"].items():
+        console.print(f"{name}: {figures['meaning']}", soft_wrap=True, markup=False)
     mechanism = dict(found["mechanism"])
     name = mechanism.pop("mechanism")
     parameters = ", ".join(f"{key} {value:g}" for key, value in mechanism.items())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.accounting.composition import tightest
-from pate.accounting.conversion import check_delta
+from pate.campaign.choices import check_delta
 from pate.campaign.options import MechanismOptions, ParameterOptions, QuorumOptions
 from pate.campaign.outlook import ENOUGH
 from pate.campaign.settings import spec_of
@@ -53,7 +53,7 @@ def run_plan(options: PlanOptions, screen: Screen) -> PlanReport:
         BudgetError: if not a single label fits the budget at any settings.
     """
     # All invalid options are found before the work begins.
-    check_delta(options.delta)
+    check_delta(options.delta, records_vote=False)
     spec = _spec(options)
     population = _population(options)
     votes_per_unit = _votes_per_unit(options, population.teachers)

@@ -17,7 +17,8 @@ import numpy as np
 from pate.data.cells import PLAIN, Reading
 from pate.data.files import dicom_pixels, parquet, tables
 from pate.data.files.dicom_header import UnusableError, is_dicom, read_header
-from pate.data.files.images import DEEP, WINDOW, DeepImagesError, entries
+from pate.data.files.images import entries
+from pate.data.files.pictures import DEEP, WINDOW, DeepImagesError
 from pate.data.labels import plain_name
 from pate.data.odd import Unusable, UnusableRecordError, judged, usable
 from pate.data.raw import Raw

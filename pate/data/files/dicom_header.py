@@ -186,7 +186,13 @@ def read_header(file: BinaryIO) -> Header:
     header = _checked(found, syntax, words, file.tell(), length)
     if header.native:
         wanted = header.frame_bytes * header.frames
-        if length not in (wanted, wanted + wanted % 2) or header.start + length > size:
+        left = length - wanted
+        if not 0 <= left < max(header.frame_bytes, 2) or header.start + length > size:
+            raise UnusableError(LIES)
+        # Behind the byte that makes an odd length even, what is left over is 0; else it could be pixels
+        # of another size than is stated.
+        file.seek(header.start + wanted)
+        if file.read(left)[wanted % 2 :].strip(b"\0") or (not little and words and length % 2):
             raise UnusableError(LIES)
     elif length != _UNDEFINED:
         raise UnusableError(LIES)

@@ -26,8 +26,7 @@ from pate.data.files.dicom_header import (
     UnusableError,
     unread,
 )
-from pate.data.files.images import DEEP, windowed
-from pate.data.files.pictures import opened
+from pate.data.files.pictures import DEEP, grey_by, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,9 +59,7 @@ def frames(file: BinaryIO, header: Header, window: Window | None) -> Iterator[ND
                 if not header.native:
                     content = b"".join(_read(file, *part) for part in parts[at])
                 else:
-                    content = _read(
-                        file, header.start + at * header.frame_bytes, header.frame_bytes
-                    )
+                    content = _plain(file, header, at)
                 values = _decoded(content, header)
         except UnusableError:
             raise
@@ -80,6 +77,18 @@ def _read(file: BinaryIO, start: int, length: int) -> bytes:
     if len(content) != length:
         raise UnusableError(LIES)
     return content
+
+
+def _plain(file: BinaryIO, header: Header, at: int) -> bytes:
+    """Return an uncompressed frame, little endian."""
+    start, end = at * header.frame_bytes, (at + 1) * header.frame_bytes
+    if header.syntax != BIG_ENDIAN or not (header.allocated == 16 or header.words):
+        return _read(file, header.start + start, header.frame_bytes)
+    # Bytes are in words over all frames: one of an odd length begins or ends within a word.
+    before = start % 2
+    whole = _read(file, header.start + start - before, before + end - start + end % 2)
+    swapped = np.frombuffer(whole, ">u2").astype("<u2").tobytes()
+    return swapped[before : before + end - start]
 
 
 def _parts(file: BinaryIO, header: Header) -> list[list[tuple[int, int]]]:
@@ -139,8 +148,6 @@ def _decoded(content: bytes, header: Header) -> NDArray[np.integer]:
     elif header.syntax in (*JPEG, *JPEG_2000):
         _require_size(content, header)
         content, syntax, plugin = encapsulate([content]), header.syntax, "pillow"
-    elif header.syntax == BIG_ENDIAN and (header.allocated == 16 or header.words):
-        content = np.frombuffer(content, ">u2").astype("<u2").tobytes()
     about: Any = {
         "rows": header.rows,
         "columns": header.columns,
@@ -200,15 +207,13 @@ def _as_bytes(
     """Return a frame in 8 bits, black as 0."""
     if header.samples == 3:
         return np.ascontiguousarray(values, dtype=np.uint8)
-    # By a table of all values, which is smaller than the image as floats.
-    plain = np.dtype(f"u{values.dtype.itemsize}")
-    every = np.arange(2 ** (8 * plain.itemsize), dtype=plain).view(values.dtype)
-    if header.deep:
-        assert window is not None  # noqa: S101 - checked
-        table = windowed(every * header.slope + header.intercept, window)
-    else:
-        table = windowed(every, (0, 2**header.stored - 1))
-    if header.photometric == "MONOCHROME1":
-        table = 255 - table
-    made: NDArray[np.uint8] = table[values.view(plain)][..., np.newaxis]
-    return made
+    if not header.deep:
+        window = (0, 2**header.stored - 1)
+    assert window is not None  # noqa: S101 - checked
+    return grey_by(
+        values,
+        window,
+        slope=header.slope,
+        intercept=header.intercept,
+        inverted=header.photometric == "MONOCHROME1",
+    )

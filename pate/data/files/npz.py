@@ -22,7 +22,7 @@ import numpy as np
 
 from pate.data.cells import PLAIN, Reading
 from pate.data.embeddings import Embeddings
-from pate.data.files.images import OUTSIDE, WINDOW, DeepImagesError, windowed
+from pate.data.files.pictures import OUTSIDE, WINDOW, DeepImagesError, windowed
 from pate.data.files.tables import LONGEST_TEXT, LOST_DIGITS
 from pate.data.labels import clean_name, float_text, plain_name
 from pate.data.limits import require_room

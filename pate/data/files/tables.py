@@ -209,7 +209,7 @@ class TextTable:
         for row, cell in enumerate(cells):
             if cell in either:
                 notes.note(
-                    f"in column {name!r} three digits follow each point, which is read as decimal; if it is "
+                    f"in column {name!r} three digits follow each point, which is read as decimal: if it is "
                     "of thousands, say --decimal comma --thousands point",
                     self.place(row),
                 )

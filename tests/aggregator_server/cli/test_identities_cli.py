@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from aggregator_server.cli.identities import register
 from aggregator_server.identities import Identities
 from aggregator_server.identities.authority import ends
-from party.cli.enrol import register as register_party
+from party.cli.main import app as party_app
 from party.identity.enrolment import Enrolment
 from pate.errors import (
     DataError,
@@ -32,10 +32,8 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-SERVER, PARTY = typer.Typer(), typer.Typer()
+SERVER = typer.Typer()
 register(SERVER)
-register_party(PARTY)
-PARTY.callback()(lambda: None)
 
 
 def run(app: typer.Typer, *arguments: str | Path) -> Result:
@@ -84,7 +82,7 @@ def test_from_the_bundle_to_the_roll_without_a_network(home: Path, tmp_path: Pat
     assert bundle.stat().st_mode & 0o777 == 0o600
     mark = readable(fingerprint(Bundle.from_json(bundle.read_bytes()).ca))
     assert mark in said
-    party = run(PARTY, "enroll", bundle, "--home", tmp_path / "a", "--answer", reply)
+    party = run(party_app, "enroll", bundle, "--home", tmp_path / "a", "--answer", reply)
     assert party.exit_code == 0, (party.output, party.exception)
     assert mark in party.output
     assert "pate-server admit" in party.output
@@ -112,7 +110,7 @@ def test_a_server_that_cannot_be_reached_gets_a_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     server("enroll", "a", "--home", home)
-    party = run(PARTY, "enroll", "a.bundle.json", "--home", tmp_path / "a", "--json")
+    party = run(party_app, "enroll", "a.bundle.json", "--home", tmp_path / "a", "--json")
     assert party.exit_code == 0, (party.output, party.exception)
     assert "does not answer" in party.output
     assert json.loads(party.stdout)["answer"] == "a.answer.json"
@@ -168,7 +166,7 @@ def test_a_bundle_that_cannot_be_written_opens_no_code(home: Path, tmp_path: Pat
         (SERVER, "enroll", "NAME"),
         (SERVER, "revoke", "NAME"),
         (SERVER, "admit", "FILE"),
-        (PARTY, "enroll", "BUNDLE"),
+        (party_app, "enroll", "BUNDLE"),
     ],
 )
 def test_the_help_says_what_the_argument_is(app: typer.Typer, command: str, argument: str) -> None:
@@ -197,6 +195,6 @@ def test_what_is_no_answer_is_not_admitted(home: Path, tmp_path: Path) -> None:
 def test_a_bundle_that_has_expired_is_not_used(tmp_path: Path) -> None:
     identities = Identities.create(tmp_path / "server", (), 9092, NOW)
     (tmp_path / "bundle").write_bytes(identities.invite("a", now=NOW).to_json())
-    said = refused(PARTY, StateError, "enroll", tmp_path / "bundle", "--home", tmp_path / "a")
+    said = refused(party_app, StateError, "enroll", tmp_path / "bundle", "--home", tmp_path / "a")
     assert "expired on 2026-01-15" in said
     assert not (tmp_path / "a").exists()

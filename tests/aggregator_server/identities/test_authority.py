@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+import ssl
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import pytest
 from cryptography import x509
@@ -21,6 +24,9 @@ from aggregator_server.identities.authority import (
     make_authority,
 )
 from pate.errors import StateError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 DAY = dt.timedelta(days=1)
@@ -52,6 +58,29 @@ def test_the_certificate_is_good_for_each_host(authority: Authority, host: str) 
     pem = issue(authority, HOSTS, NOW)
     verify(authority, pem, host, NOW)
     verify(authority, pem, host, NOW - DAY / 2)  # a party whose clock is behind
+
+
+def test_the_name_of_a_container_is_proven_to_a_party(tmp_path: Path) -> None:
+    """By OpenSSL, which parties use; rules of the web allow no underscore."""
+    now = dt.datetime.now(dt.UTC)
+    made = make_authority(("pate_server",), now)
+    (tmp_path / "server.pem").write_bytes(issue(made, ("pate_server",), now))
+    serves = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    serves.load_cert_chain(tmp_path / "server.pem")
+    asks = ssl.create_default_context(cadata=made.certificate.decode())
+
+    def shake_hands(name: str) -> str | None:
+        there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+        party = asks.wrap_bio(there, back, server_hostname=name)
+        server = serves.wrap_bio(back, there, server_side=True)
+        for end in (party, server) * 3:
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+        return party.version()
+
+    assert shake_hands("pate_server") == "TLSv1.3"
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands("pate_party")
 
 
 @pytest.mark.parametrize("host", ["example.org", "192.0.2.8", "::2"])

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import platformdirs
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from party.cli import ledger
+from party.cli.main import app
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.policy import POLICY_FILE
 from pate.accounting.filters import Delta
@@ -37,8 +36,6 @@ OTHER = "d2" * 16
 
 
 def typed(*arguments: str) -> Result:
-    app = typer.Typer()
-    ledger.register(app)
     return CliRunner().invoke(app, list(arguments), catch_exceptions=False, env={"COLUMNS": "60"})
 
 
@@ -164,7 +161,22 @@ def test_the_one_home_there_is(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_
     home.rename(parties / "hospital_a")
     assert "campaign c1c1c1c1" in typed("ledger").stdout
     PartyLedger(parties / "hospital_b" / LEDGER_FILE)
-    fails(UsageError, r"hospital_a, hospital_b.*--home", "ledger")
+    fails(UsageError, r"--name of one: hospital_a, hospital_b", "ledger")
+    assert "campaign c1c1c1c1" in typed("ledger", "--name", "hospital_a").stdout
+    assert "nothing has left" in typed("ledger", "--name", "hospital_b").stdout
+    for command in (
+        ["ledger"],
+        ["verify", "privacy.json"],
+        ["backup", "--out", "copy"],
+        ["forget", "--entries-lost"],
+        ["new-sealing-key"],
+    ):
+        fails(
+            UsageError, "these have one: hospital_a, hospital_b", *command, "--name", "hospital_c"
+        )
+        fails(UsageError, "cannot be a party's name", *command, "--name", "../hospital_a")
+        fails(UsageError, "give one of them", *command, "--name", "hospital_a", "--home", "x")
+    fails(UsageError, "cannot be a", "restore", "copy", "--entries-lost", "--name", "../hospital_a")
 
 
 def test_a_true_statement(home: Path, tmp_path: Path) -> None:
@@ -186,8 +198,6 @@ def test_a_true_statement(home: Path, tmp_path: Path) -> None:
 def test_a_false_statement_ends_with_the_ledgers_code(home: Path, tmp_path: Path) -> None:
     path = tmp_path / "privacy.json"
     path.write_text(published(settled(cap=Fraction(1, 20)), teachers=200).to_json())
-    app = typer.Typer()
-    ledger.register(app)
     result = CliRunner().invoke(app, ["verify", str(path), "--home", str(home)])
     assert isinstance(result.exception, LedgerError)
     assert result.exception.exit_code == 22

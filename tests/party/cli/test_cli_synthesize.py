@@ -13,12 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import typer
 from PIL import Image
 from typer.testing import CliRunner
 
 from aggregator_server.identities import Identities
-from party.cli import ledger, synthesize
+from party.cli.main import app
 from party.identity.enrolment import enrol
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.policy import POLICY_FILE
@@ -112,9 +111,6 @@ class Site:
 
 
 def typed(*arguments: str) -> Result:
-    app = typer.Typer()
-    synthesize.register(app)
-    ledger.register(app)
     return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
 
 

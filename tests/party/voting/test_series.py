@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pytest
-import typer
 from typer.testing import CliRunner
 
 import party.ledger.entry_log
@@ -23,7 +22,7 @@ import party.voting.cache
 import party.voting.casting
 import party.voting.series
 import party.voting.site
-from party.cli import ledger
+from party.cli.main import app
 from party.ledger.verify import verify_statement
 from party.voting.neighbour import NeighbourVotes
 from party.voting.series import series_voters
@@ -439,14 +438,15 @@ def test_the_ledger_on_screen_has_the_figure_of_the_whole_series(tmp_path: Path)
     for number in range(3):
         rows.append(("", number + 2))
         world.ask(number, rows)
-    app = typer.Typer()
-    ledger.register(app)
     shown = CliRunner().invoke(app, ["ledger", "--home", str(world.home)], catch_exceptions=False)
     text = " ".join(shown.output.split())
     figure = rounded_up(Gdp().epsilon(COST, PART))
     assert "series monthly: 3 campaigns" in text
     assert "4 votes of our records so far" in text
-    assert f"for the whole series: epsilon {figure} at delta 1e-05 (unit: record" in text
+    assert (
+        f"the whole series, by our own accountant: epsilon {figure} at delta 1e-05 (unit: record"
+        in text
+    )
     assert f"all 3 together, by our own accountant: epsilon {figure}" in text
     made = CliRunner().invoke(app, ["ledger", "--json", "--home", str(world.home)])
     (found,) = json.loads(made.output)["series"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from pate.errors import AccountingError, DataError, UsageError
+from pate.errors import DataError, UsageError
 from simulation.cli import app
 
 if TYPE_CHECKING:
@@ -244,15 +244,19 @@ def test_numbers_that_are_left_out_are_chosen_and_said(
     ("arguments", "error", "message"),
     [
         (("--mechanism", "gnmax", "--sigma2", "40", "--sigma1", "3"), UsageError, "no --sigma1"),
-        (("--mechanism", "lnmax", "--gamma", "0"), UsageError, "--gamma must be above 0"),
-        (("--mechanism", "lnmax", "--scale", "nan"), UsageError, "--scale must be above 0"),
+        (("--mechanism", "lnmax", "--gamma", "0"), UsageError, "--gamma must lie in"),
+        (("--mechanism", "lnmax", "--scale", "nan"), UsageError, "--scale must lie in"),
         (("--mechanism", "lnmax", "--gamma", "1", "--scale", "1"), UsageError, "give one"),
         (("--mechanism", "gnmax", "--sigma2", "40", "--gamma", "1"), UsageError, "no --scale"),
         ((*CONFIDENT, "--queries", "3"), UsageError, "the file has 2 rows"),
         ((*CONFIDENT, "--bounds", "theorem3"), UsageError, "no bound 'theorem3'"),
         ((*CONFIDENT, "--votes-per-unit", "2"), UsageError, "--unit party"),
-        ((*CONFIDENT, "--delta", "0"), AccountingError, "delta"),
-        (("--mechanism", "gnmax", "--sigma2", "nan"), AccountingError, "sigma"),
+        ((*CONFIDENT, "--delta", "0"), UsageError, "delta 0"),
+        *(((*CONFIDENT, "--delta", x), UsageError, "delta is") for x in ("1", "2", "-1", "nan")),
+        (("--mechanism", "gnmax", "--sigma2", "nan"), UsageError, "--sigma2 must lie in"),
+        (("--mechanism", "gnmax", "--sigma", "0"), UsageError, "--sigma2 must lie in"),
+        (("--sigma1", "inf", "--sigma2", "1"), UsageError, "--sigma1 must lie in"),
+        ((*CONFIDENT[:1], "nan", *CONFIDENT[2:]), UsageError, "--threshold must be a number"),
         (("--mechanism", "interactive-gnmax", *CONFIDENT), UsageError, "--predictions"),
     ],
 )
@@ -297,6 +301,17 @@ def test_the_sanitised_epsilon_is_shown_where_it_was_asked_for(tmp_path: Path) -
     assert "NOT a bound" in line
     assert "unit: record; adjacency: 1 of the votes" in shown
     assert "sanitised" not in CliRunner().invoke(app, arguments, catch_exceptions=False).output
+
+
+@pytest.mark.parametrize("more", [(), ("--gate", "--sanitised")])
+def test_practically_no_noise_costs_what_it_costs_without_votes(
+    tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    np.save(tmp_path / "votes.npy", np.tile([0, 100, 0], (5, 1)))
+    asked = ("--votes", str(tmp_path / "votes.npy"), "--mechanism", "gnmax", "--sigma", "1e-6")
+    found = run(*asked, *more)["bounds"]
+    assert found["sharp"]["improved"] == pytest.approx(found["independent"]["improved"])
+    assert found["sharp"]["improved"] > 1e9
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,9 @@ def test_which_side_is_up_is_kept_and_nothing_else_of_a_camera(tmp_path: Path) -
     assert b"Jane" not in made.read_bytes()
     assert pixels[:, 5].max() == pytest.approx(255, abs=5)  # the halves stand side by side
     assert pixels[:, 35].max() == pytest.approx(0, abs=5)
+    as_it_lies = read_inputs(tmp_path / "raw")
+    assert isinstance(as_it_lies, Images)
+    assert (as_it_lies.pixels[0, ..., 0] == pixels).all()
 
 
 def test_what_makes_no_sense_is_refused_and_nothing_is_written(
@@ -125,5 +128,6 @@ def test_a_party_is_told_of_images_of_which_something_is_lost(tmp_path: Path) ->
     assert len(read_dataset(tmp_path, odd=odd)) == 4
     assert odd.lines() == [
         "1 record (a/print.jpg): each has the colours CMYK: red, green and blue are approximate",
+        "1 record (b/clear.png): each has transparent parts: they are read as black",
         "1 record (b/moving.gif): each has several frames: only the first one is read",
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import struct
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from pydicom.uid import (
 )
 
 from pate.data.files.dicom import read_dicom
-from pate.data.files.images import DeepImagesError, windowed
+from pate.data.files.pictures import DeepImagesError, windowed
 from pate.data.odd import Odd
 from pate.errors import DataError, UsageError
 from tests.support.encoders.dicom_files import dicom, grey, write
@@ -83,9 +83,33 @@ def test_eight_bits_are_taken_as_they_are(
     syntax: str, window: tuple[int, int] | None, tmp_path: Path
 ) -> None:
     image = grey(5, 7, most=255).astype(np.uint8)  # an odd number of bytes
-    if syntax == ExplicitVRBigEndian:
-        image = image[:, :6]
     assert (one(tmp_path, dicom(image, syntax), window)[..., 0] == image).all()
+
+
+@pytest.mark.parametrize("syntax", NATIVE)
+@pytest.mark.parametrize("words", [False, True])
+def test_frames_of_an_odd_number_of_bytes(syntax: str, words: bool, tmp_path: Path) -> None:
+    """In words of 16 bits a frame can begin in the middle of one."""
+    images = np.stack([grey(3, 5, most=255, seed=seed).astype(np.uint8) for seed in range(3)])
+    content = dicom(images, syntax, words=words, NumberOfFrames=3)
+    found = list(read_dicom(write(tmp_path / "a.dcm", content), flat=True).stream())
+    assert np.array_equal(np.stack(found)[..., 0], images)  # type: ignore[arg-type] # of images
+
+
+@pytest.mark.parametrize("syntax", NATIVE)
+@pytest.mark.parametrize("columns", [7, 8])
+@pytest.mark.parametrize("more", [2, 10, 32])
+def test_zeros_behind_the_pixels_are_no_pixels(
+    syntax: str, columns: int, more: int, tmp_path: Path
+) -> None:
+    image = grey(5, columns, most=255).astype(np.uint8)
+    for words in (False, True):
+        content = dicom(image, syntax, words=words, behind=bytes(more))
+        assert (one(tmp_path, content)[..., 0] == image).all()
+        with pytest.raises(DataError, match=LIES):  # an image of other sizes than are stated
+            one(tmp_path, dicom(image, syntax, words=words, behind=bytes(more - 1) + b"\1"))
+    with pytest.raises(DataError, match=LIES):  # a frame that is not stated
+        one(tmp_path, dicom(image, syntax, behind=bytes(40)))
 
 
 def test_seven_bits_reach_white(tmp_path: Path) -> None:
@@ -280,7 +304,10 @@ BROKEN = [
     (dicom(IMAGE, PhotometricInterpretation="JANE DOE"), r"colours \(unknown\)"),
     (dicom(IMAGE, RescaleSlope="0"), LIES),
     (dicom(IMAGE, PixelData=IMAGE.tobytes()[:-2]), LIES),
-    (dicom(IMAGE, PixelData=IMAGE.tobytes() + b"\0\0"), LIES),
+    (dicom(IMAGE, PixelData=IMAGE.tobytes() + b"\0\1"), LIES),
+    (dicom(IMAGE, PixelData=2 * IMAGE.tobytes()), LIES),
+    (dicom(IMAGE[:5, :7], ExplicitVRBigEndian, words=True).replace(b"OW\0\0\0\0\0\x24", b"OW\0\0\0\0\0\x23"),
+     LIES),
     (dicom(IMAGE, PixelData=None), WITHOUT),
     (dicom(IMAGE, Rows=None), WITHOUT),
     (dicom(IMAGE)[:-10], LIES),
@@ -371,8 +398,7 @@ def test_values_by_frame_and_lookup_tables_are_refused(tmp_path: Path) -> None:
     table = Dataset()
     table.LUTDescriptor = [2, 0, 16]
     for extra in ("ModalityLUTSequence", "SharedFunctionalGroupsSequence"):
-        path = write(
-            tmp_path / "a.dcm", dicom(IMAGE, ExplicitVRLittleEndian, **{extra: Items([table])})
-        )
+        values: dict[str, Any] = {extra: Items([table])}
+        path = write(tmp_path / "a.dcm", dicom(IMAGE, ExplicitVRLittleEndian, **values))
         with pytest.raises(DataError, match="save plain images"):
             read_dicom(path, flat=True)

@@ -9,14 +9,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
-from pate.data.files.images import windowed
-from pate.data.files.pictures import FORMATS, opened
+from pate.data.files.images import sizes_differ
+from pate.data.files.pictures import (
+    CLEAR,
+    FORMATS,
+    TURNED,
+    opened,
+    read_picture,
+    told_size,
+    windowed,
+)
 from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
+from pate.data.read_raw import read_raw
 from pate.data.schema import Schema
 from pate.data.values import Images
 from pate.errors import DataError, SchemaError, UsageError
+from tests.support.encoders.dicom_files import write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,6 +122,29 @@ def test_a_window_is_cut_at_its_ends_and_leaves_other_images_alone(tmp_path: Pat
             read_inputs(tmp_path, window=window)
 
 
+def png(head: tuple[int, int, int, int], rows: bytes, *more: tuple[bytes, bytes]) -> bytes:
+    """Return a PNG file of width, height, bits and kind of colour, with further chunks before its pixels."""
+    parts = (
+        (b"IHDR", struct.pack(">IIBBBBB", *head, 0, 0, 0)), *more,
+        (b"IDAT", zlib.compress(rows)), (b"IEND", b""),
+    )  # fmt: skip
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(content)) + name + content
+        + struct.pack(">I", zlib.crc32(name + content)) for name, content in parts
+    )  # fmt: skip
+
+
+def tiff(width: int, height: int, bits: int, body: bytes, **fields: int) -> bytes:
+    """Return a TIFF file of grey values: in ``kind`` 0 is white or black, in ``form`` they have a sign."""
+    told = (
+        (256, width), (257, height), (258, bits), (259, 1), (262, fields.get("kind", 1)), (273, 8),
+        (277, 1), (278, height), (279, len(body)), (339, fields.get("form", 1)),
+    )  # fmt: skip
+    directory = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in told)
+    head = b"II*\0" + struct.pack("<I", 8 + len(body))
+    return head + body + struct.pack("<H", len(told)) + directory + bytes(4)
+
+
 def deep_file(path: Path, values: NDArray[np.uint16]) -> Path:
     """Write grey values of 12 bits: as TIFF packed, two in three bytes, as PNG in 16 bits."""
     if path.suffix == ".png":
@@ -119,14 +153,7 @@ def deep_file(path: Path, values: NDArray[np.uint16]) -> Path:
     height, width = values.shape
     first, second = values.ravel()[::2].astype(int), values.ravel()[1::2].astype(int)
     packed = np.stack([first >> 4, (first & 15) << 4 | second >> 8, second & 255], axis=1)
-    body = packed.astype(np.uint8).tobytes()
-    fields = (
-        (256, width), (257, height), (258, 12), (259, 1), (262, 1), (273, 8), (277, 1),
-        (278, height), (279, len(body)),
-    )  # fmt: skip
-    directory = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in fields)
-    head = b"II*\0" + struct.pack("<I", 8 + len(body))
-    path.write_bytes(head + body + struct.pack("<H", len(fields)) + directory + bytes(4))
+    path.write_bytes(tiff(width, height, 12, packed.astype(np.uint8).tobytes()))
     return path
 
 
@@ -167,17 +194,201 @@ def test_windows_of_whole_numbers(
 @pytest.mark.parametrize(("kind", "channels"), [(2, 3), (4, 2), (6, 4)])
 def test_deep_colours_are_refused_and_not_cut(kind: int, channels: int, tmp_path: Path) -> None:
     """Pillow takes the upper byte of each value of such a file, and says nothing."""
-
-    def chunk(name: bytes, content: bytes) -> bytes:
-        check = struct.pack(">I", zlib.crc32(name + content))
-        return struct.pack(">I", len(content)) + name + content + check
-
-    rows = zlib.compress(b"".join(b"\0" + bytes(2 * channels * 4) for _ in range(4)))
-    head = struct.pack(">IIBBBBB", 4, 4, 16, kind, 0, 0, 0)
-    content = chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
-    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + content)
+    rows = b"".join(b"\0" + bytes(2 * channels * 4) for _ in range(4))
+    (tmp_path / "a.png").write_bytes(png((4, 4, 16, kind), rows))
     with pytest.raises(DataError, match="more than 8 bits a channel in colour"):
         read_inputs(tmp_path, window=(0, 65535))
+
+
+#: As it stands, and by what a file calls it how it lies: which sides its first row and column are.
+UPRIGHT = np.arange(6, dtype=np.uint8).reshape(2, 3) * 40
+LIES = {
+    1: UPRIGHT,  # top, left
+    2: UPRIGHT[:, ::-1],  # top, right
+    3: UPRIGHT[::-1, ::-1],  # bottom, right
+    4: UPRIGHT[::-1],  # bottom, left
+    5: UPRIGHT.T,  # left, top
+    6: UPRIGHT.T[::-1],  # right, top
+    7: UPRIGHT.T[::-1, ::-1],  # right, bottom
+    8: UPRIGHT.T[:, ::-1],  # left, bottom
+}
+
+
+def lying(way: str, up: int) -> bytes:
+    image, held = Image.fromarray(np.ascontiguousarray(LIES[up])), io.BytesIO()
+    exif = Image.Exif()
+    exif[0x0112] = up
+    if way == "PNG, behind its pixels":
+        height, width = LIES[up].shape
+        rows = b"".join(b"\0" + row.tobytes() for row in LIES[up])
+        whole, behind = png((width, height, 8, 0), rows), exif.tobytes().removeprefix(b"Exif\0\0")
+        chunk = png((1, 1, 8, 0), b"", (b"eXIf", behind))[33 : 33 + 12 + len(behind)]
+        return whole[:-12] + chunk + whole[-12:]
+    if way == "PNG, XMP":
+        told = PngInfo()
+        told.add_itxt("XML:com.adobe.xmp", f'<r tiff:Orientation="{up}"/>')
+        image.save(held, "PNG", pnginfo=told)
+    elif way.startswith("TIFF"):
+        image.save(held, "TIFF", tiffinfo={0x0112: up}, compression=way.partition(", ")[2] or None)
+    elif way == "JPEG":  # a block of 8 pixels for each, to be exact
+        image.resize((8 * image.width, 8 * image.height), 0).save(held, way, exif=exif, quality=100)
+    else:
+        image.save(held, way, exif=exif, lossless=True)
+    return held.getvalue()
+
+
+@pytest.mark.parametrize("up", LIES)
+@pytest.mark.parametrize(
+    "way",
+    ["PNG", "PNG, XMP", "PNG, behind its pixels", "TIFF", "TIFF, tiff_deflate", "JPEG", "WEBP"],
+)
+def test_a_picture_is_read_as_it_stands(way: str, up: int, tmp_path: Path) -> None:
+    write(tmp_path / "a" / "x.png", lying(way, up))
+    scale = 8 if way == "JPEG" else 1
+    picture = read_picture(tmp_path / "a" / "x.png", None)
+    assert picture.notes == ()
+    assert (picture.pixels[scale // 2 :: scale, scale // 2 :: scale, 0] == UPRIGHT).all()
+    assert told_size(tmp_path / "a" / "x.png") == picture.pixels.shape
+    # Alike among others, and alone.
+    write(tmp_path / "b" / "y.png", lying(way, 1))
+    assert not sizes_differ(tmp_path)
+    for schema in (None, Schema.parse("images {}x{}x{}".format(*picture.pixels.shape))):
+        own = read_dataset(tmp_path, odd=Odd(), schema=schema).inputs
+        assert isinstance(own, Images)
+        assert (own.pixels == picture.pixels).all()
+        assert len(own) == 2
+
+
+def test_a_picture_whose_orientation_cannot_be_read_is_noted(tmp_path: Path) -> None:
+    told = PngInfo()
+    told.add_text("Raw profile type exif", "\nexif\n    8\nno hex digits\n")
+    Image.fromarray(UPRIGHT).save(tmp_path / "a.png", pnginfo=told)
+    picture = read_picture(tmp_path / "a.png", None)
+    assert (picture.pixels[..., 0] == UPRIGHT).all()
+    assert picture.notes == (TURNED,)
+
+
+FEW = np.array([[0, 1000, 4095, 65535]])
+WIDE = "32 bits; save it with 8 or 16 bits"
+SIGN = "8 bits with a sign; save it with 8 or 16 bits"
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "form", "window", "made"),
+    [
+        (FEW.astype("<u2"), 1, 1, (0, 65535), [0, 4, 16, 255]),
+        (FEW.astype("<u2"), 0, 1, (0, 65535), [255, 251, 239, 0]),
+        (FEW.astype("<u2"), 0, 1, (0, 4095), [255, 193, 0, 0]),  # as of DICOM: inverted at the end
+        (FEW.astype("<i2"), 1, 2, (-1, 4095), [0, 62, 255, 0]),
+        (FEW.astype("<i2"), 1, 2, None, "more than 8 bits a pixel"),
+        (FEW.astype("<u1"), 1, 1, None, [0, 232, 255, 255]),
+        (FEW.astype("<u1"), 0, 1, None, [255, 23, 0, 0]),
+        (FEW.astype("<i1"), 1, 2, (-128, 127), SIGN),
+        (FEW.astype("<i4"), 1, 2, (0, 4095), WIDE),
+        (FEW.astype("<u4"), 1, 1, (0, 4095), WIDE),
+        (FEW.astype("<f4"), 1, 3, (0, 4095), WIDE),
+    ],
+)
+def test_a_tiff_says_which_end_is_white_and_which_values_have_a_sign(
+    values: NDArray[np.generic],
+    kind: int,
+    form: int,
+    window: tuple[int, int] | None,
+    made: list[int] | str,
+    tmp_path: Path,
+) -> None:
+    bits = 8 * values.dtype.itemsize
+    (tmp_path / "a.tif").write_bytes(tiff(4, 1, bits, values.tobytes(), kind=kind, form=form))
+    if isinstance(made, str):
+        with pytest.raises(DataError, match=made):
+            read_picture(tmp_path / "a.tif", window)
+    else:
+        assert read_picture(tmp_path / "a.tif", window).pixels.ravel().tolist() == made
+
+
+def clear(way: str) -> bytes:
+    """Return a picture of 16 pixels, every second one transparent, that are grey 170 or red 170."""
+    spots = np.tile(np.array([85, 170], np.uint8), (4, 2))
+    red, alpha = np.zeros((4, 4, 3), np.uint8), np.where(spots == 85, 0, 255).astype(np.uint8)
+    red[..., 0] = spots
+    held = io.BytesIO()
+    if way in ("4 bits", "2 bits"):
+        bits = int(way[0])
+        level = spots // (85 if bits == 2 else 17)
+        packed = np.packbits(
+            np.unpackbits(level[..., None], axis=2)[..., 8 - bits :].reshape(4, -1), axis=1
+        )
+        rows = b"".join(b"\0" + row.tobytes() for row in packed)
+        return png((4, 4, bits, 0), rows, (b"tRNS", int(level[0, 0]).to_bytes(2, "big")))
+    if way == "1 bit":
+        rows = b"".join([b"\0\x50"] * 4)  # 0, 1, 0, 1
+        return png((4, 4, 1, 0), rows, (b"tRNS", b"\0\0"))
+    if way == "16 bits":
+        Image.fromarray(spots.astype(np.uint16)).save(held, "PNG", transparency=85)
+    elif way == "grey":
+        Image.fromarray(spots).save(held, "PNG", transparency=85)
+    elif way == "colour":
+        Image.fromarray(red).save(held, "PNG", transparency=(85, 0, 0))
+    elif way == "LA":
+        Image.merge("LA", [Image.fromarray(spots), Image.fromarray(alpha)]).save(held, "PNG")
+    elif way in ("GIF", "palette"):
+        image = Image.fromarray((spots == 170).astype(np.uint8), "P")
+        image.putpalette([85, 0, 0, 170, 0, 0])
+        image.save(held, "GIF" if way == "GIF" else "PNG", transparency=0)
+    else:
+        image = Image.fromarray(np.dstack([red, alpha]))
+        image.save(held, way, **({"lossless": True, "exact": True} if way == "WEBP" else {}))
+    return held.getvalue()
+
+
+@pytest.mark.parametrize(
+    "way",
+    ["1 bit", "2 bits", "4 bits", "16 bits", "grey", "colour", "LA", "GIF", "palette", "PNG", "TIFF", "WEBP"],
+)  # fmt: skip
+def test_transparent_parts_are_black_and_said_so(way: str, tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(clear(way))
+    picture = read_picture(tmp_path / "a.png", (0, 255))
+    bright = 255 if way == "1 bit" else 170
+    assert picture.pixels[..., 0].tolist() == [[0, bright, 0, bright]] * 4
+    assert picture.notes == (CLEAR,)
+    assert picture.pixels.shape[2] == (1 if "bit" in way or way in ("grey", "LA") else 3)
+
+
+def test_what_is_half_transparent_is_mixed_and_what_is_opaque_stays(tmp_path: Path) -> None:
+    for alpha, made, notes in ((128, 100, (CLEAR,)), (255, 200, ()), (0, 0, (CLEAR,))):
+        Image.new("RGBA", (2, 2), (200, 200, 200, alpha)).save(tmp_path / "a.png")
+        picture = read_picture(tmp_path / "a.png", None)
+        assert set(picture.pixels.ravel().tolist()) == {made}
+        assert picture.notes == notes
+
+
+@pytest.mark.parametrize("most", [255, 256, 1023, 4095, 32767, 65534, 65535])
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_pgm_has_the_values_that_it_says(most: int, plain: bool, tmp_path: Path) -> None:
+    values = np.unique(np.linspace(0, most, 700).astype(np.uint16))
+    kind = "<u1" if most == 255 else ">u2"
+    body = " ".join(map(str, values)).encode() if plain else values.astype(kind).tobytes()
+    head = f"{'P2' if plain else 'P5'} {len(values)} 1 {most}\n".encode()
+    (tmp_path / "a.pgm").write_bytes(head + body)
+    window = (most // 5, most)
+    made = read_picture(tmp_path / "a.pgm", window).pixels.ravel()
+    assert (made == (values if most == 255 else windowed(values, window))).all()
+    if most > 255:
+        with pytest.raises(DataError, match="more than 8 bits a pixel"):
+            read_picture(tmp_path / "a.pgm", None)
+        (tmp_path / "a.ppm").write_bytes(f"P6 1 1 {most}\n".encode() + bytes(6))
+        with pytest.raises(DataError, match="more than 8 bits a channel in colour"):
+            read_picture(tmp_path / "a.ppm", window)
+
+
+def test_a_bitmap_of_five_six_and_five_bits_is_read(tmp_path: Path) -> None:
+    masks, pixels = (0xF800, 0x07E0, 0x001F), (0xF800, 0x07E0, 0x001F, 0xFFFF)
+    size = struct.pack("<IiiHHIIiiII", 40, 4, 1, 1, 16, 3, 8, 0, 0, 0, 0)
+    body = size + struct.pack("<3I", *masks) + struct.pack("<4H", *pixels)
+    head = b"BM" + struct.pack("<IHHI", 14 + len(body), 0, 0, 14 + len(body) - 8)
+    (tmp_path / "a.bmp").write_bytes(head + body)
+    made = [[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255]]
+    assert read_picture(tmp_path / "a.bmp", None).pixels.tolist() == [made]
 
 
 def test_odd_files_are_left_out_one_by_one(folder: Path) -> None:
@@ -216,14 +427,25 @@ def test_a_public_set_says_what_is_lost_in_reading_it(tmp_path: Path) -> None:
     frames = [Image.new("RGB", (5, 4), (shade, 0, 0)) for shade in (0, 99)]
     (tmp_path / "a").mkdir()
     Image.new("CMYK", (5, 4)).save(tmp_path / "a" / "print.jpg")
+    Image.new("RGBA", (5, 4)).save(tmp_path / "a" / "clear.png")
     frames[0].save(tmp_path / "a" / "moving.gif", save_all=True, append_images=frames[1:])
     frames[0].save(tmp_path / "a" / "still.gif")
     said: list[str] = []
-    assert len(read_inputs(tmp_path, say=said.append)) == 3
-    own = Odd()
-    read_dataset(tmp_path, odd=own)
+    public = read_inputs(tmp_path, say=said.append)
+    own, strict = Odd(), Odd()
+    read = [read_dataset(tmp_path, odd=own), read_dataset(tmp_path, notes=strict)]
+    raw = read_raw(tmp_path, "images", flat=True, odd=Odd())
+    assert raw is not None
+    assert isinstance(public, Images)
+    for made, image in zip(raw.stream(), public.pixels, strict=True):
+        assert np.array_equal(made, image)  # type: ignore[arg-type] # an image
+    for each in read:
+        assert isinstance(each.inputs, Images)
+        assert (each.inputs.pixels == public.pixels).all()
+    assert own.lines() == strict.lines()
     assert said == [f"{tmp_path}: {line}" for line in own.lines()]
     assert sorted(said) == [
+        f"{tmp_path}: 1 record (a/clear.png): {CLEAR}",
         f"{tmp_path}: 1 record (a/moving.gif): each has several frames: only the first one is read",
         f"{tmp_path}: 1 record (a/print.jpg): {CMYK}",
     ]
@@ -329,5 +551,5 @@ def test_a_file_of_too_many_pixels_is_left_out_unread(folder: Path) -> None:
 
 def test_float_images_are_refused(tmp_path: Path) -> None:
     Image.fromarray(np.zeros((4, 5), np.float32)).save(tmp_path / "a.tiff")
-    with pytest.raises(DataError, match="mode F; save it with 8 bits"):
+    with pytest.raises(DataError, match=WIDE):
         read_inputs(tmp_path)

@@ -81,7 +81,7 @@ def test_a_word_for_no_value_is_a_class_only_where_the_list_names_it(word: str) 
     assert (labels.tolist(), classes) == ([0, -1, 1, -1], ("a", "b"))
     assert odd.reasons == [
         "it has no label",
-        f"its label is {word!r}, a word for no value; if it is a class, name it in --classes",
+        f"its label is {word!r}, a word for no value: if it is a class, name it in --classes",
     ]
     labels, _ = encode_labels(["a", word], ["a", "b"], path=HERE, odd=odd)
     assert labels.tolist() == [0, -1]

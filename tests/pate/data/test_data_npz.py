@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pate.data.files.images import windowed
+from pate.data.files.pictures import windowed
 from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
 from pate.data.values import Images

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from pate.data.embeddings import Embeddings, embedding_arrays
-from pate.data.files.images import DeepImagesError
+from pate.data.files.pictures import DeepImagesError
 from pate.data.odd import Odd, judged, usable
 from pate.data.read import read_dataset, read_inputs, require_there
 from pate.data.schema import Schema

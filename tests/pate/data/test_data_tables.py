@@ -152,13 +152,55 @@ def test_a_lines_oddities_are_its_own(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.inputs.columns[0], [1, 3, math.nan, math.nan])
     assert data.inputs.columns[1].tolist() == ["two\nlines", "x", "x", "x"]
     ragged = "the line has another number of cells, or a quote without an end"
-    assert odd.lines() == [
-        "column 'a': 2 cells (line 8, line 9) count as missing: each is no number",
+    assert odd.lines(len(data)) == [
         f"3 records (line 4, line 6, line 7) take no part: {ragged}",
         "1 record (line 10) take no part: it has no label",
+        "column 'a': 2 cells (line 8, line 9) count as missing: each is no number",
+        "4 of 8 records take part",
     ]
     with pytest.raises(DataError, match=r"line 4 .*the file may be truncated"):
         read_dataset(path, label="y")
+
+
+def test_records_that_are_left_out_are_told_before_any_number_of_columns(tmp_path: Path) -> None:
+    """A class written otherwise is named, and the number of those that take part is never cut off."""
+    names = [f"x{at}" for at in range(24)]
+    rows = [["1"] * 24 + [("one", "Two.", "two ", "three")[at % 4]] for at in range(40)]
+    for at in range(24):
+        rows[at][at] = "<1"
+    rows[39][7] = ">9"
+    lines = [",".join(each) for each in [[*names, "y"], *rows, ["1", "one"]]]
+    path = write(tmp_path, "\n".join(lines))
+    schema = Schema.parse("table " + ", ".join(f"{name}:number" for name in names))
+    odd = Odd()
+    data = read_dataset(path, label="y", odd=odd, schema=schema, classes=("one", "two"))
+    ragged = "the line has another number of cells, or a quote without an end"
+    where = "'x7' (line 9, line 41), 'x0' (line 2), 'x1' (line 3)"
+    assert odd.lines(len(data)) == [
+        "10 records (line 3, line 7, line 11, …) take no part: 'Two.' is not a class; 'two' is",
+        "10 records (line 5, line 9, line 13, …) take no part: its label is not in the class list",
+        f"1 record (line 42) take no part: {ragged}",
+        f"24 columns have 25 cells that count as missing, such as {where}: each is no number",
+        "20 of 41 records take part",
+    ]
+    path.write_text("\n".join(lines[:-1]))
+    with pytest.raises(
+        SchemaError, match=r"'Two\.' is not a class; 'two' is; the list is one, two"
+    ):
+        read_dataset(path, label="y", classes=("one", "two"))
+
+
+def test_a_record_that_is_left_out_for_two_reasons_is_one_and_reasons_are_cut_after_it() -> None:
+    odd = Odd()
+    for at in range(20):
+        odd.note(f"note {at}", "line 1")
+        odd.cell("x", f"is odd in way {at}", "line 1")
+    odd.record("it has no group", "line 2")
+    odd.record("it has no label", "line 2")
+    *some, last = odd.lines(5)
+    assert some[0].startswith("1 record (line 2) take no part")
+    assert (len(some), some[-1], last) == (13, "and 30 more reasons", "5 of 6 records take part")
+    assert Odd().lines(5) == []
 
 
 def test_bytes_that_are_no_text_and_long_texts_count_as_missing(tmp_path: Path) -> None:

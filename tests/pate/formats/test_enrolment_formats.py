@@ -270,6 +270,7 @@ def test_names_that_can_be_one() -> None:
         ("localhost:1", "localhost", 1),
         ("192.0.2.7:65535", "192.0.2.7", 65535),
         ("[2001:db8::7]:9092", "2001:db8::7", 9092),
+        ("pate_server:9092", "pate_server", 9092),
     ],
 )
 def test_addresses_of_servers(address: str, host: str, port: int) -> None:
@@ -301,8 +302,13 @@ def test_addresses_of_servers(address: str, host: str, port: int) -> None:
     ],
 )
 def test_what_is_no_address_of_a_server(address: str) -> None:
-    with pytest.raises(ProtocolError, match="no server address"):
+    with pytest.raises(ProtocolError, match=r"no server address; write host:port$"):
         split_address(address)
+
+
+def test_an_address_of_the_web_says_what_is_too_much() -> None:
+    with pytest.raises(ProtocolError, match=r"write host:port, without https://$"):
+        split_address("https://pate.example.org:9092")
 
 
 @pytest.mark.parametrize("name", ["a", "hospital_a", "a-b", "7", "a.b", "1.5"])

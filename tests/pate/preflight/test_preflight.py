@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from pate.errors import DataError, PateError, UnreachableError
+from pate.errors import DataError, PateError, UndecidedError, UnreachableError
 from pate.preflight import Check, Finding, Skipped, Status, begin, needed, present, run_checks
 from pate.preflight.runner import Report
 from pate.start import INTERRUPTED
@@ -86,8 +86,13 @@ def test_what_takes_too_long_is_given_up_and_the_rest_is_told() -> None:
         check("c", GOOD),
     )
     for_ever.set()
-    assert [r.finding.status.value for r in report.results] == ["failed", "warning", "ok"]
+    assert [r.finding.status.value for r in report.results] == ["failed", "unknown", "ok"]
     assert report.exit_code == UnreachableError.exit_code
+    report = Report(report.results[1:])
+    assert (report.exit_code, report.to_dict()["ready"]) == (UndecidedError.exit_code, False)
+    assert report.to_dict()["counts"] == {
+        "ok": 1, "warning": 0, "failed": 0, "skipped": 0, "unknown": 1,
+    }  # fmt: skip
     assert "--timeout" in report.results[0].finding.to_do
 
 
@@ -142,9 +147,11 @@ def test_a_process_does_not_wait_for_a_check_that_hangs() -> None:
         "sys.exit(present(checks, as_json=False))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", hangs], capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", hangs], capture_output=True, text=True, check=False, timeout=120
     )
-    assert done.stdout.startswith("warning  a: nothing found out within 0.05 s")
+    assert done.stdout.startswith("unknown  a: nothing found out within 0.05 s")
+    assert done.stdout.endswith("1 unknown: whether it is ready is not known (exit code 44)\n")
+    assert done.returncode == UndecidedError.exit_code
 
 
 @pytest.mark.e2e
@@ -228,7 +235,7 @@ def test_the_report_is_one_json_object(capsys: pytest.CaptureFixture[str]) -> No
     assert present({"Group": checks}, as_json=True) == DataError.exit_code
     found = json.loads(capsys.readouterr().out)
     assert (found["ready"], found["exit_code"]) == (False, 10)
-    assert found["counts"] == {"ok": 1, "warning": 0, "failed": 1, "skipped": 1}
+    assert found["counts"] == {"ok": 1, "warning": 0, "failed": 1, "skipped": 1, "unknown": 0}
     assert found["checks"][1] == {
         "group": "Group",
         "name": "b",

@@ -33,7 +33,7 @@ from tests.support.planting import plant, seed
 
 if TYPE_CHECKING:
     from pate.auditing.result import Audit
-    from pate.noise.share_laws import NoiseLawName
+    from pate.noise import NoiseLawName
 
 pytestmark = pytest.mark.statistical
 

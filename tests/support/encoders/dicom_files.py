@@ -28,12 +28,21 @@ if TYPE_CHECKING:
     Pixels = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.int16]
 
 
-def dicom(pixels: Pixels, syntax: str = ExplicitVRLittleEndian, **values: object) -> bytes:
+def dicom(
+    pixels: Pixels,
+    syntax: str = ExplicitVRLittleEndian,
+    *,
+    words: bool = False,
+    behind: bytes = b"",
+    **values: object,
+) -> bytes:
     """Return a file of frames.
 
     Args:
         pixels: (height, width) or (height, width, 3), or (n, ...) of either with ``NumberOfFrames``.
         syntax: transfer syntax.
+        words: whether bytes are in words of 16 bits, as values of 16 bits are.
+        behind: bytes that are left over behind the pixels.
         values: elements by keyword, in place of the true ones; None takes one out.
     """
     colour = pixels.shape[-1] == 3
@@ -63,8 +72,11 @@ def dicom(pixels: Pixels, syntax: str = ExplicitVRLittleEndian, **values: object
         pixels.dtype.newbyteorder(">" if syntax == ExplicitVRBigEndian else "<")
     )
     content = ordered.tobytes()
-    made.PixelData = content + b"\0" * (len(content) % 2)
-    made["PixelData"].VR = "OW" if pixels.dtype.itemsize == 2 else "OB"
+    content += b"\0" * (len(content) % 2) + behind
+    if words and syntax == ExplicitVRBigEndian:
+        content = np.frombuffer(content, "<u2").astype(">u2").tobytes()
+    made.PixelData = content
+    made["PixelData"].VR = "OW" if words or pixels.dtype.itemsize == 2 else "OB"
     if syntax == RLELossless:
         made.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
         made.compress(RLELossless)

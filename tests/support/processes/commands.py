@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ def stopped(program: Program, command: str, how: signal.Signals) -> None:
     program.send(how)
     program.ends(130, deadline_s=STOP_S)
     program.leaves_nobody()
-    assert program.lines[-1] == f"{command}: stopped"
+    assert re.fullmatch(rf"{command}( [\w.-]+)?: stopped", program.lines[-1])
     # What it said on the way, if anything, was progress: lines that begin with the time.
     assert all(line[:2].isdecimal() for line in program.lines[before:-1]), program.text
 

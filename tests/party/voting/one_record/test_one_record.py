@@ -262,9 +262,10 @@ def test_npz_of_whole_numbers(
     check(files[0], files[1], Images(PIXELS[SIZE:], window))
 
 
-def encoded(pixels: np.ndarray[Any, Any], kind: str = "PNG") -> bytes:
-    made = io.BytesIO()
-    Image.fromarray(pixels).save(made, kind)
+def encoded(pixels: np.ndarray[Any, Any], kind: str = "PNG", up: int = 1) -> bytes:
+    made, exif = io.BytesIO(), Image.Exif()
+    exif[0x0112] = up
+    Image.fromarray(pixels).save(made, kind, exif=exif)
     return made.getvalue()
 
 
@@ -275,6 +276,10 @@ FILES: Final = [
     encoded(np.full((7, 6), 3, np.uint8)),
     encoded(np.full((6, 6), 3, np.uint8), "JPEG"),
     encoded(np.full((6, 6), 3, np.int32), "TIFF"),
+    encoded(PIXELS[1, :, :, 0], up=6),
+    encoded(np.full((7, 6), 3, np.uint8), up=8),
+    encoded(np.full((6, 6, 2), 90, np.uint8)),
+    b"P5 6 6 4095 " + bytes(72),
     GOOD[:-20],
     b"",
 ]
