@@ -84,7 +84,8 @@ def read_dataset(
         none_fits: whether records of which none can be used are a data set without records, and no error:
             whether one of them can be is nobody else's business. For problems that are collected, and a
             class list.
-        notes: collects what is lost in reading images, where ``odd`` does not.
+        notes: collects what is lost in reading images, and what may be read otherwise than intended, where
+            ``odd`` does not.
 
     Raises:
         DataError: if there is nothing there, or what is there cannot be used.
@@ -116,11 +117,11 @@ def read_dataset(
         table = _read_table(found, odd, reading)
         if several:
             return _several_of_table(
-                table, several, group, drop, schema.numeric, odd, none_fits=none_fits
+                table, several, group, drop, schema.numeric, odd, notes, none_fits=none_fits
             )
         assert label is not None  # noqa: S101 - checked
         return _table_dataset(
-            table, label, group, classes, drop, schema.numeric, odd, none_fits=none_fits
+            table, label, group, classes, drop, schema.numeric, odd, notes, none_fits=none_fits
         )
     if not (known and schema.encoder is not None):
         _require_kind(found, "images", not known or schema.size is not None, schema)
@@ -420,6 +421,7 @@ def _several_of_table(
     drop: Sequence[str],
     numeric: Mapping[str, bool] | None,
     odd: Odd | None,
+    notes: Odd | None,
     *,
     none_fits: bool,
 ) -> Dataset:
@@ -428,9 +430,10 @@ def _several_of_table(
     cells = [text.cells(name, "label") for name in several.columns]
     groups = None if group is None else np.array(text.column(group, "group"), dtype=np.str_)
     told = (*several.columns, *drop) if group is None else (*several.columns, group, *drop)
-    inputs = text.table(told, numeric=numeric).plain()
-    if several.number is not None and odd is not None:
-        text.note_points(several.number, odd)
+    inputs = text.table(told, numeric=numeric, notes=notes).plain()
+    noted = odd if notes is None else notes
+    if several.number is not None and noted is not None:
+        text.note_points(several.number, noted)
     return several_dataset(
         inputs, several, cells, groups, text.path, odd=odd, place=text.place, reading=text.reading,
         none_fits=none_fits,
@@ -445,6 +448,7 @@ def _table_dataset(
     drop: Sequence[str],
     numeric: Mapping[str, bool] | None,
     odd: Odd | None,
+    notes: Odd | None,
     *,
     none_fits: bool,
 ) -> Dataset:
@@ -452,7 +456,7 @@ def _table_dataset(
     names = text.column(label, "label")
     groups = None if group is None else np.array(text.column(group, "group"), dtype=np.str_)
     told = (label,) if group is None else (label, group)
-    inputs = text.table((*told, *drop), numeric=numeric).plain()
+    inputs = text.table((*told, *drop), numeric=numeric, notes=notes).plain()
     return _dataset(
         inputs, names, classes, groups, path, odd=odd, place=text.place, none_fits=none_fits
     )

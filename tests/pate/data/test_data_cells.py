@@ -197,9 +197,10 @@ def test_points_of_decimals_are_not_doubted_where_one_cannot_be_of_thousands(
     path = tmp_path / "h.csv"
     for cells, lines in ((["1.250", "850"], 1), (["1.250", "0.500"], 0), (["1.250", "2.5"], 0)):
         path.write_text("x,y\n" + "".join(f"{cell},a\n" for cell in cells))
-        odd = Odd()
+        odd, notes = Odd(), Odd()
         read_dataset(path, label="y", odd=odd)
-        assert len(odd.notes) == lines
+        read_dataset(path, label="y", notes=notes)
+        assert len(odd.notes) == len(notes.notes) == lines
 
 
 def test_one_sign_is_not_both() -> None:

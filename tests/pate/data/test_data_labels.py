@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pate.data.labels import encode_labels, parse_number, plain_names, sorted_classes
+from pate.data.labels import clean_name, encode_labels, parse_number, plain_names, sorted_classes
 from pate.data.odd import Odd
 from pate.errors import DataError, SchemaError
 
@@ -98,3 +98,9 @@ def test_a_class_is_found_by_its_value_however_it_is_written() -> None:
 def test_no_records() -> None:
     with pytest.raises(DataError, match="no records"):
         encode_labels([], None, path=HERE)
+
+
+def test_a_long_text_is_not_composed_which_would_take_a_minute() -> None:
+    accents = "\N{COMBINING ACUTE ACCENT}\N{COMBINING DOT BELOW}" * 100_000
+    assert clean_name(f" a{accents}") == f"a{accents}"
+    assert clean_name(f" a{accents[:200]}") != f"a{accents[:200]}"
