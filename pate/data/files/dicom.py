@@ -19,7 +19,7 @@ from pate.data.files import dicom_pixels, parquet, tables
 from pate.data.files.dicom_header import UnusableError, is_dicom, read_header
 from pate.data.files.images import entries
 from pate.data.files.pictures import DEEP, WINDOW, DeepImagesError
-from pate.data.labels import plain_name
+from pate.data.labels import clean_name, plain_name
 from pate.data.odd import Unusable, UnusableRecordError, judged, usable
 from pate.data.raw import Raw
 from pate.errors import DataError, UsageError
@@ -248,7 +248,8 @@ def _labels(
     read = parquet.read_parquet if table.name.casefold().endswith(".parquet") else tables.read_csv
     if not table.is_file():
         raise DataError(f"there is no file at {table}: --dicom-labels")
-    held = read(table, odd, reading=reading)
+    wanted = set(map(clean_name, filter(None, (*_KEYS, *columns, label))))
+    held = read(table, odd, reading=reading, wanted=wanted.__contains__)
     of_column = next((name for name in _KEYS if name in held.columns), None)
     if of_column is None:
         raise DataError(

@@ -69,9 +69,9 @@ def read_json_lines(
                     raise DataError(f"{path} line {at}: {name!r} holds a list or an object")
                 odd.cell(name, "is a list or an object", f"line {at}")
             columns[name].append(cell or "")
-    if not numbers:
+    if not numbers and not odd:
         raise DataError(f"{path} holds no records")
-    if missing := [name for name in wanted if name not in seen]:
+    if numbers and (missing := [name for name in wanted if name not in seen]):
         raise DataError(f"{path}: no line has {', '.join(map(repr, missing))}")
     for name, cells in columns.items():
         columns[name] = clean(table, name, cells)
