@@ -42,6 +42,14 @@ LOST_DIGITS: Final = (
 )
 #: Most names of a header in a message.
 _SHOWN: Final = 5
+#: What is often saved or renamed as a CSV file, by its first bytes.
+_NO_TABLES: Final = {
+    b"PK\x03\x04": "a workbook or an archive",
+    b"\xd0\xcf\x11\xe0": "a workbook",
+    b"\x1f\x8b": "a gzip file whose name does not end in .gz",
+    b"\xff\xfe": "text in UTF-16",
+    b"\xfe\xff": "text in UTF-16",
+}
 #: Replacement of bytes that are not UTF-8.
 _NO_TEXT: Final = "\N{REPLACEMENT CHARACTER}"
 #: The names that pandas gives to a column without one, and Parquet to a frame's unnamed row numbers.
@@ -329,6 +337,9 @@ def read_csv(
             are too many or too long.
     """
     content = read_whole(path)
+    for start, what in _NO_TABLES.items():
+        if content.startswith(start):
+            raise DataError(f"{path} is {what}, by its first bytes; save it as CSV, in UTF-8")
     try:
         whole = content.decode("utf-8-sig", errors="strict" if odd is None else "surrogateescape")
     except UnicodeDecodeError as error:

@@ -180,6 +180,21 @@ def test_not_utf8(tmp_path: Path) -> None:
         read_dataset(path, label="ill")
 
 
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [(b"PK\3\4\24", "a workbook or"), ("a,ill\n1,0\n".encode("utf-16"), "text in UTF-16"),
+     (gzip.compress(b"a,ill\n1,0\n"), r"a gzip file whose name")],
+)  # fmt: skip
+def test_files_of_other_kinds_that_are_called_csv(
+    tmp_path: Path, content: bytes, what: str
+) -> None:
+    path = tmp_path / "d.csv"
+    path.write_bytes(content)
+    for odd in (None, Odd()):
+        with pytest.raises(DataError, match=rf"d\.csv is {what}.*; save it as CSV, in UTF-8"):
+            read_dataset(path, label="ill", odd=odd)
+
+
 def test_truncated_gzip_and_parquet(tmp_path: Path) -> None:
     packed = write(tmp_path, CSV, "d.csv.gz")
     pq.write_table(pa.table({"a": [1.5, 2.0], "ill": ["x", "y"]}), tmp_path / "d.parquet")
