@@ -7,7 +7,7 @@ folder of class folders   it has folders that hold image files
 IDX files                 ``*images-idx3-ubyte``, labels beside it, each also ``.gz``
 NumPy archive             ``.npz``; see :mod:`pate.data.files.npz` for the keys
 table                     ``.csv`` or ``.tsv``, each also ``.gz``, or ``.parquet``; see
-                          :mod:`pate.data.files.tables` and :mod:`pate.data.files.parquet`
+                          :mod:`pate.data.files.csv_lines` and :mod:`pate.data.files.parquet`
 folder                    it holds exactly one of the files above, or ``MNIST/raw``; a table in
                           parts, as Spark writes it, has to be joined first
 ========================  ==========================================================

@@ -16,7 +16,7 @@ import numpy as np
 from pate.answers import NONE
 from pate.data.cells import PLAIN, Reading
 from pate.data.encoded import require_encoder
-from pate.data.files import idx, images, parquet, pictures, tables
+from pate.data.files import csv_lines, idx, images, parquet, pictures, tables
 from pate.data.files.npz import Archive
 from pate.data.labels import clean_name, encode_labels
 from pate.data.locate import TABLE_SUFFIXES, is_table, locate, raw_at, require_there
@@ -304,7 +304,7 @@ def read_table(
         path: a file, or a folder with one.
         odd: as of :func:`read_dataset`.
         reading: as of :func:`read_dataset`.
-        wanted: as of :func:`~pate.data.files.tables.read_csv`.
+        wanted: as of :func:`~pate.data.files.csv_lines.read_csv`.
 
     Raises:
         DataError: if there is no table, or it cannot be read.
@@ -312,7 +312,9 @@ def read_table(
     found = locate(path, flat=True)
     if not is_table(found):
         raise DataError(f"{found} is no table")
-    read = parquet.read_parquet if found.name.casefold().endswith(".parquet") else tables.read_csv
+    read = (
+        parquet.read_parquet if found.name.casefold().endswith(".parquet") else csv_lines.read_csv
+    )
     return read(found, odd, reading=reading, wanted=wanted)
 
 

@@ -36,7 +36,7 @@ def read_json_lines(
         wanted: keys; a record that lacks one has a missing cell there.
         odd: collects lines that are no object, and cells that are a list or an object; None: they are
             errors.
-        text: the key of long texts, as of :func:`~pate.data.files.tables.read_csv`.
+        text: the key of long texts, as of :func:`~pate.data.files.csv_lines.read_csv`.
         reading: how the file writes its cells.
 
     Raises:

@@ -43,9 +43,9 @@ def read_parquet(
     Args:
         path: of the file.
         odd: collects unreadable cells; None: they are errors.
-        text: a column of long texts, as of :func:`~pate.data.files.tables.read_csv`.
+        text: a column of long texts, as of :func:`~pate.data.files.csv_lines.read_csv`.
         reading: how the file writes its cells.
-        wanted: as of :func:`~pate.data.files.tables.read_csv`.
+        wanted: as of :func:`~pate.data.files.csv_lines.read_csv`.
 
     Raises:
         DataError: if it is damaged or truncated, a wanted column is of another kind, or cells are too many or

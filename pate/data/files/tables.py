@@ -1,4 +1,4 @@
-"""Tables from CSV files, and the rules for cells that all tables follow.
+"""Tables of any file, and the rules for cells that all of them follow.
 
 Empty cells and words such as ``NA`` are missing (:mod:`pate.data.cells`). If a schema states a column's
 kind, each cell is read only by it. Without one, a column is numbers if every cell is one or missing, else
@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.data.cells import PLAIN, SEPARATED, Reading, may_be_number, may_be_thousands
-from pate.data.files.csv_lines import MOST_LINES, MOST_LINES_OF_A_TEXT, TOO_LONG, Lines
 from pate.data.labels import clean_name, plain_truth
-from pate.data.limits import CELL_BYTES, MAX_BYTES, MAX_CELL, read_whole, require_room
+from pate.data.limits import MAX_CELL, require_room
 from pate.data.values import Column, Table
 from pate.errors import DataError, SchemaError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from pate.data.odd import Odd
@@ -42,16 +41,8 @@ LOST_DIGITS: Final = (
 )
 #: Most names of a header in a message.
 _SHOWN: Final = 5
-#: What is often saved or renamed as a CSV file, by its first bytes.
-_NO_TABLES: Final = {
-    b"PK\x03\x04": "a workbook or an archive",
-    b"\xd0\xcf\x11\xe0": "a workbook",
-    b"\x1f\x8b": "a gzip file whose name does not end in .gz",
-    b"\xff\xfe": "text in UTF-16",
-    b"\xfe\xff": "text in UTF-16",
-}
 #: Replacement of bytes that are not UTF-8.
-_NO_TEXT: Final = "\N{REPLACEMENT CHARACTER}"
+NO_TEXT: Final = "\N{REPLACEMENT CHARACTER}"
 #: The names that pandas gives to a column without one, and Parquet to a frame's unnamed row numbers.
 _NAMELESS: Final = re.compile(r"Unnamed: [0-9]+(?:_level_[0-9]+)?|__index_level_[0-9]+__", re.ASCII)
 
@@ -204,7 +195,7 @@ class TextTable:
         told = {*self.columns, *left}
         names = [name for name in self.names if name not in told and not is_named(name)]
         what = "columns without a name in the file are left out, as row numbers"
-        return [f"{what}: name those that are features ({_listed(names)})"] if names else []
+        return [f"{what}: name those that are features ({listed(names)})"] if names else []
 
     def _parses(self, name: str) -> bool:
         """Return whether all cells of a column are numbers, or words for no value.
@@ -298,128 +289,18 @@ def column_names(path: Path, written: Sequence[str]) -> list[str]:
     """Return the names of a file's columns; an empty one is called as pandas calls it.
 
     Raises:
-        DataError: if there are none, or two are equal.
+        DataError: if two are equal.
     """
     names = [clean_name(name) or f"Unnamed: {at}" for at, name in enumerate(written)]
     twice = [name for name, count in Counter(names).items() if count > 1]
-    if not names or twice:
-        raise DataError(
-            f"{path} needs a header line of distinct column names, and has "
-            f"{f'two called {twice[0]!r:.80}' if twice else 'none'}"
-        )
+    if twice:
+        raise DataError(f"{path} has two columns called {twice[0]!r:.80}; give each its own name")
     return names
 
 
-def read_csv(
-    path: Path,
-    odd: Odd | None = None,
-    *,
-    text: str | None = None,
-    reading: Reading = PLAIN,
-    wanted: Callable[[str], bool] = is_named,
-) -> TextTable:
-    """Return the cells of a CSV file with a header line; comma, semicolon or tab between cells.
-
-    A record takes one line, or more where a cell has line breaks within quotes. With ``odd``, a line
-    that begins no record with the header's number of cells is excluded by itself, and reading continues
-    with the next line.
-
-    Args:
-        path: of the file.
-        odd: collects unreadable cells and lines; None: they are errors.
-        text: a column of long texts, which are neither cut, stripped nor taken for missing. Text that is
-            not UTF-8 has surrogates there.
-        reading: how the file writes its cells.
-        wanted: whether a column of this name is read; the cells of others cannot refuse the file.
-
-    Raises:
-        DataError: if it is not UTF-8 text, a line has another number of cells than the header, or cells
-            are too many or too long.
-    """
-    content = read_whole(path)
-    for start, what in _NO_TABLES.items():
-        if content.startswith(start):
-            raise DataError(f"{path} is {what}, by its first bytes; save it as CSV, in UTF-8")
-    try:
-        whole = content.decode("utf-8-sig", errors="strict" if odd is None else "surrogateescape")
-    except UnicodeDecodeError as error:
-        raise _not_utf8(path, content.count(b"\n", 0, error.start) + 1) from error
-    del content
-    tabs = path.name.casefold().removesuffix(".gz").endswith(".tsv")
-    lines = Lines(whole, MOST_LINES if text is None else MOST_LINES_OF_A_TEXT, tabs=tabs)
-    del whole
-    names = _header(path, lines)
-    columns: dict[str, list[str]] = {name: [] for name in names if wanted(name)}
-    kept = [(names.index(name), held) for name, held in columns.items()]
-    numbers: list[int] = []
-    most = MAX_BYTES // (CELL_BYTES * max(1, len(columns)))
-    why_none = ""
-    for line, row, problem in lines.records():
-        if row is None or len(row) != len(names):
-            place, told = f"line {line}", "has a quote without an end"
-            why = f"{told}: the file may be truncated"
-            if row is not None:
-                place += f" of {_many_cells(row)}"
-                told = "has more or fewer cells than the header"
-                why = f"has {_many_cells(row)}, {_shown(names)}"
-            elif TOO_LONG in problem:
-                told = "has a cell that is too long"
-                why = f"{told}: take it out"
-            why_none = why_none or f"line {line} {why}"
-            if odd is None:
-                raise DataError(f"{path} {why_none}")
-            lines.go_on_after(line)
-            odd.record(f"the line {told}", place)
-            continue
-        if len(numbers) == most:
-            require_room(path, (most + 1) * CELL_BYTES * len(columns))
-        numbers.append(line)
-        for spot, held in kept:
-            held.append(row[spot])
-    if not numbers:
-        if odd is None or not why_none:
-            raise DataError(f"{path} holds no records below its header, {_listed(names)}")
-        odd.of_file.append(why_none)
-    found = TextTable(path, columns, numbers, odd, text, reading, names=tuple(names))
-    for name, held in columns.items():
-        columns[name] = clean(found, name, held)
-    return found
-
-
-def _many_cells(cells: Sequence[str]) -> str:
-    return f"{len(cells)} cell" + ("" if len(cells) == 1 else "s")
-
-
-def _shown(names: Sequence[str]) -> str:
-    """Return how a header was read, and what to do."""
-    return (
-        f"the header {len(names)} ({_listed(names)}): name each cell of a line in the header, or delete "
-        "lines above it and separators at the end of lines"
-    )
-
-
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Return the first names of a file's columns, for a message."""
     return ", ".join(name[:40] for name in names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-
-
-def _header(path: Path, lines: Lines) -> list[str]:
-    """Return the names of the header; a name that is empty is the one that pandas gives it."""
-    at, row, why = next(lines.records(), (1, [], ""))
-    if row is None:
-        raise DataError(f"{path} line {at} {why}; the file may be truncated")
-    names = [clean_name(name) for name in row]
-    if any(_NO_TEXT in name or not is_utf8(name) for name in names):
-        raise _not_utf8(path, at)
-    if 2 * names.count("") > len(names):
-        raise DataError(
-            f"{path} needs a header line of column names, and line {at} has {len(names)} cells of which "
-            f"{names.count('')} are empty; delete the lines above the header"
-        )
-    return column_names(path, names)
-
-
-def _not_utf8(path: Path, line: int) -> DataError:
-    return DataError(f"{path} line {line} is not UTF-8 text; save the file as UTF-8")
 
 
 def is_utf8(text: str) -> bool:
@@ -467,7 +348,7 @@ def _unreadable(cell: str) -> str:
     """Return why a cell of a party's own file is unreadable, or ""."""
     if len(cell) > LONGEST_TEXT:
         return f"is longer than {LONGEST_TEXT} characters"
-    return "is not UTF-8 text" if _NO_TEXT in cell or not is_utf8(cell) else ""
+    return "is not UTF-8 text" if NO_TEXT in cell or not is_utf8(cell) else ""
 
 
 def _room(cells: Sequence[str]) -> int:

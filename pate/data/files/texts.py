@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.data.cells import PLAIN, Reading
-from pate.data.files import json_lines, parquet, tables
+from pate.data.files import csv_lines, json_lines, parquet, tables
 from pate.data.files.images import entries
 from pate.data.labels import clean_name, plain_name
 from pate.data.limits import read_at_most
@@ -133,7 +133,9 @@ def _of_table(
     elif "json" in name.removesuffix(".gz").rpartition(".")[2]:
         table = json_lines.read_json_lines(path, wanted, odd, text=column, reading=reading)
     else:
-        table = tables.read_csv(path, odd, text=column, reading=reading, wanted=wanted.__contains__)
+        table = csv_lines.read_csv(
+            path, odd, text=column, reading=reading, wanted=wanted.__contains__
+        )
     held = table.cells(column, "text")
 
     def stream() -> Iterator[str | None]:

@@ -66,7 +66,7 @@ def test_public_table_drops_columns(tmp_path: Path) -> None:
         ("age,ill\n1,0\n2,nan\n", "record 2: its label is 'nan', a word for no value"),
         ('age,ill\n1,0\n"1,250",1\n', "line 3: the cell in column 'age' has a separator"),
         ("age,ill\n1,0\ninf,1\n", "column 'age' holds inf"),
-        ("age,age,ill\n1,2,0\n", "distinct column names"),
+        ("age, age,ill\n1,2,0\n", "has two columns called 'age'"),
         ("report,,\nage,sex,ill\n1,2,0\n", "3 cells of which 2 are empty; delete the lines above"),
         ("age,ill\n", "no records below its header, age, ill"),
         ("", "header"),
