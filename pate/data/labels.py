@@ -281,7 +281,7 @@ def encode_labels(
         SchemaError: if a label is not in ``classes``.
     """
     if not names:
-        raise DataError(f"{path} holds no records")
+        raise DataError(f"{path} holds no records" + (f": {odd.none_left()}" if odd else ""))
     listed = () if classes is None else classes
     # A word for no value is a class only where the list says so.
     absent = set(filter(is_nothing, names)) - {*map(plain_name, listed), *listed}

@@ -7,8 +7,9 @@ folder of class folders   it has folders that hold image files
 IDX files                 ``*images-idx3-ubyte``, labels beside it, each also ``.gz``
 NumPy archive             ``.npz``; see :mod:`pate.data.files.npz` for the keys
 table                     ``.csv`` or ``.tsv``, each also ``.gz``, or ``.parquet``; see
-                          :mod:`pate.data.files.tables` and :mod:`pate.data.files.parquet`
-folder                    it holds exactly one of the files above, or ``MNIST/raw``
+                          :mod:`pate.data.files.csv_lines` and :mod:`pate.data.files.parquet`
+folder                    it holds exactly one of the files above, or ``MNIST/raw``; a table in
+                          parts, as Spark writes it, has to be joined first
 ========================  ==========================================================
 
 An encoder also takes texts (:mod:`pate.data.files.texts`) and DICOM files (:mod:`pate.data.files.dicom`).
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pate.data.files import dicom, idx, images, texts
+from pate.data.files import dicom, idx, images, parquet, texts
 from pate.errors import DataError
 
 if TYPE_CHECKING:
@@ -67,19 +68,29 @@ def locate(path: Path, *, flat: bool) -> Path:
         *sets,
         *(file for file in held if _is_readable(file) and not idx.is_idx_images(file)),
     ]
-    if any(folder.is_dir() and images.holds_images(folder) for folder in held):
+    if _holds_class_folders(path):
         return path
     if flat and images.holds_images(path):
         return path
     if len(readable) == 1:
         return readable[0]
     if readable:
+        parquet.require_no_parts(path)
         names = ", ".join(file.name for file in readable[:5])
         raise DataError(f"{path} holds several data files ({names}); give the path of one")
     if images.holds_images(path):
         raise DataError(f"{path} holds images outside of class folders; make one folder a class")
     _require_no_raw(path)
+    parquet.require_no_parts(path)
+    around = [folder.name for folder in held if folder.is_dir() and _holds_class_folders(folder)]
+    if around:
+        names = ", ".join(around[:5])
+        raise DataError(f"{path} holds folders of class folders ({names}); give the path of one")
     raise DataError(f"{path} holds nothing that can be read; use {_FORMATS}")
+
+
+def _holds_class_folders(folder: Path) -> bool:
+    return any(each.is_dir() and images.holds_images(each) for each in images.entries(folder))
 
 
 def is_table(path: Path) -> bool:

@@ -155,6 +155,8 @@ class Odd:
         self._notes: dict[str, _Tally] = {}
         #: Places of excluded records: one may be excluded for two reasons.
         self._excluded: set[str] = set()
+        #: Lines about the file as a whole, without its content.
+        self.of_file: list[str] = []
         #: Columns of the file that are not in the campaign's schema.
         self.left_out: list[str] = []
         #: By column: the number of missing cells by their word; "" for empty ones.
@@ -196,13 +198,17 @@ class Odd:
         """Reasons for excluded records."""
         return sorted(self._records)
 
+    def none_left(self) -> str:
+        """Return why no record takes part, without number or place of records."""
+        return "; ".join([*self.of_file, *self.reasons])
+
     @property
     def names(self) -> frozenset[str]:
         """Columns with unreadable cells."""
         return frozenset(name for name, _ in self._cells)
 
     def problems(self, *, counts: bool) -> list[Problem]:
-        """Return what is left out or may be read otherwise: records, then notes, then cells.
+        """Return what is left out or may be read otherwise: records, then the file, notes and cells.
 
         The most of each come first.
 
@@ -219,6 +225,7 @@ class Odd:
                 Problem(f"{of(tally, 'records')} take no part: ", why, _RECORDS)
                 for why, tally in _most_first(self._records)
             ),
+            *(Problem("", why, _NOTES) for why in self.of_file),
             *(
                 Problem(f"{of(tally, 'some records')}: ", why, _NOTES)
                 for why, tally in _most_first(self._notes)

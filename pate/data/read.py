@@ -8,6 +8,7 @@ share; they count as public.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,9 +16,9 @@ import numpy as np
 from pate.answers import NONE
 from pate.data.cells import PLAIN, Reading
 from pate.data.encoded import require_encoder
-from pate.data.files import idx, images, parquet, pictures, tables
+from pate.data.files import csv_lines, idx, images, parquet, pictures, tables
 from pate.data.files.npz import Archive
-from pate.data.labels import encode_labels
+from pate.data.labels import clean_name, encode_labels
 from pate.data.locate import TABLE_SUFFIXES, is_table, locate, raw_at, require_there
 from pate.data.odd import Odd
 from pate.data.read_raw import embedded, read_raw
@@ -27,7 +28,7 @@ from pate.data.values import Dataset, Images, Inputs, check_window
 from pate.errors import DataError, SchemaError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from pate.data.embeddings import Embeddings
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     from pate.data.raw import Raw
     from pate.data.values import Window
 
-__all__ = ["TABLE_SUFFIXES", "read_dataset", "read_inputs", "read_table", "require_there"]
+__all__ = [
+    "TABLE_SUFFIXES", "is_wanted", "read_dataset", "read_inputs", "read_table", "require_there",
+]  # fmt: skip
 
 
 def read_dataset(
@@ -114,7 +117,9 @@ def read_dataset(
             raise UsageError(f"{found} is a table; name its label column with --label")
         if label is not None and label == group:
             raise UsageError(f"column {label!r} cannot be both the label and the group")
-        table = _read_table(found, odd, reading)
+        roles = (*several.columns, *filter(None, [label, group]))
+        wanted = partial(is_wanted, roles, drop, schema.numeric)
+        table = read_table(found, odd, reading, wanted=wanted)
         if several:
             return _several_of_table(
                 table, several, group, drop, schema.numeric, odd, notes, none_fits=none_fits
@@ -126,7 +131,7 @@ def read_dataset(
     if not (known and schema.encoder is not None):
         _require_kind(found, "images", not known or schema.size is not None, schema)
     if found.name.casefold().endswith(".npz"):
-        archive = Archive(found, odd, reading)
+        archive = Archive(found, odd, reading, label=label)
         held: Inputs
         if several:
             held, good = _inputs_of(archive, schema)
@@ -135,12 +140,12 @@ def read_dataset(
                 held, several, cells, archive.groups(group), found, good=good, odd=odd,
                 reading=reading.of_arrays, none_fits=none_fits,
             )  # fmt: skip
-        names = archive.labels(label)
+        names = archive.labels()
         listed = archive.declared_classes() if classes is None else classes
         groups = archive.groups(group)
         held, good = _inputs_of(archive, schema)
         if not good.any() and not none_fits:
-            Archive(found).images(schema.window)  # says what is wrong, and what to do
+            archive.images(schema.window)  # says what is wrong, and what to do
         return _dataset(held, names, listed, groups, found, good=good, odd=odd, none_fits=none_fits)
     if label is not None or group is not None or several:
         raise UsageError(
@@ -248,9 +253,10 @@ def read_inputs(
     elif is_table(found):
         if window is not None:
             raise UsageError(f"--window is for images, and {found} is a table")
-        inputs = _read_table(found).table(tuple(drop), notes=odd)
+        table = read_table(found, wanted=partial(is_wanted, (), drop, None))
+        inputs = table.table(tuple(drop), notes=odd)
     elif found.name.casefold().endswith(".npz"):
-        archive = Archive(found)
+        archive = Archive(found, public=True)
         made = archive.embeddings()
         if made is not None and encoder is not None:
             require_encoder(Schema.of(made), encoder)
@@ -267,13 +273,38 @@ def read_inputs(
     return inputs
 
 
-def read_table(path: Path, odd: Odd | None = None, reading: Reading = PLAIN) -> tables.TextTable:
+def is_wanted(
+    roles: Collection[str], drop: Collection[str], features: Collection[str] | None, name: str
+) -> bool:
+    """Return whether a column has a role or may be a feature.
+
+    Args:
+        roles: columns that have one.
+        drop: columns that are no feature.
+        features: those of the schema; None: any that somebody named.
+        name: of the column.
+    """
+    if name in map(clean_name, roles):
+        return True
+    if name in map(clean_name, drop):
+        return False
+    return tables.is_named(name) if features is None else name in features
+
+
+def read_table(
+    path: Path,
+    odd: Odd | None = None,
+    reading: Reading = PLAIN,
+    *,
+    wanted: Callable[[str], bool] = tables.is_named,
+) -> tables.TextTable:
     """Return the unparsed cells of the table at ``path``.
 
     Args:
         path: a file, or a folder with one.
         odd: as of :func:`read_dataset`.
         reading: as of :func:`read_dataset`.
+        wanted: as of :func:`~pate.data.files.csv_lines.read_csv`.
 
     Raises:
         DataError: if there is no table, or it cannot be read.
@@ -281,7 +312,10 @@ def read_table(path: Path, odd: Odd | None = None, reading: Reading = PLAIN) -> 
     found = locate(path, flat=True)
     if not is_table(found):
         raise DataError(f"{found} is no table")
-    return _read_table(found, odd, reading)
+    read = (
+        parquet.read_parquet if found.name.casefold().endswith(".parquet") else csv_lines.read_csv
+    )
+    return read(found, odd, reading=reading, wanted=wanted)
 
 
 def _require_encoder(encoder: Embedder | None, text: str | None, table: Path | None) -> None:
@@ -374,12 +408,6 @@ def _embedded_dataset(
         place=raw.place,
         none_fits=none_fits,
     )
-
-
-def _read_table(path: Path, odd: Odd | None = None, reading: Reading = PLAIN) -> tables.TextTable:
-    if path.name.casefold().endswith(".parquet"):
-        return parquet.read_parquet(path, odd, reading=reading)
-    return tables.read_csv(path, odd, reading=reading)
 
 
 def _require_kind(path: Path, what: str, fits: bool, schema: Schema) -> None:
@@ -489,7 +517,7 @@ def _dataset(
         whole &= groups != ""
     if not whole.any() and (not none_fits or classes is None):
         encode_labels(names, classes, path=path)  # says so, if it is for the labels
-        raise DataError(f"{path} has no record that can take part: {'; '.join(odd.reasons)}")
+        raise DataError(f"{path} has no record that can take part: {odd.none_left()}")
     kept = np.flatnonzero(whole)
     said = [names[at] for at in kept.tolist()]
     if classes is None:  # without classes that only excluded records have

@@ -93,17 +93,17 @@ def read_raw(
         raise UsageError(f"--encoder is for images, and {found} is a table")
     stated = "images" if window is None else "images window {} {}".format(*window)
     if found.name.casefold().endswith(".npz"):
-        archive = Archive(found, odd, reading)
+        archive = Archive(found, odd, reading, label=label, public=flat)
         if archive.has_embeddings:
             return None
-        count, stream = archive.one_by_one(window, public=flat)
+        count, stream = archive.one_by_one(window)
         return Raw(
             found,
             stated,
             count,
             stream,
             lambda row: f"record {row + 1}",
-            None if flat or columns else archive.labels(label),
+            None if flat or columns else archive.labels(),
             None if flat else archive.groups(group),
             {name: archive.cells(name) for name in columns},
             odd,
@@ -190,7 +190,7 @@ def embedded(
         readable(), raw.count, odd=raw.odd, place=lambda row: raw.place(kept[row])
     )
     if not made.any() and not none_fits:
-        reasons = "; ".join(raw.odd.reasons) if raw.odd is not None else "there is none"
+        reasons = raw.odd.none_left() if raw.odd is not None else "there is none"
         if DEEP in reasons or OUTSIDE in reasons:
             raise DeepImagesError(f"no image of {raw.path} can be used: {reasons}; {WINDOW}")
         raise DataError(f"{raw.path} has no record that can take part: {reasons}")

@@ -95,7 +95,7 @@ def several_dataset(
             odd.record("it has no group", place(row))
         whole &= groups != ""
     if not whole.any() and not none_fits:
-        reasons = "" if odd is None else "; ".join(odd.reasons)
+        reasons = "" if odd is None else odd.none_left()
         raise DataError(f"{path} has no record that can take part: {reasons}")
     kept = np.flatnonzero(whole)
     said = answers[0, kept] if several.number is not None else answers[:, kept].T.astype(np.bool_)

@@ -23,7 +23,7 @@ def _load_config(context: click.Context, value: Path | None) -> Path | None:
     if value is None:
         return None
     try:
-        table = toml_table(value.read_text(encoding="utf-8"))
+        table = toml_table(value.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"cannot read the configuration file {value}: {error.strerror}") from error
     except ValueError as error:

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from party.synthesis.table.coding import encode, encode_fitting
 from pate.data.cells import PLAIN, Reading
 from pate.data.odd import Odd
-from pate.data.read import TABLE_SUFFIXES, read_table
+from pate.data.read import TABLE_SUFFIXES, is_wanted, read_table
 from pate.data.values import content_hash
 from pate.errors import DataError
 
@@ -84,11 +85,11 @@ def read_rows(
     if path.exists() and not _holds_table(path):
         raise DataError(_IMAGES.format(path))
     odd = Odd()
-    text = read_table(path, None if strict else odd, reading)
+    roles = [*filter(None, [group])]
+    wanted = partial(is_wanted, roles, drop, domain.names if columns_of_schema else None)
+    text = read_table(path, None if strict else odd, reading, wanted=wanted)
     alone = None if group is None else _alone(text, group, strict, odd)
-    without = [*drop, *filter(None, [group])]
-    if columns_of_schema:
-        without += [name for name in text.columns if name not in domain.names]
+    without = [*drop, *roles]
     # Each cell as text: a column's inferred kind would depend on all of its cells.
     table = text.table(without, as_text=text.columns)
     content = content_hash(replace(text, odd=Odd(), reading=PLAIN).table(without))
@@ -102,6 +103,7 @@ def read_rows(
         raise DataError(
             f"{path} has fewer rows than min_rows of the schema, {domain.min_rows}, which every "
             "party must have; do not take part, or ask for a schema with a lower one"
+            + "".join(f"; {each}" for each in odd.of_file[:1])
             + "".join(f"; some rows are excluded: {why}" for why in odd.reasons[:3])
         )
     return PrivateRows(codes, content, odd)

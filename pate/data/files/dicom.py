@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from pate.data.cells import PLAIN, Reading
-from pate.data.files import dicom_pixels, parquet, tables
+from pate.data.files import csv_lines, dicom_pixels, parquet
 from pate.data.files.dicom_header import UnusableError, is_dicom, read_header
 from pate.data.files.images import entries
 from pate.data.files.pictures import DEEP, WINDOW, DeepImagesError
-from pate.data.labels import plain_name
+from pate.data.labels import clean_name, plain_name
 from pate.data.odd import Unusable, UnusableRecordError, judged, usable
 from pate.data.raw import Raw
 from pate.errors import DataError, UsageError
@@ -245,10 +245,13 @@ def _labels(
     table: Path, label: str | None, columns: Sequence[str], odd: Odd | None, reading: Reading
 ) -> list[tuple[str, str, dict[str, str]]]:
     """Return for each wanted column its name, the header's value that it goes by, and cells by that."""
-    read = parquet.read_parquet if table.name.casefold().endswith(".parquet") else tables.read_csv
+    read = (
+        parquet.read_parquet if table.name.casefold().endswith(".parquet") else csv_lines.read_csv
+    )
     if not table.is_file():
         raise DataError(f"there is no file at {table}: --dicom-labels")
-    held = read(table, odd, reading=reading)
+    wanted = set(map(clean_name, filter(None, (*_KEYS, *columns, label))))
+    held = read(table, odd, reading=reading, wanted=wanted.__contains__)
     of_column = next((name for name in _KEYS if name in held.columns), None)
     if of_column is None:
         raise DataError(

@@ -6,6 +6,7 @@ Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digit
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_IMAGES: Final = "images-idx3-ubyte"
-_LABELS: Final = "labels-idx1-ubyte"
+#: Some archives of MNIST have a dot in place of the second hyphen.
+_IMAGES: Final = re.compile(r"images([-.])idx3-ubyte(?:\.gz)?\Z")
 
 
 def is_idx_images(path: Path) -> bool:
     """Return whether a file has IDX images, by its name."""
-    return path.name.removesuffix(".gz").endswith(_IMAGES)
+    return _IMAGES.search(path.name) is not None
 
 
 def image_files(folder: Path) -> list[Path]:
@@ -43,11 +44,15 @@ def labels_beside(images: Path) -> Path:
     Raises:
         DataError: if there is none in the same folder.
     """
-    stem = images.name.removesuffix(".gz").replace(_IMAGES, _LABELS)
-    for name in (stem, f"{stem}.gz"):
+    own = _IMAGES.search(images.name)
+    signs = ".-" if own is not None and own[1] == "." else "-."
+    stems = [_IMAGES.sub(f"labels{sign}idx1-ubyte", images.name) for sign in signs]
+    for name in (*stems, *(f"{stem}.gz" for stem in stems)):
         if (images.parent / name).is_file():
             return images.parent / name
-    raise DataError(f"{images} has no labels beside it; put {stem} or {stem}.gz in that folder")
+    raise DataError(
+        f"{images} has no labels beside it; put {stems[0]} or {stems[0]}.gz in that folder"
+    )
 
 
 def read_idx_images(path: Path) -> NDArray[np.uint8]:

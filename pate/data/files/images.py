@@ -209,7 +209,14 @@ def _only_images(folder: Path, odd: Odd | None = None) -> list[Path]:
     found = [path for path in held if is_image_file(path)]
     for path in held:
         if not is_image_file(path):
+            what, to_do = "not an image file", "move it out of the class folder"
+            if path.is_dir() and holds_images(path):
+                what = "a folder of images within a class folder"
+                to_do = "if such folders are the classes, give the path of the folder around them"
             if odd is None:
-                raise DataError(f"{path} is not an image file; move it out of the class folder")
-            odd.record("it is not an image file", f"{folder.name}/{path.name}")
+                raise DataError(f"{path} is {what}; {to_do}")
+            odd.record(
+                f"it is {what}" + (f": {to_do}" if path.is_dir() else ""),
+                f"{folder.name}/{path.name}",
+            )
     return found

@@ -36,7 +36,7 @@ def read_json_lines(
         wanted: keys; a record that lacks one has a missing cell there.
         odd: collects lines that are no object, and cells that are a list or an object; None: they are
             errors.
-        text: the key of long texts, as of :func:`~pate.data.files.tables.read_csv`.
+        text: the key of long texts, as of :func:`~pate.data.files.csv_lines.read_csv`.
         reading: how the file writes its cells.
 
     Raises:
@@ -69,9 +69,9 @@ def read_json_lines(
                     raise DataError(f"{path} line {at}: {name!r} holds a list or an object")
                 odd.cell(name, "is a list or an object", f"line {at}")
             columns[name].append(cell or "")
-    if not numbers:
+    if not numbers and not odd:
         raise DataError(f"{path} holds no records")
-    if missing := [name for name in wanted if name not in seen]:
+    if numbers and (missing := [name for name in wanted if name not in seen]):
         raise DataError(f"{path}: no line has {', '.join(map(repr, missing))}")
     for name, cells in columns.items():
         columns[name] = clean(table, name, cells)

@@ -5,6 +5,10 @@ Keys: ``images``, ``x`` or ``data``, (n, height, width[, channels]), or ``embedd
 numbers or text, or (n, l) yes or no for l labels that ``classes`` names; optional ``classes``, (m,) text;
 optional ``groups``, (n,) numbers or text.
 
+A set that is saved in parts has ``train_images`` and ``train_labels`` (MedMNIST), or ``x_train`` and
+``y_train`` (Keras), and the same with ``val`` and ``test``. Labelled records are those of ``train``, or those
+whose labels the owner names.
+
 If there are ``classes``, a label that is a whole number is an index into them, from 0, and any other is
 a name. Each label and image is read by itself, independent of the array's type: one missing label, or
 one pixel of more than 8 bits, changes the type of the whole array. So a party's whole
@@ -15,7 +19,7 @@ public set is no one's record: there the array's type says how deep it is.
 from __future__ import annotations
 
 import re
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -44,6 +48,12 @@ if TYPE_CHECKING:
 
 _IMAGES: Final = ("images", "x", "data")
 _LABELS: Final = ("labels", "y")
+#: The arrays of images and labels of each part of a set.
+_PARTS: Final = tuple(
+    (images.format(part), labels.format(part))
+    for images, labels in (("{}_images", "{}_labels"), ("x_{}", "y_{}"), ("X_{}", "y_{}"))
+    for part in ("train", "val", "test")
+)
 _WHOLE: Final = re.compile(r"-?[0-9]+", re.ASCII)
 
 
@@ -54,16 +64,28 @@ class Archive:
         path: of the file.
         odd: collects unusable records; None: they are errors.
         reading: its owner's words for no value, in labels and groups.
+        label: name of the array of labels, or None for the usual ones.
+        public: whether only images are wanted, so that no labels say which of several are meant.
 
     Raises:
         DataError: if it is not an archive, is truncated, has two members for one array, or is too large
             unpacked.
     """
 
-    def __init__(self, path: Path, odd: Odd | None = None, reading: Reading = PLAIN) -> None:
+    def __init__(
+        self,
+        path: Path,
+        odd: Odd | None = None,
+        reading: Reading = PLAIN,
+        *,
+        label: str | None = None,
+        public: bool = False,
+    ) -> None:
         self._path = path
         self._odd = odd
         self._reading = reading.of_arrays
+        self._label = label
+        self._public = public
         self._members: dict[str, ZipInfo] = {}
         try:
             with zip_file(path) as file:
@@ -86,7 +108,7 @@ class Archive:
         Raises:
             DataError: as below.
         """
-        array = self._one_of(_IMAGES)
+        array = self._one_of(self._keys[0])
         deep = array.dtype.kind in "iu" and array.dtype.itemsize > 1
         pixels, _ = _as_pixels(array, self._path, window, None, deep=deep)
         return Images(pixels, window)
@@ -101,26 +123,26 @@ class Archive:
         Raises:
             DataError: if there are none, or they have NaN or values out of range.
         """
-        array = self._one_of(_IMAGES)
+        array = self._one_of(self._keys[0])
         pixels, good = _as_pixels(array, self._path, window, self._odd, deep=window is not None)
         _note_bytes(array, window, self._odd)
         return Images(pixels, window), good
 
     def one_by_one(
-        self, window: Window | None, *, public: bool
+        self, window: Window | None
     ) -> tuple[int, Callable[[], Iterator[NDArray[np.uint8] | None]]]:
         """Return the number of images, and what yields them in order, None for an unusable one.
 
         Args:
-            window: as of :meth:`images` for a public set, else of :meth:`usable_images`.
-            public: whether the array's type says how deep images are.
+            window: as of :meth:`images` for a public set, whose array's type says how deep images are, else
+                of :meth:`usable_images`.
 
         Raises:
             DataError: if there are none, or of another shape.
         """
-        array = _as_images(self._one_of(_IMAGES), self._path)
+        array = _as_images(self._one_of(self._keys[0]), self._path)
         of_type = array.dtype.kind in "iu" and array.dtype.itemsize > 1
-        deep = of_type if public else window is not None
+        deep = of_type if self._public else window is not None
         _note_bytes(array, window, self._odd)
         return len(array), lambda: _each(array, self._path, window, self._odd, deep=deep)
 
@@ -155,17 +177,14 @@ class Archive:
             raise DataError(f"{self._path} has 'embeddings' and no array {key!r}; write it again")
         return key
 
-    def labels(self, key: str | None) -> list[str]:
+    def labels(self) -> list[str]:
         """Return one class name per record.
-
-        Args:
-            key: name of the array, or None for the usual ones.
 
         Raises:
             DataError: if the array is absent, has NaN, or an index outside ``classes``; or a name in
                 ``classes`` is a whole number other than its index.
         """
-        array = _flat(self._one_of(_LABELS if key is None else (key,)), "labels", self._path)
+        array = _flat(self._one_of(self._keys[1]), "labels", self._path)
         names = self._identities(array, "labels")
         listed = self.declared_classes()
         if listed is None:
@@ -201,7 +220,7 @@ class Archive:
             return _as_texts(_flat(self._read(key), key, self._path), key, self._path, self._odd)
         listed = self.declared_classes() or []
         if key in listed:
-            table = self._one_of(_LABELS)
+            table = self._one_of(self._keys[1])
             if table.ndim == 2 and table.shape[1] == len(listed):
                 return _as_texts(table[:, listed.index(key)], key, self._path, self._odd)
         raise DataError(
@@ -246,6 +265,34 @@ class Archive:
                 if not by[text] and not self._reading.is_nothing(text):
                     self._odd.cell(what, LOST_DIGITS, f"record {row + 1}")
         return [by[text] for text in texts]
+
+    @cached_property
+    def _keys(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Names of the array of images, and of that of labels: the first of each that is there.
+
+        Raises:
+            DataError: if there are several sets of images, and nothing says which one is meant. Only for a
+                party's own records, where it is said on the screen, are those of ``train`` taken.
+        """
+        stated = None if self._label is None else (self._label,)
+        parts = [each for each in _PARTS if each[0] in self._members]
+        if not parts or any(key in self._members for key in _IMAGES):
+            return _IMAGES, stated or _LABELS
+        named = [each for each in parts if each[1] == self._label]
+        images, labels = (named or parts)[0]
+        others = [key for key, _ in parts if key != images]
+        if others and not named and (self._odd is None or "train" not in images):
+            to_do = f"name the labels of one, such as --label {parts[-1][1]}"
+            if self._public:
+                to_do = "save one to a file of its own, as an array called images"
+            raise DataError(
+                f"{self._path} has several sets of images ({', '.join(key for key, _ in parts)}): {to_do}"
+            )
+        if others and self._odd is not None:
+            self._odd.of_file.append(
+                f"the images are {images}, not {', '.join(others)}: --label names the labels of others"
+            )
+        return (images,), stated or (labels,)
 
     def _one_of(self, keys: Sequence[str]) -> NDArray[np.generic]:
         for key in keys:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from pate.data.cells import PLAIN, Reading
-from pate.data.files.tables import TextTable, clean
-from pate.data.labels import clean_name, float_text
-from pate.data.limits import CELL_BYTES, require_room
+from pate.data.files.images import entries
+from pate.data.files.tables import TextTable, clean, column_names, is_named
+from pate.data.labels import float_text
+from pate.data.limits import CELL_BYTES, MAX_BYTES, require_room
 from pate.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -19,11 +21,19 @@ if TYPE_CHECKING:
 
     from pate.data.odd import Odd
 
+#: How the names of files that Spark writes begin, and how many a message names.
+_PART: Final = re.compile(r"part-[0-9]+", re.ASCII)
+_SHOWN: Final = 3
 _CONTRADICTION: Final = "is damaged: its numbers of rows contradict each other"
 
 
 def read_parquet(
-    path: Path, odd: Odd | None = None, *, text: str | None = None, reading: Reading = PLAIN
+    path: Path,
+    odd: Odd | None = None,
+    *,
+    text: str | None = None,
+    reading: Reading = PLAIN,
+    wanted: Callable[[str], bool] = is_named,
 ) -> TextTable:
     """Return the cells of a Parquet file of numbers, truth values, text, dates and times.
 
@@ -33,41 +43,64 @@ def read_parquet(
     Args:
         path: of the file.
         odd: collects unreadable cells; None: they are errors.
-        text: a column of long texts, as of :func:`~pate.data.files.tables.read_csv`.
+        text: a column of long texts, as of :func:`~pate.data.files.csv_lines.read_csv`.
         reading: how the file writes its cells.
+        wanted: as of :func:`~pate.data.files.csv_lines.read_csv`.
 
     Raises:
-        DataError: if it is damaged or truncated, has a column of another kind, or cells too many or too long.
+        DataError: if it is damaged or truncated, a wanted column is of another kind, or cells are too many or
+            too long.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(path) as file:
-            _check_claims(path, file.metadata)
-            schema = file.schema_arrow
-        columns: dict[str, list[str]] = {clean_name(name): [] for name in schema.names}
-        if len(columns) != len(schema.names):
-            raise DataError(f"{path} has columns of the same name: {sorted(schema.names)}")
-        for field in schema:
+            schema, told = file.schema_arrow, file.metadata
+        names = dict(zip(schema.names, column_names(path, schema.names), strict=True))
+        columns: dict[str, list[str]] = {each: [] for each in names.values() if wanted(each)}
+        _check_claims(path, told, len(columns))
+        fields = [field for field in schema if names[field.name] in columns]
+        for field in fields:
             _check_kind(path, field.name, field.type)
-        texts = [field.name for field in schema if _is_text(field.type)]
-        found = TextTable(path, columns, None, odd, text, reading, typed=True)
+        found = TextTable(
+            path, columns, None, odd, text, reading, typed=True, names=tuple(names.values())
+        )
         held = 0
-        with pq.ParquetFile(path, read_dictionary=texts) as file:
-            for part in _parts(path, file):
-                held += CELL_BYTES * part.num_rows * part.num_columns
-                for name, column in zip(columns, part.columns, strict=True):
+        for part in _parts(path, told, fields) if fields else ():
+            held += CELL_BYTES * part.num_rows * part.num_columns
+            for written, column in zip(part.schema.names, part.columns, strict=True):
+                if (name := names[written]) in columns:  # with "a" Arrow also reads "a.b"
                     columns[name] += _cells(found, name, column, held, len(columns[name]))
                     held += _bytes_of_texts(column)
-                require_room(path, held)
+            require_room(path, held)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).partition("\n")[0]
-        raise DataError(f"{path} is not a Parquet file or is truncated ({reason})") from error
+        raise DataError(f"{path} is not a Parquet file, or is damaged ({reason})") from error
     return found
 
 
-def _check_claims(path: Path, told: pq.FileMetaData) -> None:
+def require_no_parts(folder: Path) -> None:
+    """Refuse a table in parts, which are files as Spark writes them, or folders by the value of a column.
+
+    Raises:
+        DataError: for such a folder; it says how to join them.
+    """
+    parts = [
+        path.name
+        for path in entries(folder)
+        if _PART.match(path.name) or ("=" in path.name and path.is_dir())
+    ]
+    if parts:
+        names = ", ".join(parts[:_SHOWN]) + (", …" if len(parts) > _SHOWN else "")
+        raise DataError(
+            f"{folder} holds one table in parts ({names}): join them, in Spark by coalesce(1), or Parquet "
+            'files by python -c "import pyarrow.parquet as p; '
+            "p.write_table(p.read_table('FOLDER'), 'table.parquet')\""
+        )
+
+
+def _check_claims(path: Path, told: pq.FileMetaData, columns: int) -> None:
     """Check the stated size of a Parquet file before unpacking anything."""
     groups = [told.row_group(at) for at in range(told.num_row_groups)]
     rows = sum(group.num_rows for group in groups)
@@ -75,28 +108,61 @@ def _check_claims(path: Path, told: pq.FileMetaData) -> None:
         raise DataError(f"{path} {_CONTRADICTION}")
     if rows < 1:
         raise DataError(f"{path} holds no records")
-    require_room(path, rows * told.num_columns * CELL_BYTES)
+    require_room(path, rows * columns * CELL_BYTES)
     require_room(path, sum(group.total_byte_size for group in groups))
 
 
-def _parts(path: Path, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of each group, in one part or a few.
+def _parts(
+    path: Path, told: pq.FileMetaData, fields: Sequence[pa.Field]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of each group, in one part or a few, texts as places in a dictionary.
 
-    No column is read further than its group has rows, whatever number of values it states. That number is
-    not looked at: for some damage Arrow ends the process where a column's metadata is asked for, and only
-    refuses the file where its cells are.
+    No column is read further than its group has rows, whatever number of values it states. Neither that
+    number nor a column's encodings are looked at: for some damage Arrow ends the process where a column's
+    metadata is asked for, and only refuses the file where its cells are.
     """
-    for group in range(file.metadata.num_row_groups):
-        left = file.metadata.row_group(group).num_rows
-        if not left:
-            continue
-        for part in file.iter_batches(batch_size=left, row_groups=[group]):
-            left -= part.num_rows
-            if left < 0:
-                break
-            yield part
-        if left:
-            raise DataError(f"{path} {_CONTRADICTION}")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = [field.name for field in fields]
+    texts = [field.name for field in fields if _is_text(field.type) or _is_bytes(field.type)]
+    with (
+        pq.ParquetFile(path, read_dictionary=texts, page_checksum_verification=True) as file,
+        pq.ParquetFile(path, page_checksum_verification=True) as plain,
+    ):
+        for group in range(told.num_row_groups):
+            rows, size = told.row_group(group).num_rows, told.row_group(group).total_byte_size
+            if not rows:
+                continue
+            try:
+                yield from list(_all(path, rows, file.iter_batches(rows, [group], names)))
+            except (pa.ArrowException, OSError):
+                # Some encodings of texts are unpacked to plain ones only, each of up to the group's size:
+                # a few rows at a time. A damaged group is refused here again.
+                few = min(rows, max(1, MAX_BYTES // max(1, size)))
+                parts = _all(path, rows, plain.iter_batches(few, [group], names))
+                yield from map(_with_dictionaries, parts)
+
+
+def _all(path: Path, rows: int, parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield parts that together have ``rows`` rows."""
+    for part in parts:
+        rows -= part.num_rows
+        if rows < 0:
+            break
+        yield part
+    if rows:
+        raise DataError(f"{path} {_CONTRADICTION}")
+
+
+def _with_dictionaries(part: pa.RecordBatch) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    columns = [
+        column.dictionary_encode() if _is_text(column.type) or _is_bytes(column.type) else column
+        for column in part.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=part.schema.names)
 
 
 def _check_kind(path: Path, name: str, kind: pa.DataType) -> None:
@@ -113,7 +179,10 @@ def _check_kind(path: Path, name: str, kind: pa.DataType) -> None:
         or _is_bytes(plain)
         or _is_text(plain)
     ):
-        raise DataError(f"{path}: column {name!r} holds {plain} values; save it as numbers or text")
+        raise DataError(
+            f"{path}: column {name!r} holds {plain} values; save it as numbers or text, or leave it out "
+            "(--drop)"
+        )
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -1,4 +1,4 @@
-"""Tables from CSV files, and the rules for cells that all tables follow.
+"""Tables of any file, and the rules for cells that all of them follow.
 
 Empty cells and words such as ``NA`` are missing (:mod:`pate.data.cells`). If a schema states a column's
 kind, each cell is read only by it. Without one, a column is numbers if every cell is one or missing, else
@@ -12,6 +12,7 @@ of them is an error.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -19,9 +20,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.data.cells import PLAIN, SEPARATED, Reading, may_be_number, may_be_thousands
-from pate.data.files.csv_lines import MOST_LINES_OF_A_TEXT, TOO_LONG, Lines
 from pate.data.labels import clean_name, plain_truth
-from pate.data.limits import CELL_BYTES, MAX_BYTES, MAX_CELL, read_whole, require_room
+from pate.data.limits import MAX_CELL, require_room
 from pate.data.values import Column, Table
 from pate.errors import DataError, SchemaError, UsageError
 
@@ -39,8 +39,12 @@ LOST_DIGITS: Final = (
     "is a number of 16 digits or more that was written as a float, so that digits may be lost: "
     "save the column as whole numbers or text"
 )
+#: Most names of a header in a message.
+_SHOWN: Final = 5
 #: Replacement of bytes that are not UTF-8.
-_NO_TEXT: Final = "\N{REPLACEMENT CHARACTER}"
+NO_TEXT: Final = "\N{REPLACEMENT CHARACTER}"
+#: The names that pandas gives to a column without one, and Parquet to a frame's unnamed row numbers.
+_NAMELESS: Final = re.compile(r"Unnamed: [0-9]+(?:_level_[0-9]+)?|__index_level_[0-9]+__", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ class TextTable:
         text: the column of long texts, whose cells are as they are in the file; None if there is none.
         reading: how the file writes its cells.
         typed: whether the file has numbers as such, and not only as text.
+        names: of all of the file's columns, also of those that were not read; () if all were.
 
     Raises:
         UsageError: if it has, and points are to be of thousands.
@@ -67,6 +72,7 @@ class TextTable:
     text: str | None = None
     reading: Reading = PLAIN
     typed: bool = False
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         # By the kind of file and not of a column, which one cell of text changes.
@@ -124,8 +130,10 @@ class TextTable:
         """
         name = clean_name(name)
         if name not in self.columns:
+            told = [] if self.odd is None else self.odd.of_file
             raise DataError(
-                f"{self.path} has no {role} column {name!r}; it has: {', '.join(self.columns)}"
+                f"{self.path} has no {role} column {name!r}; "
+                f"it has: {'; '.join([', '.join(self.names or self.columns), *told])}"
             )
         return self.columns[name]
 
@@ -144,7 +152,7 @@ class TextTable:
                 for no value as they are.
             numeric: kind of each column by the schema; other columns are excluded. None: inferred from
                 the cells.
-            notes: collects cells that may be read otherwise than intended; None: as problems are.
+            notes: collects cells and columns that may be read otherwise than intended; None: as problems are.
 
         Raises:
             DataError: if no column is left, a number is infinite, a column seems to be of numbers in another
@@ -153,17 +161,23 @@ class TextTable:
         """
         left = set(map(clean_name, without))
         names = tuple(name for name in self.columns if name not in left)
-        if not names:
+        notes = self.odd if notes is None else notes
+        if notes is not None:
+            notes.of_file += self._nameless(left)
+        if not names and numeric is None:
             raise DataError(f"{self.path} has no columns besides {', '.join(without)}")
         if numeric is not None:
             if self.odd is not None:
-                self.odd.left_out += [name for name in names if name not in numeric]
+                self.odd.left_out += [
+                    name
+                    for name in self.names or self.columns
+                    if name not in numeric and name not in left and is_named(name)
+                ]
             names = tuple(name for name in names if name in numeric)
             if not names:
                 raise SchemaError(
                     f"{self.path} has none of the campaign's columns: {', '.join(numeric):.200}"
                 )
-        notes = self.odd if notes is None else notes
         made: list[Column] = []
         held = 0
         for name in names:
@@ -175,6 +189,13 @@ class TextTable:
             if typed and notes is not None:
                 self.note_points(name, notes)
         return Table(names, tuple(made))
+
+    def _nameless(self, left: Collection[str]) -> list[str]:
+        """Return a line about columns that are left out for want of a name, if there are any."""
+        told = {*self.columns, *left}
+        names = [name for name in self.names if name not in told and not is_named(name)]
+        what = "columns without a name in the file are left out, as row numbers"
+        return [f"{what}: name those that are features ({listed(names)})"] if names else []
 
     def _parses(self, name: str) -> bool:
         """Return whether all cells of a column are numbers, or words for no value.
@@ -255,82 +276,31 @@ class TextTable:
         return np.array(cells, dtype=np.str_)
 
 
-def read_csv(
-    path: Path, odd: Odd | None = None, *, text: str | None = None, reading: Reading = PLAIN
-) -> TextTable:
-    """Return the cells of a CSV file with a header line; comma, semicolon or tab between cells.
+def is_named(name: str) -> bool:
+    """Return whether somebody named a column: others are left out, unless an option or schema names them.
 
-    A record takes one line, or more where a cell has line breaks within quotes. With ``odd``, a line
-    that begins no record with the header's number of cells is excluded by itself, and reading continues
-    with the next line.
+    >>> is_named("age"), is_named("Unnamed: 0"), is_named("__index_level_0__")
+    (True, False, False)
+    """
+    return _NAMELESS.fullmatch(name) is None
 
-    Args:
-        path: of the file.
-        odd: collects unreadable cells and lines; None: they are errors.
-        text: a column of long texts, which are neither cut, stripped nor taken for missing. Text that is
-            not UTF-8 has surrogates there.
-        reading: how the file writes its cells.
+
+def column_names(path: Path, written: Sequence[str]) -> list[str]:
+    """Return the names of a file's columns; an empty one is called as pandas calls it.
 
     Raises:
-        DataError: if it is not UTF-8 text, a line has another number of cells than the header, or cells
-            are too many or too long.
+        DataError: if two are equal.
     """
-    content = read_whole(path)
-    try:
-        whole = content.decode("utf-8-sig", errors="strict" if odd is None else "surrogateescape")
-    except UnicodeDecodeError as error:
-        raise _not_utf8(path, content.count(b"\n", 0, error.start) + 1) from error
-    del content
-    lines = Lines(whole) if text is None else Lines(whole, MOST_LINES_OF_A_TEXT)
-    del whole
-    names = _header(path, lines)
-    columns: list[list[str]] = [[] for _ in names]
-    numbers: list[int] = []
-    most = MAX_BYTES // (CELL_BYTES * max(1, len(names)))
-    for line, row, why in lines.records():
-        if row is None or len(row) != len(names):
-            long = TOO_LONG in why
-            if odd is None and long:
-                raise DataError(f"{path} line {line} has a cell that is too long; take it out")
-            if odd is None:
-                told = why or f"has {len(row or ())} cells, the header {len(names)}"
-                raise DataError(f"{path} line {line} {told}; the file may be truncated")
-            lines.go_on_after(line)
-            odd.record(
-                "the line has a cell that is too long"
-                if long
-                else "the line has another number of cells, or a quote without an end",
-                f"line {line}",
-            )
-            continue
-        if len(numbers) == most:
-            require_room(path, (most + 1) * CELL_BYTES * len(names))
-        numbers.append(line)
-        for cells, cell in zip(columns, row, strict=True):
-            cells.append(cell)
-    if not numbers:
-        raise DataError(f"{path} holds no records")
-    found = TextTable(path, dict(zip(names, columns, strict=True)), numbers, odd, text, reading)
-    for name, held in found.columns.items():
-        found.columns[name] = clean(found, name, held)
-    return found
-
-
-def _header(path: Path, lines: Lines) -> list[str]:
-    """Return the names in the first line."""
-    _, row, why = next(lines.records(), (1, [], ""))
-    if row is None:
-        raise DataError(f"{path} line 1 {why}; the file may be truncated")
-    names = [clean_name(name) for name in row]
-    if not all(names) or len(set(names)) != len(names):
-        raise DataError(f"{path} needs a header line of distinct column names, got {names}")
-    if any(_NO_TEXT in name or not is_utf8(name) for name in names):
-        raise _not_utf8(path, 1)
+    names = [clean_name(name) or f"Unnamed: {at}" for at, name in enumerate(written)]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(f"{path} has two columns called {twice[0]!r:.80}; give each its own name")
     return names
 
 
-def _not_utf8(path: Path, line: int) -> DataError:
-    return DataError(f"{path} line {line} is not UTF-8 text; save the file as UTF-8")
+def listed(names: Sequence[str]) -> str:
+    """Return the first names of a file's columns, for a message."""
+    return ", ".join(name[:40] for name in names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
 
 
 def is_utf8(text: str) -> bool:
@@ -378,7 +348,7 @@ def _unreadable(cell: str) -> str:
     """Return why a cell of a party's own file is unreadable, or ""."""
     if len(cell) > LONGEST_TEXT:
         return f"is longer than {LONGEST_TEXT} characters"
-    return "is not UTF-8 text" if _NO_TEXT in cell or not is_utf8(cell) else ""
+    return "is not UTF-8 text" if NO_TEXT in cell or not is_utf8(cell) else ""
 
 
 def _room(cells: Sequence[str]) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.data.cells import PLAIN, Reading
-from pate.data.files import json_lines, parquet, tables
+from pate.data.files import csv_lines, json_lines, parquet, tables
 from pate.data.files.images import entries
 from pate.data.labels import clean_name, plain_name
 from pate.data.limits import read_at_most
@@ -77,6 +77,7 @@ def read_texts(
             return _of_files(path, files, odd)
         held = [file for file in entries(path) if _is_table(file)]
         if len(held) != 1:
+            parquet.require_no_parts(path)
             what = ", ".join(file.name for file in held[:5]) or "no texts"
             raise DataError(f"{path} holds {what}; name one file: {_FORMATS}")
         path = held[0]
@@ -123,13 +124,18 @@ def _of_table(
     reading: Reading,
 ) -> Raw:
     name = path.name.casefold()
+    column = clean_name(column)
+    wanted = [clean_name(each) for each in (column, label, group, *columns) if each is not None]
     if name.endswith(".parquet"):
-        table = parquet.read_parquet(path, odd, text=column, reading=reading)
+        table = parquet.read_parquet(
+            path, odd, text=column, reading=reading, wanted=wanted.__contains__
+        )
     elif "json" in name.removesuffix(".gz").rpartition(".")[2]:
-        wanted = [each for each in (column, label, group, *columns) if each is not None]
         table = json_lines.read_json_lines(path, wanted, odd, text=column, reading=reading)
     else:
-        table = tables.read_csv(path, odd, text=column, reading=reading)
+        table = csv_lines.read_csv(
+            path, odd, text=column, reading=reading, wanted=wanted.__contains__
+        )
     held = table.cells(column, "text")
 
     def stream() -> Iterator[str | None]:

@@ -45,6 +45,15 @@ def test_a_folder_with_one_pair(pair: Path) -> None:
     assert (data.inputs.pixels[..., 0] == PIXELS).all()
 
 
+@pytest.mark.parametrize("labels", ["a-labels.idx1-ubyte", "a-labels-idx1-ubyte.gz"])
+def test_names_with_a_dot(tmp_path: Path, labels: str) -> None:
+    pack = gzip.compress if labels.endswith(".gz") else bytes
+    (tmp_path / "a-images.idx3-ubyte").write_bytes(images_bytes(PIXELS))
+    (tmp_path / labels).write_bytes(pack(labels_bytes([7, 10, 9])))
+    assert read_dataset(tmp_path).classes == ("7", "9", "10")
+    assert len(read_inputs(tmp_path / "a-images.idx3-ubyte")) == 3
+
+
 def test_inputs_need_no_labels(pair: Path) -> None:
     for file in pair.glob("*labels*"):
         file.unlink()

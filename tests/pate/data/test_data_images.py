@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import struct
 import zlib
 from typing import TYPE_CHECKING
@@ -471,6 +472,28 @@ def test_a_stray_file_among_images(folder: Path) -> None:
     (folder / "0" / "notes.txt").write_text("x")
     with pytest.raises(DataError, match=r"notes\.txt is not an image file"):
         read_dataset(folder)
+
+
+def test_class_folders_one_level_below(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Where an image beside them makes a class of the folder that holds them, its folders are named."""
+    around = tmp_path_factory.mktemp("set")
+    train = folder.rename(around / "train")
+    with pytest.raises(
+        DataError, match=r"folders of class folders \(train\); give the path of one"
+    ):
+        read_dataset(around)
+    shutil.copy(next((train / "0").iterdir()), train / "stray.png")
+    told = "a folder of images within a class folder"
+    with pytest.raises(
+        DataError, match=rf"train/0 is {told}; if such folders are the classes, give"
+    ):
+        read_dataset(around)
+    odd = Odd()
+    assert read_dataset(around, odd=odd).classes == ("train",)
+    assert all(f"it is {told}: if such folders" in line for line in odd.lines())
+    assert len(read_dataset(train).classes) > 1
 
 
 def test_label_and_group_name_no_column_of_images(folder: Path) -> None:

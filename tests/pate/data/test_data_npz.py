@@ -266,6 +266,37 @@ def test_deep_whole_numbers_need_a_window(tmp_path: Path) -> None:
     assert (public.pixels[..., 0] == PIXELS).all()
 
 
-def test_pneumonia_arrays_are_named_in_the_message(test_data: Path) -> None:
-    with pytest.raises(DataError, match=r"no array called .*it has: .*train_images"):
-        read_inputs(test_data / "medmnist" / "pneumoniamnist.npz")
+@pytest.mark.parametrize("form", ["{}_images {}_labels", "x_{} y_{}", "X_{} y_{}"])
+def test_a_set_that_is_saved_in_parts(tmp_path: Path, form: str) -> None:
+    """A party's own records are those of train, or of the labels that it names; no other choice is made."""
+    parts = {part: form.format(part, part).split() for part in ("train", "val", "test")}
+    images, labels = parts["test"]
+    arrays = {images: PIXELS[:2], labels: np.array([[3], [4]])}
+    alone = save(tmp_path, **arrays)
+    assert read_dataset(alone).classes == ("3", "4")
+    assert len(read_inputs(alone)) == 2
+    for part, label in (("val", 5), ("train", 6)):
+        arrays |= {parts[part][0]: PIXELS, parts[part][1]: np.array([label] * 3)}
+        path, odd = save(tmp_path, **arrays), Odd()
+        with pytest.raises(
+            DataError, match=r"several sets of images .*: save one to a file of its own"
+        ):
+            read_inputs(path)
+        with pytest.raises(DataError, match=f"name the labels of one, such as --label {labels}"):
+            read_dataset(path)
+        assert read_dataset(path, label=labels, odd=odd).classes == ("3", "4")
+        if part == "val":
+            with pytest.raises(DataError, match="name the labels of one"):
+                read_dataset(path, odd=odd)
+    odd = Odd()
+    assert read_dataset(path, odd=odd).classes == ("6",)
+    (line,) = odd.lines()
+    assert line.startswith(f"the images are {parts['train'][0]}, not {parts['val'][0]}")
+
+
+def test_the_parts_of_pneumoniamnist(test_data: Path) -> None:
+    path = test_data / "medmnist" / "pneumoniamnist.npz"
+    with pytest.raises(DataError, match=r"\(train_images, val_images, test_images\): save one"):
+        read_inputs(path)
+    assert len(read_dataset(path, odd=Odd())) == 4708
+    assert len(read_dataset(path, label="test_labels")) == 624

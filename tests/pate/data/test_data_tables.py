@@ -66,11 +66,11 @@ def test_public_table_drops_columns(tmp_path: Path) -> None:
         ("age,ill\n1,0\n2,nan\n", "record 2: its label is 'nan', a word for no value"),
         ('age,ill\n1,0\n"1,250",1\n', "line 3: the cell in column 'age' has a separator"),
         ("age,ill\n1,0\ninf,1\n", "column 'age' holds inf"),
-        ("age,age,ill\n1,2,0\n", "distinct column names"),
-        ("age,,ill\n1,2,0\n", "distinct column names"),
-        ("age,ill\n", "no records"),
+        ("age, age,ill\n1,2,0\n", "has two columns called 'age'"),
+        ("report,,\nage,sex,ill\n1,2,0\n", "3 cells of which 2 are empty; delete the lines above"),
+        ("age,ill\n", "no records below its header, age, ill"),
         ("", "header"),
-        ("age,ill\n1,0\n2\n", "line 3 has 1 cells, the header 2; the file may be truncated"),
+        ("age,ill\n1,0\n2\n", r"line 3 has 1 cell, the header 2 \(age, ill\): name each cell"),
         ('age,ill\n1,0\n"2', "may be truncated"),
         ("ill\n1\n0\n", "no columns besides ill"),
     ],
@@ -78,6 +78,80 @@ def test_public_table_drops_columns(tmp_path: Path) -> None:
 def test_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         read_dataset(write(tmp_path, text), label="ill")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "feature", "nameless"),
+    [
+        ("r.csv", '"","age","ill"\n"1",31,"a"\n"2",55,"b"\n', "age", "Unnamed: 0"),
+        ("frame.csv", ",,age,x,ill\n0,0,31,f,a\n0,1,55,m,b\n", "age", "Unnamed: 0, Unnamed: 1"),
+        ("again.csv", "Unnamed: 0,age,ill\n0,31,a\n1,55,b\n", "age", "Unnamed: 0"),
+        ("end.csv", "age,ill,\n31,a,\n55,b,\n", "age", "Unnamed: 2"),
+        ("excel.csv", "sep=;\r\nage;ill\r\n31;a\r\n55;b\r\n", "age", ""),
+        ("bar.csv", '\ufeff"sep=|"\nage|ill\n31|a\n55|b\n', "age", ""),
+        ("quoted.csv", '"sys, dia, mmHg";ill\n31;a\n55;b\n', "sys, dia, mmHg", ""),
+        ("lines.csv", '"age,\nyears, here";ill\n31;a\n55;b\n', "age,\nyears, here", ""),
+        ("tabs.tsv", "age, in, years\till\n31\ta\n55\tb\n", "age, in, years", ""),
+        ("commas.tsv", "age,ill\n31,a\n55,b\n", "age", ""),
+    ],
+)  # fmt: skip
+def test_tables_as_programs_write_them(
+    tmp_path: Path, name: str, text: str, feature: str, nameless: str
+) -> None:
+    """Row names are no feature, whether they have a name or not, and the screen says so."""
+    path, odd, said = write(tmp_path, text, name), Odd(), list[str]()
+    data = read_dataset(path, label="ill", odd=odd, drop=("x",))
+    assert isinstance(data.inputs, Table)
+    assert (data.inputs.names, data.classes) == ((feature,), ("a", "b"))
+    assert data.inputs.columns[0].tolist() == [31, 55]
+    public = read_inputs(path, drop=("ill", "x"), say=said.append)
+    assert public.schema() == data.inputs.schema()
+    assert [line.removeprefix(f"{path}: ") for line in said] == odd.lines()
+    assert len(odd.lines()) == bool(nameless)
+    assert f"features ({nameless})" in "".join(odd.lines()) or not nameless
+
+
+def test_a_column_without_a_name_can_be_named_as_pandas_names_it(tmp_path: Path) -> None:
+    path, odd = write(tmp_path, ",age,ill\np,31,a\np,55,b\n"), Odd()
+    data = read_dataset(path, label="ill", group="Unnamed: 0", odd=odd)
+    assert data.groups is not None
+    assert data.groups.tolist() == ["p", "p"]
+    read_dataset(path, label="ill", drop=("Unnamed: 0",), odd=odd)
+    assert not odd.lines()
+    read_dataset(path, label="ill", odd=odd, schema=Schema.parse("table age:number"))
+    told = "columns without a name in the file are left out, as row numbers: name those that are features"
+    assert odd.lines() == [f"{told} (Unnamed: 0)"]
+    assert not odd.left_out
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("age,ill\n1,31,a\n2,55,b\n", r"line 2 has 3 cells, the header 2 \(age, ill\)"),
+        ("age,ill\n31,a,\n55,b,\n", r"line 2 has 3 cells, the header 2 \(age, ill\)"),
+        ("age,ill\n\n1\n", r"line 3 has 1 cell, the header 2 \(age, ill\)"),
+        ('age,ill\n"1,a\n', "line 2 has a quote without an end: the file may be truncated"),
+        ("exported\nage,ill\n31,a\n", r"'ill'; it has: exported; line 2 has 2 cells, the header 1"),
+    ],
+)
+def test_a_file_of_which_no_line_can_be_read_says_why(tmp_path: Path, text: str, told: str) -> None:
+    path, odd = write(tmp_path, text), Odd()
+    with pytest.raises(DataError, match=told):
+        read_dataset(path, label="ill", odd=odd)
+    with pytest.raises(DataError, match=r"cell|quote"):
+        read_dataset(path, label="ill")
+    if "it has" not in told:  # nobody else learns that a party's last readable line is gone
+        data = read_dataset(path, label="ill", odd=Odd(), classes=("a", "b"), none_fits=True)
+        assert not len(data)
+
+
+def test_cells_of_columns_that_are_not_wanted_cannot_refuse_a_file(tmp_path: Path) -> None:
+    path = write(tmp_path, f"page,age,ill\n{'x' * 70_000},1,a\n<p>,2,b\n")
+    with pytest.raises(DataError, match="column 'page' has a text of more than"):
+        read_inputs(path)
+    assert read_inputs(path, drop=("page", "ill")).schema() == "table age:number"
+    schema = Schema.parse("table age:number")
+    assert len(read_dataset(path, label="ill", schema=schema)) == 2
 
 
 def test_unknown_columns_name_what_there_is(tmp_path: Path) -> None:
@@ -104,6 +178,21 @@ def test_not_utf8(tmp_path: Path) -> None:
     path.write_bytes(b"age,ill\n1,\xe9\n")
     with pytest.raises(DataError, match="not UTF-8"):
         read_dataset(path, label="ill")
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [(b"PK\3\4\24", "a workbook or"), ("a,ill\n1,0\n".encode("utf-16"), "text in UTF-16"),
+     (gzip.compress(b"a,ill\n1,0\n"), r"a gzip file whose name")],
+)  # fmt: skip
+def test_files_of_other_kinds_that_are_called_csv(
+    tmp_path: Path, content: bytes, what: str
+) -> None:
+    path = tmp_path / "d.csv"
+    path.write_bytes(content)
+    for odd in (None, Odd()):
+        with pytest.raises(DataError, match=rf"d\.csv is {what}.*; save it as CSV, in UTF-8"):
+            read_dataset(path, label="ill", odd=odd)
 
 
 def test_truncated_gzip_and_parquet(tmp_path: Path) -> None:
@@ -151,9 +240,9 @@ def test_a_lines_oddities_are_its_own(tmp_path: Path) -> None:
     assert isinstance(data.inputs, Table)
     np.testing.assert_array_equal(data.inputs.columns[0], [1, 3, math.nan, math.nan])
     assert data.inputs.columns[1].tolist() == ["two\nlines", "x", "x", "x"]
-    ragged = "the line has another number of cells, or a quote without an end"
     assert odd.lines(len(data)) == [
-        f"3 records (line 4, line 6, line 7) take no part: {ragged}",
+        "2 records (line 4, line 7) take no part: the line has a quote without an end",
+        "1 record (line 6 of 2 cells) take no part: the line has more or fewer cells than the header",
         "1 record (line 10) take no part: it has no label",
         "column 'a': 2 cells (line 8, line 9) count as missing: each is no number",
         "4 of 8 records take part",
@@ -174,12 +263,12 @@ def test_records_that_are_left_out_are_told_before_any_number_of_columns(tmp_pat
     schema = Schema.parse("table " + ", ".join(f"{name}:number" for name in names))
     odd = Odd()
     data = read_dataset(path, label="y", odd=odd, schema=schema, classes=("one", "two"))
-    ragged = "the line has another number of cells, or a quote without an end"
+    ragged = "the line has more or fewer cells than the header"
     where = "'x7' (line 9, line 41), 'x0' (line 2), 'x1' (line 3)"
     assert odd.lines(len(data)) == [
         "10 records (line 3, line 7, line 11, …) take no part: 'Two.' is not a class; 'two' is",
         "10 records (line 5, line 9, line 13, …) take no part: its label is not in the class list",
-        f"1 record (line 42) take no part: {ragged}",
+        f"1 record (line 42 of 2 cells) take no part: {ragged}",
         f"24 columns have 25 cells that count as missing, such as {where}: each is no number",
         "20 of 41 records take part",
     ]

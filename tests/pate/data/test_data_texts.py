@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pate.data.files.texts import LONGEST, read_texts
+from pate.data.labels import encode_labels
 from pate.data.odd import Odd
 from pate.errors import DataError, UsageError
 
@@ -128,6 +129,18 @@ def test_an_unusable_text_is_left_out_by_itself(
         list(read_texts(path, "note", label="class").stream())
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(("name", "cell"), [("a.csv", b"x,y"), ("a.jsonl", b'"')])
+def test_a_file_of_which_no_line_can_be_read_has_no_records(
+    name: str, cell: bytes, tmp_path: Path
+) -> None:
+    """Which nobody else learns: another party's file may have one such line less."""
+    odd = Odd()
+    raw = read_texts(rows(tmp_path / name, cell, cell), "note", label="class", odd=odd)
+    assert (raw.count, list(raw.stream()), raw.names) == (0, [], [])
+    with pytest.raises(DataError, match=r"holds no records: .*the line"):
+        encode_labels(raw.names or [], None, path=raw.path, odd=odd)
 
 
 def test_parquet_of_bytes_names_the_record(tmp_path: Path) -> None:

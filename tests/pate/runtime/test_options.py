@@ -107,7 +107,7 @@ def test_what_is_typed_is_the_value(words: list[str], order: Order) -> None:
 
 def test_a_file_is_read_and_what_is_typed_wins(tmp_path: Path) -> None:
     file = tmp_path / "order.toml"
-    file.write_text('loaves = 5\ngrain = "oats"\n')
+    file.write_text('\ufeffloaves = 5\ngrain = "oats"\n')  # as Windows' editors save it
     assert said("bake", "--config", str(file), "--loaves", "4").exit_code == 0
     assert got == [Order(loaves=4, grain="oats", config=file)]
 
