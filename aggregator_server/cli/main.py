@@ -108,7 +108,14 @@ def _campaign(options: CampaignOptions) -> None:
     if encoder is not None:
         spec = replace(spec, encoder=encoder.encoder.description.statement())
     summary = start_campaign(
-        options.folder, spec, inputs, listening, screen, options.ledger, options.encoder
+        options.folder,
+        spec,
+        inputs,
+        listening,
+        screen,
+        options.ledger,
+        options.encoder,
+        options.guess,
     )
     if options.as_json:
         print_json(summary)
