@@ -359,6 +359,10 @@ class Campaign:
         )
         if words:
             self._screen.say(f"{len(state.labels)} labels in all: {words}", "warning")
+        if state.spec.records_vote:
+            fewer = expected_of(state, self._guess).fewer(len(state.labels))
+            if fewer:
+                self._screen.say(fewer, "warning")
 
 
 def _terms(state: CampaignState) -> vote_pb2.Terms:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pate.mechanisms import Mechanism
     from pate.storage.hash_chain import Head
 
-#: Relative difference that bisection leaves, as parties allow it.
+#: Relative difference that bisection leaves, and that parties allow.
 _LEFT: Final = 1e-9
 Phase = Literal["gathering", "voting", "labelling", "predicting", "finished"]
 __all__ = [

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Assumed share of the records near a representative that are of its main class.
 _PURITY: Final = 0.9
+#: With this many times fewer labels than expected the guess at the records was probably wrong.
+_FAR: Final = 3
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,24 @@ class Expected:
         few: whether a student probably learns too little from it.
         advice: what helps then; empty if nothing is needed.
         noise: why the noise is as large as it is, if the default rule chose it; else empty.
+        labels: where records vote for a class, their expected number; else 0.
     """
 
     text: str
     few: bool = False
     advice: str = ""
     noise: str = ""
+    labels: float = 0.0
+
+    def fewer(self, labels: int) -> str:
+        """Return a warning about the guess at the records if far fewer labels were released, else ""."""
+        if _FAR * labels >= self.labels:
+            return ""
+        return (
+            f"{labels} labels, where about {self.labels:.0f} were expected: fewer records vote than guessed, "
+            "or they agree less. What helps: another campaign with --expected-records as they are, which "
+            "has fewer representatives, and more votes at each"
+        )
 
 
 def expected(
@@ -135,7 +149,7 @@ def _of_records(spec: CampaignSpec, guess: Guess, classes: int | None) -> Expect
     advice = (
         f"more records, fewer --representatives, or more epsilon. What to expect then: {command}"
     )
-    return Expected(text, few, advice if few else "")
+    return Expected(text, few, advice if few else "", labels=found.labels)
 
 
 def _of_rarest(rarest: float, records: int, classes: int) -> str:

@@ -87,6 +87,11 @@ def test_what_to_expect_is_said_of_teachers_and_of_records(
     found = expected(make_spec(**more), guess, classes=None if not changes else 2)
     assert text in found.text
     assert (found.few, bool(found.advice)) == (few, few)
+    # Of labels that records gave, far fewer than expected come of a guess at too many records.
+    far = found.labels >= 1
+    assert bool(found.fewer(int(found.labels / 4))) == far
+    assert found.fewer(int(found.labels / 2)) == ""
+    assert far == ("get a label" in found.text)
 
 
 def test_without_classes_the_public_set_judges() -> None:
