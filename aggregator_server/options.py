@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
-from pate.campaign.options import CampaignOption, MechanismOptions
+from pate.campaign.choices import Guess
+from pate.campaign.options import CampaignOption, MechanismOptions, RarestOption
 from pate.errors import UsageError
 from pate.runtime.home import default_home
 from pate.runtime.options import (
@@ -181,6 +182,13 @@ class ResumeOptions(ServingOptions):
 @dataclass(frozen=True, kw_only=True)
 class CampaignOptions(ServingOptions, MechanismOptions):
     """Options of starting a campaign."""
+
+    rarest: RarestOption = None
+
+    @property
+    def guess(self) -> Guess:
+        """The coordinator's guesses."""
+        return Guess(records=self.expected_records, rarest=self.rarest)
 
 
 @dataclass(frozen=True, kw_only=True)

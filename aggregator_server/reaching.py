@@ -6,7 +6,7 @@ import contextlib
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aggregator_server.envelopes.wire import IN, OUT, MixedWire
 from aggregator_server.flower.deployment import Deployment
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from aggregator_server.monitoring.serving import PageServer
     from pate.campaign.spec import CampaignSpec
     from pate.runtime.screen import Screen
+
+
+_ANSWER: Final = "pate-party answer FILE --data PATH"
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ class Reached:
         address: for parties, empty if all take part by envelope.
         listens: that of this machine, or the folder of the envelopes.
         alive: whether it works.
+        command: of a party that is connected, or answers by envelope.
         for_parties: what to tell the parties.
         returning: names of the parties that are reconnecting.
         pause: waits that many seconds, or less if a message may have arrived.
@@ -76,6 +80,7 @@ class Reached:
     address: str
     listens: str
     alive: Callable[[], bool]
+    command: str
     for_parties: tuple[str, ...]
     returning: Callable[[], Collection[str]]
     pause: Callable[[float], None]
@@ -117,11 +122,11 @@ def reaching(
         how = (
             f"by envelope: {listed(names)}; files for them appear in {chosen.folder / OUT}",
             f"put their answers into {chosen.folder / IN}",
-            "for each of them: pate-party answer FILE --data PATH",
+            f"for each of them: {_ANSWER}",
         )
     if files is not None and chosen is not None and chosen.all_of(spec):
         place = str(chosen.folder)
-        yield Reached(files, files, "", place, lambda: True, how, frozenset, time.sleep)
+        yield Reached(files, files, "", place, lambda: True, _ANSWER, how, frozenset, time.sleep)
         files.close()
         return
     with Deployment(
@@ -133,16 +138,15 @@ def reaching(
     ) as deployment:
         is_usual = identities or deployment.address == LOCAL_SERVER
         server = "" if is_usual else f" --server {deployment.address}"
+        command = f"pate-party start --data PATH{server}"
         yield Reached(
             deployment.wire if files is None else MixedWire(files, deployment.wire),
             files,
             deployment.address if identities is None else identities.address,
             deployment.address,
             lambda: deployment.superlink_pid is not None,
-            (
-                *how,
-                f"for each {'other ' if how else ''}party: pate-party start --data PATH{server}",
-            ),
+            command,
+            (*how, f"for each {'other ' if how else ''}party: {command}"),
             deployment.returning,
             deployment.pause,
         )

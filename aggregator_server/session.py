@@ -6,6 +6,7 @@ import contextlib
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -21,18 +22,19 @@ from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.store import stores
 from aggregator_server.ledger.store.place import place_of
 from aggregator_server.ledger.verify import read_campaign
+from aggregator_server.monitoring.overview import Command
 from aggregator_server.monitoring.session import watched
 from aggregator_server.reaching import enrolled_of, reaching
 from aggregator_server.results.report import describe_state
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from aggregator_server.student_service import StudentService
-from pate.campaign.choices import TEACHERS_EACH
-from pate.campaign.outlook import Outlook
+from pate.campaign.choices import NO_GUESS, Guess
 from pate.data.embeddings import encoder_in
 from pate.data.values import Inputs, content_hash
 from pate.errors import PateError, ProtocolError, SchemaError, StateError, UsageError
 from pate.formats.privacy_statement import do_records_vote, in_words, neighbours_of
 from pate.noise.exact import SystemNoise
+from pate.planning.expected import expected
 from pate.runtime.child import LOCAL_STUDENT_SERVICE
 from pate.runtime.failpoints import reach
 from pate.runtime.home import (
@@ -87,6 +89,7 @@ def start_campaign(
     screen: Screen,
     database: str | None = None,
     encoder: Path | None = None,
+    guess: Guess = NO_GUESS,
 ) -> dict[str, object]:
     """Run a new campaign to its end, or continue the same one if it exists.
 
@@ -101,6 +104,7 @@ def start_campaign(
         database: address of the ledger's database; None: the campaign's present place, else a file
             in ``folder``.
         encoder: folder of the encoder of the inputs, which parties without a copy are sent.
+        guess: of the coordinator, for what to expect; no term of the campaign.
 
     Returns:
         The output of ``pate-server --json``.
@@ -122,7 +126,7 @@ def start_campaign(
                     "`pate-server export` its labels"
                 )
             screen.say(f"continuing the campaign in {folder}: it is {state.phase}")
-            return _run(ledger, inputs, folder, listening, screen, encoder)
+            return _run(ledger, inputs, folder, listening, screen, encoder, guess)
     require_lasting_key(spec.series, listening.identities)
     if listening.by_envelope is not None:
         listening.by_envelope.names(spec)
@@ -137,8 +141,8 @@ def start_campaign(
         screen.say(
             f"new campaign {spec.name!r} ({spec.id[:8]}) of {len(inputs)} queries, stored in {folder}"
         )
-        _say_guess(spec, screen)
-        return _run(ledger, inputs, folder, listening, screen, encoder)
+        _say_guess(spec, guess, screen)
+        return _run(ledger, inputs, folder, listening, screen, encoder, guess)
 
 
 def is_over(folder: Path) -> bool:
@@ -177,19 +181,17 @@ def require_same_series(folder: Path, spec: CampaignSpec) -> None:
             )
 
 
-def _say_guess(spec: CampaignSpec, screen: Screen) -> None:
-    """Warn, before any party trains, if the budget probably pays for few labels.
+def _say_guess(spec: CampaignSpec, guess: Guess, screen: Screen) -> None:
+    """Warn, before any party trains, if few labels are to be expected.
 
-    The number of teachers is a guess, so there is no message if it pays for enough.
+    The number of teachers, or records, is a guess, so there is no message if they are enough: but for a
+    rarest class that is stated.
     """
-    if spec.one_release:
-        return
-    outlook = Outlook.of(spec, TEACHERS_EACH * spec.wanted_parties)
-    if outlook.few:
-        screen.say(
-            f"if each party has {TEACHERS_EACH} teachers, {outlook.in_words}; what helps: {outlook.advice()}",
-            "warning",
-        )
+    found = expected(spec, guess)
+    if found.few:
+        screen.say(f"{found.text}; what helps: {found.advice}", "warning")
+    elif guess.rarest is not None:
+        screen.say(found.text)
 
 
 def resume_campaign(
@@ -252,6 +254,7 @@ def _run(
     listening: Listening,
     screen: Screen,
     encoder: Path | None,
+    guess: Guess = NO_GUESS,
 ) -> dict[str, object]:
     sweep_drafts(folder)
     spec, identities = ledger.state().spec, listening.identities
@@ -268,12 +271,15 @@ def _run(
     token = folder.parent / STUDENT_TOKEN
     with (
         _serving(
-            StudentService(ledger, port=listening.student_port, token=kept_token(token))
+            StudentService(
+                ledger, port=listening.student_port, token=kept_token(token), guess=guess
+            )
         ) as service,
         watched(
             ledger,
-            folder.parent,
+            folder,
             listening.page,
+            guess=guess,
             identities=identities,
             service=service,
             screen=screen,
@@ -286,17 +292,15 @@ def _run(
                 folder, spec, listening, signing_key, screen, status.envelopes
             ) as reached:
                 status.open_doors(reached.address, reached.alive, listens=reached.listens)
-                elsewhere = token != default_home("server") / STUDENT_TOKEN
-                student = f"127.0.0.1:{service.port}"
-                server = "" if student == LOCAL_STUDENT_SERVICE else f" --server {student}"
+                student = _for_student(service, token)
+                status.tell_commands(
+                    Command("at each party", reached.command), Command("for the student", student)
+                )
                 for line in _terms_in_words(spec):
                     screen.say(line)
                 for line in reached.for_parties:
                     screen.say(line)
-                screen.say(
-                    f"for the student: pate-student train{server} --public PATH"
-                    f"{f' --token-file {token}' if elsewhere else ''}"
-                )
+                screen.say(f"for the student: {student}")
                 screen.say(_SEEN[spec.sums.aggregation, spec.sums.noise].format(spec=spec))
                 campaign = Campaign(
                     ledger,
@@ -316,6 +320,7 @@ def _run(
                     pause=reached.pause,
                     courier=reached.courier,
                     sums=None if reached.courier is None else reached.courier.sums,
+                    guess=guess,
                 )
                 campaign.run()
                 campaign.farewell()
@@ -325,6 +330,7 @@ def _run(
         if listening.by_envelope is not None:
             forget_key(folder)
         status.close_doors()
+        status.tell_commands(*_after_the_end(_for_student(service, token), folder))
         found = describe_state(ledger.state())
         statement = privacy_statement(ledger.state())
         released = ledger.state().spec.voted_for.release_in_words(
@@ -341,6 +347,25 @@ def _run(
         _serve_to_the_end(service, listening.linger, screen, token)
     write_file(folder / _SERVED_FILE, b"")
     return found
+
+
+def _for_student(service: StudentService, token: Path) -> str:
+    """Return the student's command."""
+    elsewhere = token != default_home("server") / STUDENT_TOKEN
+    file = f" --token-file {quote(str(token))}" if elsewhere else ""
+    at = f"127.0.0.1:{service.port}"
+    server = "" if at == LOCAL_STUDENT_SERVICE else f" --server {at}"
+    return f"pate-student train{server} --public PATH{file}"
+
+
+def _after_the_end(student: str, folder: Path) -> Iterator[Command]:
+    """Yield what is to be typed once the campaign is finished."""
+    home = "" if folder.parent == default_home("server") else f" --home {quote(str(folder.parent))}"
+    name = "" if folder.name == "campaign" else f" --campaign {quote(folder.name)}"
+    yield Command("to learn from the labels, as long as this server runs", student)
+    yield Command("or from a file", f"pate-server export --out labels.json{home}{name}")
+    yield Command("to verify what was charged", f"pate-server ledger verify{home}{name}")
+    yield Command("at each party, to verify what left it", "pate-party verify DIR/privacy.json")
 
 
 def _packed(folder: Path, spec: CampaignSpec) -> PackedEncoder | None:

@@ -6,6 +6,7 @@ and a restarted server sends the same events under the same cursors.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
 import threading
@@ -16,7 +17,8 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from aggregator_server.campaign.predictions import checked_accuracy, checked_predictions
-from aggregator_server.results.statement import privacy_statement
+from aggregator_server.results.statement import expected_of, privacy_statement
+from pate.campaign.choices import NO_GUESS, Guess
 from pate.errors import LedgerError, PateError, PortInUseError, StateError, UsageError
 from pate.foreign import json_value
 from pate.runtime.environment import is_loopback
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from aggregator_server.ledger.encoding import Probabilities
     from aggregator_server.ledger.ledger import Ledger
+    from aggregator_server.ledger.state import CampaignState
     from pate.storage.hash_chain import Entry
 
 #: Largest message in either direction, bytes.
@@ -63,7 +66,12 @@ class StudentService:
     """
 
     def __init__(
-        self, ledger: Ledger, host: str = "127.0.0.1", port: int = 0, token: str | None = None
+        self,
+        ledger: Ledger,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: str | None = None,
+        guess: Guess = NO_GUESS,
     ) -> None:
         if not is_loopback(host):
             raise UsageError(
@@ -75,7 +83,7 @@ class StudentService:
         self._stopping = threading.Event()
         #: Of the student.
         self.token = new_token() if token is None else token
-        self._servicer = _Servicer(ledger, self._stopping, self.token)
+        self._servicer = _Servicer(ledger, self._stopping, self.token, guess)
         self._server: grpc.Server | None = None
         self._health = health.HealthServicer()
 
@@ -186,8 +194,11 @@ class StudentService:
 
 
 class _Servicer(student_pb2_grpc.StudentServicer):
-    def __init__(self, ledger: Ledger, stopping: threading.Event, token: str) -> None:
+    def __init__(self, ledger: Ledger, stopping: threading.Event, token: str, guess: Guess) -> None:
         self._ledger = ledger
+        self._guess = guess
+        #: Of before and after the roster.
+        self._warnings: dict[bool, str] = {}
         self._token = token
         self._stopping = stopping
         self._seats = threading.BoundedSemaphore(FOLLOWERS)
@@ -215,7 +226,22 @@ class _Servicer(student_pb2_grpc.StudentServicer):
             schema=spec.schema,
             rounds=spec.rounds,
             phase=state.phase,
+            expected=self._expected(state),
         )
+
+    def _expected(self, state: CampaignState) -> str:
+        """Return what to expect before the labels are there, if few or of a rarest class; else nothing."""
+        if state.rounds_over:
+            return ""
+        known = bool(state.roster)
+        if known not in self._warnings:
+            text = ""
+            with contextlib.suppress(PateError):  # the campaign itself says so
+                found = expected_of(state, self._guess)
+                if found.few or self._guess.rarest is not None:
+                    text = "; what helps: ".join(filter(None, (found.text, found.advice)))
+            self._warnings[known] = text
+        return self._warnings[known]
 
     def StreamLabels(  # noqa: N802
         self, request: student_pb2.StreamLabelsRequest, context: grpc.ServicerContext

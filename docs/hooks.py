@@ -1,11 +1,16 @@
-"""MkDocs hooks: add the pages of the repository's root, and adapt links to and from them."""
+"""What the site does to pages: those of the repository's root, links, docstrings, formulas.
+
+MkDocs calls the functions, and griffe, which reads the docstrings of the reference, the class.
+"""
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import griffe
 from mkdocs.structure.files import File
 
 if TYPE_CHECKING:
@@ -15,6 +20,14 @@ if TYPE_CHECKING:
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _PAGES: Final = ("SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md")
 _LINK: Final = re.compile(r"\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
+#: As Sphinx writes a name; the last part is enough where a tilde says so.
+_ROLE: Final = re.compile(r":[a-z]+:`(?:~[\w.]*\.|!)?([^`]+)`")
+#: An example of a session: from its first prompt to an empty line.
+_EXAMPLE: Final = re.compile(r"^(?P<indent> *)>>> .*\n?(?:.*\S.*\n?)*", re.MULTILINE)
+#: A formula, as the extension arithmatex marks it.
+_FORMULA: Final = re.compile(
+    r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<latex>.*?)\\[)\]]</(?P=tag)>', re.DOTALL
+)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -28,6 +41,33 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, **_: object) -> str:
     """Rewrite links out of docs/ to the same pages on the site, or to their name only."""
     return _LINK.sub(_from_docs, markdown)
+
+
+def on_page_content(content: str, **_: object) -> str:
+    r"""Set formulas, `$...$` and `$$...$$`, as MathML, which browsers draw without a script."""
+    return _FORMULA.sub(_as_mathml, content)
+
+
+def _as_mathml(formula: re.Match[str]) -> str:
+    from latex2mathml.converter import convert
+
+    display = "block" if formula["tag"] == "div" else "inline"
+    return str(convert(html.unescape(formula["latex"]).strip(), display=display))
+
+
+class Docstrings(griffe.Extension):
+    """Docstrings as Markdown: examples are code, and roles are names."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        """Rewrite the docstring of an object."""
+        if obj.docstring is not None:
+            text = _ROLE.sub(r"`\1`", obj.docstring.value)
+            obj.docstring.value = _EXAMPLE.sub(_as_code, text)
+
+
+def _as_code(example: re.Match[str]) -> str:
+    indent, code = example["indent"], example[0].rstrip("\n")
+    return f"{indent}```pycon\n{code}\n{indent}```\n"
 
 
 def _from_root(link: re.Match[str]) -> str:

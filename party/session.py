@@ -59,7 +59,7 @@ def take_part(
     )
     if found is not None:
         # Without the number of records: log lines are often collected and stored.
-        screen.say(f"{name}: records {_of_what(found)}")
+        screen.say(f"our records are {_of_what(found)}")
     if options.only_records:
         screen.say(f"our records vote; connecting to {server}")
     elif options.trained_later:

@@ -8,6 +8,7 @@ of both.
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -15,25 +16,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pate.accounting.budget import PrivacyFilter
-from pate.accounting.composition import tightest, total_cost
-from pate.errors import ProtocolError, UsageError
+from pate.accounting.composition import tightest, too_dear, total_cost
+from pate.campaign.choices import check_budget
+from pate.errors import DataError, UsageError
 from pate.formats.privacy_statement import in_words, neighbours_of
-from pate.mechanisms.contract import check_rows
+from pate.formats.votes_file import vote_matrix
 from pate.mechanisms.neighbour import MatrixMechanism
 from pate.noise.exact import SystemNoise, require_production
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from numpy.typing import ArrayLike
+
     from pate.mechanisms import Mechanism
-    from pate.mechanisms.contract import Votes
     from pate.noise.exact import Noise
 
 #: Queries that are charged, and answered, together.
 _TOGETHER = 256
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Answers:
     """The answers released so far.
 
@@ -51,11 +54,15 @@ class Answers:
     delta: float
     unit: str
 
-    def __str__(self) -> str:
-        """Return the figures with the terms on which they hold."""
+    def __repr__(self) -> str:
+        """Return the figures with the terms on which they hold: labels are in :attr:`labels`."""
         among = neighbours_of(self.unit, records_vote=False)
         promise = in_words(self.epsilon, self.delta, self.unit, neighbours=among)
         return f"{len(self.labels)} labels of {len(self.asked)} queries asked; {promise}"
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook."""
+        return f"<p>{html.escape(repr(self))}</p>"
 
 
 class LabelSource:
@@ -72,7 +79,7 @@ class LabelSource:
     Not safe to share between threads.
 
     Args:
-        votes: (queries, classes) int64; of ensembles, each row sums to the number of teachers.
+        votes: (queries, classes) counts, integers or whole floats; each row sums to the number of teachers.
         mechanism: that answers one query at a time, and needs no prediction of a student.
         epsilon: of all answers together, at ``delta``.
         delta: failure probability.
@@ -80,14 +87,14 @@ class LabelSource:
         noise: a source of production noise; default: the operating system's.
 
     Raises:
-        UsageError: for a mechanism that does not fit, or a seeded source of noise.
-        AccountingError: for an invalid epsilon or delta.
-        ProtocolError: for invalid votes.
+        UsageError: for a mechanism that does not fit, invalid votes, epsilon or delta, or a seeded source
+            of noise.
+        BudgetError: if the budget does not pay for one answer.
     """
 
     def __init__(
         self,
-        votes: Votes,
+        votes: ArrayLike,
         mechanism: Mechanism,
         *,
         epsilon: float,
@@ -101,16 +108,19 @@ class LabelSource:
             raise UsageError(f"{mechanism.name} needs a student's predictions: run a campaign")
         self._noise = SystemNoise() if noise is None else noise
         require_production(self._noise)
-        votes = check_rows(np.array(votes))  # a copy that the caller cannot change
-        if len(np.unique(votes.sum(axis=1))) > 1:
-            raise ProtocolError("every row of votes sums to the number of teachers: the same sum")
-        self._votes = votes
+        check_budget(epsilon, delta, records_vote=False)
+        try:
+            self._votes = vote_matrix(np.asarray(votes))  # a copy that the caller cannot change
+        except (DataError, ValueError) as error:  # ValueError: rows of different lengths
+            raise UsageError(str(error)) from error
         self._mechanism = mechanism
         self._composition = tightest(mechanism.worst)
         self._worst = total_cost(self._composition, mechanism.worst)
         cap = self._composition.budget(epsilon, delta)
+        if self._worst > cap:
+            raise too_dear(self._composition, self._worst, delta, epsilon, "answer", "budget")
         self._budget = PrivacyFilter(cap)
-        self._epsilon = self._composition.epsilon(cap, delta) if cap else 0.0
+        self._epsilon = self._composition.epsilon(cap, delta)
         self._delta, self._unit = delta, unit
         self._labels: dict[int, int] = {}
         self._asked: dict[int, None] = {}
@@ -125,6 +135,21 @@ class LabelSource:
             self._delta,
             self._unit,
         )
+
+    @property
+    def spent(self) -> float:
+        """The charged share of the budget, 0 to 1."""
+        return float(self._budget.spent / self._budget.cap)
+
+    @property
+    def left(self) -> float:
+        """The share of the budget that further queries may cost."""
+        return float(self._budget.left / self._budget.cap)
+
+    @property
+    def epsilon_charged(self) -> float:
+        """The charges so far, as an epsilon at ``delta``: no guarantee, which is :attr:`Answers.epsilon`."""
+        return self._composition.epsilon(self._budget.spent, self._delta)
 
     def answer(self, queries: Iterable[int] | None = None) -> Answers:
         """Answer queries in the given order, as far as the budget allows.

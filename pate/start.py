@@ -129,6 +129,12 @@ def start(name: str, module: str) -> NoReturn:
         name: of the command.
         module: with its function ``main``.
     """
+    if os.name != "posix":  # no locks, signals and modes of files as the programs need them
+        print(  # noqa: T201 - nothing of ours can be imported
+            f"{name}: this system is not supported: on Windows use WSL or a container",
+            file=sys.stderr,
+        )
+        sys.exit(2)
     STOPS.begin(name)
     importlib.import_module(module).main()
     sys.exit(0)

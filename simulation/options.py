@@ -14,8 +14,6 @@ from pate.campaign.options import (
     AggregatorOption,
     AnswerOption,
     CodeOption,
-    DeltaOption,
-    EpsilonOption,
     NoiseLawOption,
     RangeOption,
     SumOptions,
@@ -32,6 +30,7 @@ from pate.runtime.options import (
     of_campaign,
     of_data,
     of_output,
+    of_privacy,
 )
 
 _engine = partial(typer.Option, rich_help_panel="Simulation")
@@ -51,8 +50,12 @@ class SimulationOptions(SumOptions, CommandOptions):
     parties: Annotated[int, of_campaign(min=1, help="How many parties to simulate.")] = 50
     teachers: Annotated[int, of_campaign(min=1, help="Teachers of each party.")] = 2
     aggregator: AggregatorOption = "confident-gnmax"
-    epsilon: EpsilonOption = 8.0
-    delta: DeltaOption = 1e-4
+    epsilon: Annotated[
+        float, of_privacy(help="Hard budget; that of `pate-server` is 2.", metavar="NUMBER")
+    ] = 8.0
+    delta: Annotated[float, of_privacy(help="That of `pate-server` is 1e-5.", metavar="NUMBER")] = (
+        1e-4
+    )
     noise_law: NoiseLawOption = None
     code: CodeOption = None
     answer: AnswerOption = None

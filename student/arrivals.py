@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 PHASES: Final = ("gathering", "voting", "labelling", "predicting", "finished")
 _MOST_CLASSES: Final = 10_000
+_LONGEST_WARNING: Final = 1_000
 
 _SOURCES: Final = {
     wire.SOURCE_TEACHERS: "teachers",
@@ -53,6 +54,7 @@ class Campaign:
         classes: names; empty until the server knows all parties.
         rounds: planned rounds, 0 if that is open.
         phase: one of :data:`PHASES`.
+        expected: a warning for display, if few labels are to be expected; else empty.
     """
 
     id: bytes
@@ -61,6 +63,7 @@ class Campaign:
     classes: tuple[str, ...]
     rounds: int
     phase: str
+    expected: str = ""
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,7 @@ def checked_campaign(info: wire.CampaignInfo, own: PublicSet) -> Campaign:
         classes=classes,
         rounds=info.rounds,
         phase=info.phase,
+        expected=printable(info.expected, _LONGEST_WARNING),
     )
 
 

@@ -43,6 +43,7 @@ from student.output import (
     score_grid,
     tell_few_labels,
     tell_published,
+    tell_remarks,
 )
 from student.reading import (
     columns_of,
@@ -51,6 +52,7 @@ from student.reading import (
     labelled_data,
     public_inputs,
     public_set,
+    teaches_own_network,
     test_data,
 )
 
@@ -143,7 +145,19 @@ def train(options: TrainOptions) -> None:
         say=screen.say,
         seen=pixels,
     )
-    tell_published(published, released, options.out, screen, as_json=options.as_json)
+    tell_published(
+        published,
+        released,
+        options.out,
+        screen,
+        as_json=options.as_json,
+        command={
+            "label": options.label,
+            "text": options.text,
+            "dicom-labels": options.dicom_labels,
+            "encoder": None if teaches_own_network(options) else options.encoder,
+        },
+    )
 
 
 @app.command()
@@ -159,7 +173,7 @@ def evaluate(
     out: Annotated[
         Path | None,
         of_output(
-            metavar="DIR", help="For the figures. Default: MODEL-evaluation beside the model."
+            metavar="DIR", help="For the figures. Default: MODEL-evaluation/DATA beside the model"
         ),
     ] = None,
     text: TextOption = None,
@@ -210,7 +224,7 @@ def evaluate(
             screen=screen,
         )
         found = evaluate_answers(student, test)
-        _write_figures(found, model, out)
+        _write_figures(found, model, out, test.name)
         if as_json:
             print_json(found.to_json())
             return
@@ -233,7 +247,7 @@ def evaluate(
     result = measure(
         student, test.records, name=test.name, patients=test.patients, question=question
     )
-    out = _write_figures(result, model, out)
+    out = _write_figures(result, model, out, test.name)
     if as_json:
         print_json(result.to_json())
         return
@@ -247,6 +261,12 @@ def evaluate(
         screen.show(decision_grid(result.decision))
         if result.decision.wanted is not None:
             screen.say(chosen_here(result.decision), "warning")
+    else:
+        command = {
+            "model": model, "label": label, "text": text, "dicom-labels": dicom_labels,
+            "encoder": encoder,
+        }  # fmt: skip
+        tell_remarks(result, command, screen)
     if result.apart is not None:
         screen.say(f"predicted classes are {result.apart} places from the true ones, on average")
     screen.say(
@@ -340,14 +360,14 @@ def export(
         screen.say(f"{out} written, SHA-256 {made.sha256}")
 
 
-def _write_figures(result: AnyEvaluation, model: Path, out: Path | None) -> Path:
-    """Write an evaluation into its folder, and return that."""
+def _write_figures(result: AnyEvaluation, model: Path, out: Path | None, data: str) -> Path:
+    """Write an evaluation into its folder, by default one for each data, and return that."""
     from student.export import write_evaluation
 
     if out is None:
         # Not in the student's folder: it is published, and figures of these data may be private.
         place = model.resolve()
-        out = place.with_name(f"{place.name}-evaluation")
+        out = place.with_name(f"{place.name}-evaluation") / (data or "data")
     out.mkdir(parents=True, exist_ok=True)
     write_evaluation(result, out, _promise(model))
     return out
@@ -428,6 +448,8 @@ def _follow(
         campaign = client.campaign()
         named = repr(campaign.name) if campaign.name else campaign.id.hex()[:12]
         screen.say(f"campaign {named}: {campaign.mechanism}")
+        if campaign.expected:
+            screen.say(f"before the labels: {campaign.expected}", "warning")
         # Only now: a server started at the same time has created the file once it answers.
         client.token = token_for(options.token_file, host)
         if client.token is None:

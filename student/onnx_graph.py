@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 import onnx
@@ -17,8 +17,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from pate.errors import UsageError
 from student.onnx_head import has_graph, head_graph
-from student.trainers.images import ImageStudent
-from student.trainers.network import NORM_EPSILON, SLOPE, block_shapes, has_projection
 from student.trainers.selftraining import HEAD, TableStudent
 
 if TYPE_CHECKING:
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
 
     from pate.encoders.description import Description
     from student.trainers.base import Student
+    from student.trainers.images import ImageStudent
 
 FILE: Final = "model.onnx"
 OPSET: Final = 17
@@ -50,6 +49,8 @@ def can_write(student: Student) -> bool:
     """Return whether a student has an ONNX form."""
     if isinstance(student, TableStudent):
         return student.kind == HEAD and has_graph(student)
+    from student.trainers.images import ImageStudent  # with PyTorch, which tables do not need
+
     return isinstance(student, ImageStudent)
 
 
@@ -79,8 +80,7 @@ def write(student: Student, path: Path, encoder: Path | None = None) -> Written:
         head = head_graph(student, encoder)
         model, inside, alone = head.model, head.inside, head.alone
     else:
-        assert isinstance(student, ImageStudent)  # noqa: S101 - there are two
-        model = _Graph(student).model()
+        model = _Graph(cast("ImageStudent", student)).model()
         onnx.checker.check_model(model, full_check=True)
     content: bytes = model.SerializeToString()
     path.write_bytes(content)
@@ -99,6 +99,8 @@ class _Graph:
         self._made = 0
 
     def model(self) -> onnx.ModelProto:
+        from student.trainers.network import block_shapes
+
         shape = self._student.architecture
         features = self._relu(self._norm(self._conv(self._pixels(), "stem"), "stem_norm"))
         for number, block in enumerate(block_shapes(shape)):
@@ -135,6 +137,8 @@ class _Graph:
         return self._add("Sub", [scaled, self._constant("pixel_offset", 1.0)])
 
     def _block(self, before: str, name: str, shape: tuple[int, int, int]) -> str:
+        from student.trainers.network import has_projection
+
         stride = shape[2]
         aside = self._conv(before, f"{name}.shortcut", stride) if has_projection(*shape) else before
         inner = self._norm(self._conv(before, f"{name}.conv1", stride), f"{name}.norm1")
@@ -154,11 +158,15 @@ class _Graph:
         )
 
     def _norm(self, before: str, name: str) -> str:
+        from student.trainers.network import NORM_EPSILON
+
         parts = ("weight", "bias", "running_mean", "running_var")
         stored = [self._stored(f"{name}.{part}") for part in parts]
         return self._add("BatchNormalization", [before, *stored], epsilon=NORM_EPSILON)
 
     def _relu(self, before: str) -> str:
+        from student.trainers.network import SLOPE
+
         return self._add("LeakyRelu", [before], alpha=SLOPE)
 
     def _add(self, kind: str, inputs: list[str], **settings: float | list[int]) -> str:

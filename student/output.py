@@ -125,6 +125,35 @@ def chosen_here(decision: Decision) -> str:
     )
 
 
+def tell_remarks(result: Evaluation, command: Mapping[str, object], screen: Screen) -> None:
+    """Warn of what the accuracy conceals, with the command that helps.
+
+    Args:
+        result: with the predictions of the most probable class.
+        command: options of `pate-student evaluate` for this student; None values are omitted.
+        screen: for the lines.
+    """
+    from pate.campaign.outlook import plan_command
+
+    for line in result.remarks:
+        screen.say(line, "warning")
+    if result.remarks and result.ranks:
+        rarest = min(zip(result.classes, result.rates, strict=True), key=lambda each: each[1].count)
+        name = next(iter(result.missed), rarest[0])
+        asked = {**command, "data": "PATH", "positive": name, "at-sensitivity": 0.8}
+        screen.say(
+            f"what helps to find more of {name!r}: choose a threshold, with PATH labelled data that you "
+            f"need for nothing else: {plan_command(asked, 'pate-student evaluate')}"
+        )
+    elif result.missed and len(result.classes) == 2:
+        screen.say(
+            "no threshold helps: the probabilities rank no better than chance. What helps: another "
+            "campaign, with more labels of each class"
+        )
+    elif result.missed:
+        screen.say("what helps: another campaign, with more labels of these classes")
+
+
 def group_grid(groups: Groups) -> Grid:
     """Return a table: one row per group, with the 95 % interval of its accuracy."""
     from rich.table import Table
@@ -145,9 +174,15 @@ def group_grid(groups: Groups) -> Grid:
 
 
 def tell_published(
-    published: Published, labels: LabelSet, out: Path, screen: Screen, *, as_json: bool
+    published: Published,
+    labels: LabelSet,
+    out: Path,
+    screen: Screen,
+    *,
+    as_json: bool,
+    command: Mapping[str, object] | None = None,
 ) -> None:
-    """Report the published files and their guarantee."""
+    """Report the published files and their guarantee; ``command``: see :func:`tell_remarks`."""
     from pate.formats.labels import checked_statement
     from pate.formats.privacy_statement import (
         do_records_vote,
@@ -178,6 +213,7 @@ def tell_published(
         area = None if result.scores is None else result.scores.area
         ranks = "" if area is None else f", AUC {area.value:.3f}"
         screen.say(f"{result.accuracy:.2%} of {result.count} test inputs right{ranks}")
+        tell_remarks(result, {"model": out, **(command or {})}, screen)
     epsilon, delta = float(str(statement["epsilon"])), float(str(statement["delta"]))
     unit, observer = str(statement["unit"]), str(statement["observer"])
     among = neighbours_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,7 +76,15 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first, then those of processes and slow tests, then the others."""
+    """Put the longest files first, then those of processes and slow tests, then the others.
+
+    Examples have no deadline: their first one may import what is slow, on a busy machine.
+    """
+    if "hypothesis" in sys.modules:  # else no test has examples, and it is slow to import
+        from hypothesis import settings
+
+        settings.register_profile("patient", deadline=None)
+        settings.load_profile("patient")
     rank = {name: at for at, name in enumerate(LONGEST)}
     if gone := set(rank) - {path.name for path in _TESTS.rglob("test_*.py")}:
         raise pytest.UsageError(f"the longest files name {', '.join(sorted(gone))}")

@@ -56,6 +56,12 @@ GLUE = {
     "protos/flower/runtime.py",
 }
 
+#: Takes a tenth of a second and more to import, and few tests need it: theirs import it themselves.
+SLOW = {
+    "matplotlib", "onnxruntime", "pandas", "safetensors.torch", "scipy.signal", "scipy.stats", "skops",
+    "sklearn", "torch", "torchvision",
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Import:
@@ -224,6 +230,40 @@ def unnamed(root: Path, packages: Iterable[str]) -> list[str]:
     return sorted(wrong)
 
 
+def loaded(root: Path, packages: Iterable[str]) -> dict[str, set[str]]:
+    """What each of our modules loads when it is imported, others' modules too: dotted names."""
+    ours = sources(root, packages)
+    direct: dict[str, set[str]] = {}
+    for name, path in ours.items():
+        found: set[str] = set()
+        pending: list[ast.stmt] = list(ast.parse(path.read_text(encoding="utf-8")).body)
+        while pending:
+            node = pending.pop()
+            if isinstance(node, ast.Import):
+                found.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                found.update(f"{node.module}.{alias.name}" for alias in node.names)
+            elif isinstance(node, ast.ClassDef):
+                pending += node.body
+            elif isinstance(node, ast.If) and ast.unparse(node.test) != "TYPE_CHECKING":
+                pending += [*node.body, *node.orelse]
+        # Whoever imports a module imports the packages that it is in.
+        direct[name] = {
+            ".".join(each.split(".")[: end + 1])
+            for each in found
+            for end in range(each.count(".") + 1)
+        }
+    made = {}
+    for name in ours:
+        seen: set[str] = set()
+        to_see = {name}
+        while to_see:
+            seen |= to_see
+            to_see = set().union(*(direct.get(each, set()) for each in to_see)) - seen
+        made[name] = seen
+    return made
+
+
 # They hold.
 
 
@@ -254,6 +294,13 @@ def test_no_folder_is_crowded() -> None:
 
 def test_each_package_says_what_is_in_it() -> None:
     assert not unnamed(ROOT, SHIPPED)
+
+
+def test_no_test_loads_what_is_slow_before_it_runs() -> None:
+    slow = {
+        name: each & SLOW for name, each in loaded(ROOT, (*SHIPPED, "benchmarks", "tests")).items()
+    }
+    assert not {name: each for name, each in slow.items() if each and name.startswith("tests.")}
 
 
 # They can fail: in a tree that is made up.
@@ -317,6 +364,15 @@ def test_an_import_that_runs_up_is_found(
     assert [(each.by, each.of) for each in upward(found)] == [
         (by[:-3].replace("/", "."), ".".join(of))
     ]
+
+
+def test_what_a_module_loads_is_found(tmp_path: Path) -> None:
+    late = "if TYPE_CHECKING:\n    import skops\ndef late():\n    import sklearn\n"
+    made = {**GOOD, "pate/noise/__init__.py": "import torch.nn\n", "pate/votes.py": late}
+    tree(tmp_path, made)
+    found = loaded(tmp_path, ["pate", "party", "simulation", "benchmarks", "tests"])
+    assert found["tests.test_demo"] & {"torch", "skops", "sklearn"} == {"torch"}
+    assert not found["benchmarks.field"] & SLOW
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -17,8 +17,9 @@ from aggregator_server.campaign.release import release_of
 from aggregator_server.exchange.aggregation import Batch, MaskedAggregation, PlainAggregation
 from aggregator_server.exchange.ahead import AheadAggregation
 from aggregator_server.exchange.exchange import Exchange
-from pate.campaign.outlook import Outlook, classes_in_words
-from pate.campaign.terms import votes_per_unit
+from aggregator_server.results.statement import expected_of
+from pate.campaign.choices import NO_GUESS, Guess
+from pate.campaign.outlook import classes_in_words
 from pate.codes import code_of
 from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.formats.mechanism_words import mechanism_in_words
@@ -70,6 +71,7 @@ class Campaign:
         batch: counts of one batch of votes, queries times classes.
         courier: of the parties by envelope; None: there are none.
         sums: begins masked sums whose keys come ahead; None: all keys are made for their sum.
+        guess: of the coordinator, for what to expect.
     """
 
     def __init__(
@@ -91,8 +93,10 @@ class Campaign:
         batch: int = BATCH_COUNTS,
         courier: Courier | None = None,
         sums: SumsAhead | None = None,
+        guess: Guess = NO_GUESS,
     ) -> None:
         self._batch = batch
+        self._guess = guess
         self._sums = sums
         self._courier = courier
         self._ledger = ledger
@@ -213,16 +217,12 @@ class Campaign:
 
     def _say_outlook(self, state: CampaignState) -> None:
         """Report, before the first vote, how the noise was chosen and how many labels the budget pays for."""
-        spec, classes = state.spec, len(state.classes)
-        if spec.one_release:
-            return
-        votes = votes_per_unit(spec, state.roster)
-        outlook = Outlook.of(spec, state.teachers, classes, votes)
-        if outlook.noise is not None:
-            self._screen.say(f"no noise is stated, so the server chose it: {outlook.noise.reason}")
-        self._screen.say(outlook.in_words, "warning" if outlook.few else "info")
-        if outlook.few:
-            self._screen.say(f"what helps: {outlook.advice()}")
+        found = expected_of(state, self._guess)
+        if found.noise:
+            self._screen.say(f"no noise is stated, so the server chose it: {found.noise}")
+        self._screen.say(found.text, "warning" if found.few else "info")
+        if found.advice:
+            self._screen.say(f"what helps: {found.advice}")
 
     def _collect(self) -> None:
         state = self._ledger.state()
@@ -359,6 +359,10 @@ class Campaign:
         )
         if words:
             self._screen.say(f"{len(state.labels)} labels in all: {words}", "warning")
+        if state.spec.records_vote:
+            fewer = expected_of(state, self._guess).fewer(len(state.labels))
+            if fewer:
+                self._screen.say(fewer, "warning")
 
 
 def _terms(state: CampaignState) -> vote_pb2.Terms:

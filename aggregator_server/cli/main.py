@@ -108,7 +108,14 @@ def _campaign(options: CampaignOptions) -> None:
     if encoder is not None:
         spec = replace(spec, encoder=encoder.encoder.description.statement())
     summary = start_campaign(
-        options.folder, spec, inputs, listening, screen, options.ledger, options.encoder
+        options.folder,
+        spec,
+        inputs,
+        listening,
+        screen,
+        options.ledger,
+        options.encoder,
+        options.guess,
     )
     if options.as_json:
         print_json(summary)
@@ -122,8 +129,8 @@ def check(options: CheckOptions) -> None:
     Give it the options of the campaign, as far as you know them: none is needed. It works before
     and after `pate-server init`, and while a server runs; nothing is changed.
 
-    One line a check: ok, warning or failed, and what to do. The exit code is 0 if nothing failed,
-    else that of the first failure.
+    One line for each finding: ok, warning, failed or unknown, and what to do. The exit code is 0 if
+    nothing failed, else that of the first failure; 44 if something was not found out in time.
     """
     from aggregator_server.preflight.checks import checks_of
     from pate.preflight import present

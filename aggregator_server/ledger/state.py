@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from aggregator_server.ledger.label_table import Labels, ReleasedLabel, Source
 from pate.accounting.composition import total_cost
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pate.mechanisms import Mechanism
     from pate.storage.hash_chain import Head
 
+#: Relative difference that bisection leaves, and that parties allow.
+_LEFT: Final = 1e-9
 Phase = Literal["gathering", "voting", "labelling", "predicting", "finished"]
 __all__ = [
     "CampaignState",
@@ -188,8 +190,15 @@ class CampaignState:
 
     @property
     def epsilon(self) -> float:
-        """The guarantee: epsilon of the budget at the campaign's delta; 0 before the roster."""
-        return 0.0 if self.composition is None else self.epsilon_of(self.cap)
+        """The guarantee: epsilon of the budget at the campaign's delta; 0 before the roster.
+
+        A cap of the whole stated epsilon converts to a little less, by bisection: it says 8, not
+        7.999999999995904.
+        """
+        if self.composition is None:
+            return 0.0
+        exact, stated = self.epsilon_of(self.cap), self.spec.epsilon
+        return stated if stated * (1 - _LEFT) <= exact <= stated else exact
 
     def epsilon_of(self, cost: Fraction) -> float:
         """Return the epsilon of a cost at the campaign's delta.

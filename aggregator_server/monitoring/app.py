@@ -7,7 +7,6 @@ import contextlib
 import json
 import threading
 from collections.abc import AsyncIterator  # noqa: TC003 - FastAPI reads the annotations of routes
-from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 from fastapi import Depends, FastAPI, HTTPException, Response
@@ -18,6 +17,7 @@ from starlette.requests import Request  # noqa: TC002 - as above
 
 from aggregator_server.monitoring import metrics
 from aggregator_server.monitoring.auth import PageAccess
+from aggregator_server.monitoring.overview import static
 from pate.errors import PateError
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def make_app(
 
 
 def _file(name: str, kind: str) -> Callable[[], Awaitable[Response]]:
-    content = (resources.files("aggregator_server.monitoring") / "static" / name).read_bytes()
+    content = static(name)
 
     async def answer() -> Response:
         return Response(content, media_type=kind)

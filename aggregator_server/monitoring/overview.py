@@ -6,7 +6,10 @@ labels has a field: no histogram, margin, data-dependent epsilon or number of re
 
 from __future__ import annotations
 
+import base64
+import json
 from dataclasses import asdict, dataclass
+from importlib import resources
 
 #: The phases of a campaign in their order; ``predicting`` comes between rounds of labels.
 PHASES = ("gathering", "voting", "labelling", "predicting", "finished")
@@ -193,6 +196,29 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Outlook:
+    """What to expect, before the labels are there. All of it follows from public facts and guesses.
+
+    Attributes:
+        text: in words.
+        few: whether a student probably learns too little.
+        advice: what helps then; else empty.
+    """
+
+    text: str
+    few: bool
+    advice: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command to copy: ``who`` is to type it, or what it is for, in words."""
+
+    who: str
+    line: str
+
+
+@dataclass(frozen=True)
 class Overview:
     """A snapshot of a campaign.
 
@@ -206,6 +232,7 @@ class Overview:
         publish: ``capped`` or ``gated``.
         gate: of a gated batch, ``open`` or ``closed``; None otherwise, and before it was tried.
         phase: one of :data:`PHASES`.
+        failed: why this run of the server ended early, in words; empty while it runs, and at its end.
         phases: those of this campaign.
         round: the current one, from 1.
         rounds: largest number of rounds.
@@ -220,6 +247,9 @@ class Overview:
         step: the current request to parties, in words; empty if none.
         queries: their progress.
         labels: by class, in the order of the classes; empty before the roster.
+        promise: the guarantee at most, in words, known from the start.
+        expected: what to expect; None once all labels are released, or if it cannot be known.
+        commands: what to type next, and who.
         budget: None before the roster.
         curve: from zero to now, subsampled; empty before the roster.
         student: one value per round with predictions requested.
@@ -241,6 +271,7 @@ class Overview:
     publish: str
     gate: str | None
     phase: str
+    failed: str
     phases: tuple[str, ...]
     round: int
     rounds: int
@@ -255,6 +286,9 @@ class Overview:
     step: str
     queries: Queries
     labels: tuple[ClassLabels, ...]
+    promise: str
+    expected: Outlook | None
+    commands: tuple[Command, ...]
     budget: Budget | None
     curve: tuple[CurvePoint, ...]
     student: tuple[StudentRound, ...]
@@ -269,3 +303,25 @@ class Overview:
     def to_json(self) -> dict[str, object]:
         """Return it as a JSON object with the same fields."""
         return asdict(self)
+
+    def to_html(self) -> bytes:
+        """Return the page with this overview inside, as one HTML file that needs no server."""
+        told = json.dumps(self.to_json(), allow_nan=False).replace("<", "\\u003c")
+        icon = f"data:image/svg+xml;base64,{base64.b64encode(static('page.svg')).decode()}"
+        style, script = static("page.css").decode(), static("page.js").decode()
+        text = static("page.html").decode()
+        for link, inside in (
+            ('<link rel="stylesheet" href="/page.css">', f"<style>{style}</style>"),
+            (
+                '<script src="/page.js"></script>',
+                f'<script type="application/json" id="last">{told}</script><script>{script}</script>',
+            ),
+            ("/page.svg", icon),
+        ):
+            text = text.replace(link, inside)
+        return text.encode()
+
+
+def static(name: str) -> bytes:
+    """Return one of the page's files."""
+    return (resources.files("aggregator_server.monitoring") / "static" / name).read_bytes()

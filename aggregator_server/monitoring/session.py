@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aggregator_server.monitoring.overview import Check
 from aggregator_server.monitoring.serving import Page, PageServer
 from aggregator_server.monitoring.status import Status
-from pate.errors import ProcessError
+from pate.errors import PateError, ProcessError
+from pate.runtime.home import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,25 +19,35 @@ if TYPE_CHECKING:
     from aggregator_server.identities import Identities
     from aggregator_server.ledger.ledger import Ledger
     from aggregator_server.student_service import StudentService
+    from pate.campaign.choices import Guess
     from pate.runtime.screen import Screen
+
+
+#: The page's last state, in the campaign's folder.
+LAST_PAGE: Final = "page.html"
 
 
 @contextmanager
 def watched(
     ledger: Ledger,
-    home: Path,
+    folder: Path,
     door: PageServer | None,
     *,
+    guess: Guess,
     identities: Identities | None,
     service: StudentService,
     screen: Screen,
 ) -> Iterator[Status]:
     """Show a campaign while the block runs; yields the status that the campaign updates.
 
+    However the block ends, the page's last state is stored as a file in the campaign's folder, and browsers
+    that follow it are told why it ends early.
+
     Args:
         ledger: of the campaign.
-        home: of the server.
-        door: where the page listens; None: no page, and the status is unused.
+        folder: of the campaign, in the server's home.
+        door: where the page listens; None: no page.
+        guess: the coordinator's, for what to expect.
         identities: the server's.
         service: of the student.
         screen: its lines are also shown on the page.
@@ -45,36 +56,54 @@ def watched(
         PortInUseError: if a requested port is in use.
         UsageError, StateError, DiskError: if the page may not or cannot listen there.
     """
-    status = Status(ledger, accuracies=lambda: service.accuracies)
+    status = Status(ledger, accuracies=lambda: service.accuracies, guess=guess)
     status.check(lambda: Check("ledger", ok=True, text="open; all of it was checked on opening"))
     status.check(lambda: _student(service))
     if identities is not None:
         status.check(lambda: _certificates(identities))
-    if door is None:
-        yield status
-        return
-    page = Page(
-        status,
-        door,
-        home,
-        identities=identities,
-        students=lambda: service.followers,
-        say=screen.say,
-    )
-    try:
-        page.start()
-    except ProcessError as error:
-        screen.say(f"{error}; the campaign goes on", "warning")
-        yield status
-        return
-    page.tell(screen)
+    page = None
+    if door is not None:
+        page = Page(
+            status,
+            door,
+            folder.parent,
+            identities=identities,
+            students=lambda: service.followers,
+            say=screen.say,
+        )
+        try:
+            page.start()
+        except ProcessError as error:
+            screen.say(f"{error}; the campaign goes on", "warning")
+            page = None
+        else:
+            page.tell(screen)
     # Only now, so that the page's log does not contain its secret link.
     end = screen.listen(status.line)
     try:
         yield status
+    except BaseException as error:
+        if ledger.state().phase != "finished":
+            status.fail(_last_words(error))
+        raise
     finally:
         end()
-        page.stop()
+        if page is not None:
+            page.stop()
+        with suppress(PateError):  # the campaign's own error is the one that counts
+            found = status.overview()
+            write_file(folder / LAST_PAGE, found.to_html())
+            if found.phase == "finished":
+                screen.say(f"the page is stored in {folder / LAST_PAGE}")
+
+
+def _last_words(error: BaseException) -> str:
+    """Return why a run ended, for the page."""
+    if isinstance(error, PateError):
+        return str(error)
+    if isinstance(error, (KeyboardInterrupt, SystemExit)):
+        return "the server was stopped; `pate-server resume` continues the campaign"
+    return f"{PateError.public}; `pate-server resume` continues the campaign"
 
 
 def _student(service: StudentService) -> Check:

@@ -5,8 +5,10 @@ Updates never block the campaign: the ledger is read on demand, in the reader's 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -21,18 +23,21 @@ from aggregator_server.monitoring.overview import (
     Budget,
     Check,
     ClassLabels,
+    Command,
     CurvePoint,
     EnvelopeRow,
     LogLine,
+    Outlook,
     Overview,
     PartyRow,
     Queries,
     StudentRound,
 )
-from aggregator_server.results.statement import server_epsilon
+from aggregator_server.results.statement import expected_of, server_epsilon
+from pate.campaign.choices import NO_GUESS, Guess
 from pate.errors import PateError
 from pate.formats.mechanism_words import mechanism_in_words
-from pate.formats.privacy_statement import neighbours_of
+from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.printable import printable
 
 if TYPE_CHECKING:
@@ -68,6 +73,7 @@ class Status:
         ledger: of the campaign, open.
         clock: returns the time.
         accuracies: the student's stated accuracy, by the round that follows.
+        guess: the coordinator's, for what to expect.
     """
 
     def __init__(
@@ -76,11 +82,17 @@ class Status:
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         accuracies: Callable[[], Mapping[int, float]] = dict,
+        guess: Guess = NO_GUESS,
     ) -> None:
         spec = ledger.state().spec
         self._ledger = ledger
         self._clock = clock
         self._accuracies = accuracies
+        self._guess = guess
+        #: Before and after the roster.
+        self._outlooks: dict[bool, Outlook | None] = {}
+        self._commands: tuple[Command, ...] = ()
+        self._failed = ""
         self._began = clock()
         #: Times of a gated batch are coarse: the duration of its test may depend on votes.
         self._roughly = spec.gate is not None
@@ -128,6 +140,18 @@ class Status:
             self._checks.append(look)
             self._news += 1
 
+    def fail(self, why: str) -> None:
+        """Record why this run of the server ends early."""
+        with self._inbox:
+            self._failed = _readable(why, LINE_LENGTH)
+            self._news += 1
+
+    def tell_commands(self, *commands: Command) -> None:
+        """Record what is to be typed next, and by whom."""
+        with self._inbox:
+            self._commands = commands
+            self._news += 1
+
     def open_doors(self, address: str, link: Callable[[], bool], *, listens: str = "") -> None:
         """Record that the server accepts parties.
 
@@ -171,12 +195,14 @@ class Status:
             with self._inbox:
                 news, presence, log = self._news, self._presence, tuple(self._log)
                 looks, envelopes = tuple(self._checks), self._envelopes
+                commands, failed = self._commands, self._failed
             state = self._ledger.state()
             checks = (*self._checks_of_doors(state), *(look() for look in looks))
             said = dict(self._accuracies())
             key = (news, state.head.seq, checks, tuple(sorted(said.items())))
             if self._made is None or self._made[0] != key:
                 made = self._make(state, presence, envelopes, log, checks, said)
+                made = replace(made, commands=commands, failed=failed)
                 self._made = key, made
             return self._made[1]
 
@@ -207,6 +233,7 @@ class Status:
             publish=spec.publish,
             gate=state.gate,
             phase=state.phase,
+            failed="",
             phases=tuple(p for p in PHASES if p != "predicting" or spec.interactive),
             round=state.round,
             rounds=spec.rounds,
@@ -231,6 +258,16 @@ class Status:
                 ClassLabels(_readable(name), tally.labels[at])
                 for at, name in enumerate(state.classes)
             ),
+            promise=in_words(
+                state.epsilon or spec.epsilon,
+                spec.delta,
+                spec.unit,
+                neighbours=neighbours_of(
+                    spec.unit, records_vote=spec.records_vote, series=spec.series
+                ),
+            ),
+            expected=None if state.rounds_over else self._outlook(state),
+            commands=(),
             budget=_budget(state, self._epsilon(state, state.spent)) if state.roster else None,
             curve=self._curve(state),
             student=self._student(state, said),
@@ -322,6 +359,15 @@ class Status:
         kept = {cost for _, cost in points} | {state.spent}
         self._worth = {cost: worth for cost, worth in self._worth.items() if cost in kept}
         return made
+
+    def _outlook(self, state: CampaignState) -> Outlook | None:
+        known = bool(state.roster)
+        if known not in self._outlooks:
+            self._outlooks[known] = None
+            with contextlib.suppress(PateError):  # the campaign itself says so
+                found = expected_of(state, self._guess)
+                self._outlooks[known] = Outlook(found.text, found.few, found.advice)
+        return self._outlooks[known]
 
     def _student(self, state: CampaignState, said: Mapping[int, float]) -> tuple[StudentRound, ...]:
         asked = sorted(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aggregator_server.campaign.batches import BATCH_COUNTS
@@ -13,16 +14,15 @@ from aggregator_server.ledger.store.place import place_of
 from aggregator_server.preflight.identity import identities_of
 from aggregator_server.results.report import describe, verify
 from pate.campaign.choices import TEACHERS_EACH
-from pate.campaign.outlook import Outlook, plan_command
 from pate.campaign.settings import of_gated_delta, spec_of
 from pate.campaign.terms import budget, composition_of, resolve
-from pate.codes import DENSE, NEAREST, code_of
 from pate.data.embeddings import Embeddings
 from pate.data.read import read_inputs
 from pate.data.values import Images, Table
 from pate.encoders.reading import Reader
 from pate.errors import StateError
 from pate.formats.privacy_statement import in_words, neighbours_of
+from pate.planning.expected import expected
 from pate.preflight import Finding, Skipped
 from protos.bounds import MAX_PUBLIC_SET, PIECE_BYTES
 
@@ -126,9 +126,9 @@ def check_settings(spec: CampaignSpec) -> Finding:
 
 
 def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
-    """Report how many labels the budget pays for, independent of the votes.
+    """Report what to expect of the budget, independent of the votes.
 
-    The figures are public: they follow from the settings and from a guessed number of teachers.
+    The figures are public: they follow from the settings and from a guessed number of teachers or records.
     """
     teachers = options.expected_teachers or TEACHERS_EACH * spec.wanted_parties
     each = -(-teachers // spec.wanted_parties)
@@ -141,45 +141,14 @@ def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
     among = neighbours_of(spec.unit, records_vote=spec.records_vote, series=spec.series)
     worth = composition.epsilon(cap, spec.delta)
     promise = in_words(worth, spec.delta, spec.unit, neighbours=among)
-    if spec.neighbour is not None:
-        number = len(spec.neighbour.representatives)
-        numbers = {
-            "records": options.expected_records, "parties": spec.wanted_parties,
-            "classes": len(spec.classes or ()) or None, "representatives": number,
-            "epsilon": spec.epsilon, "delta": spec.delta, "unit": spec.unit,
-            "votes-per-patient": votes if spec.unit == "patient" else None,
-            "code": spec.neighbour.code.partition(" ")[0],
-        }  # fmt: skip
-        code = code_of(spec.neighbour.code)
-        if code.name == DENSE:
-            return Finding.ok(f"{promise} pays for the one release, of sums in {number} directions")
-        if not code.answer.one_hot:
-            return Finding.ok(f"{promise} pays for the one release, over {number} representatives")
-        if numbers["code"] == NEAREST:
-            numbers["code"] = None
-        return Finding.ok(
-            f"{promise} pays for the one release, over {number} representatives; how many get a label: "
-            f"{plan_command(numbers, 'pate plan-neighbour')}"
-        )
-    guess = f"with {teachers} teachers" + (
-        ""
-        if options.expected_teachers
-        else f" ({TEACHERS_EACH} a party, a guess: --expected-teachers)"
-    )
-    if spec.one_release:
-        return Finding.ok(
-            f"{promise} pays for the one release, {code_of(spec.code).in_words}, {guess}"
-        )
-    if spec.gate is not None:
-        most = min(spec.queries, spec.max_queries or spec.queries)
-        text = f"{promise} pays for one batch of {most} queries, if its gate opens, {guess}"
-        line = of_gated_delta(spec.publish, spec.delta)
-        return Finding.warning(text, line) if line else Finding.ok(text)
-    outlook = Outlook.of(spec, teachers)
-    text = f"{promise}: {guess} {outlook.in_words}"
-    if outlook.noise is not None:
-        text += f"; {outlook.noise.reason}"
-    return Finding.warning(text, outlook.advice()) if outlook.few else Finding.ok(text)
+    found = expected(spec, replace(options.guess, teachers=options.expected_teachers))
+    text = f"{promise}: {found.text}"
+    if found.noise:
+        text += f"; {found.noise}"
+    helps = [found.advice] if found.advice else []
+    if line := of_gated_delta(spec.publish, spec.delta):
+        helps.append(line)
+    return Finding.warning(text, "; ".join(helps)) if helps else Finding.ok(text)
 
 
 def check_ledger(options: CheckOptions, spec: CampaignSpec | None) -> Finding:

@@ -4,17 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pate.campaign.terms import votes_per_unit
 from pate.codes import NEAREST
 from pate.data.embeddings import encoder_in
 from pate.errors import StateError
 from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
 from pate.mechanisms import worst_cost
+from pate.planning.expected import Expected, expected
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aggregator_server.ledger.state import CampaignState
+    from pate.campaign.choices import Guess
     from pate.campaign.spec import CampaignSpec
+
+
+def expected_of(state: CampaignState, guess: Guess) -> Expected:
+    """Return what the campaign is expected to give: before the roster by a guess, then by its teachers.
+
+    Raises:
+        UsageError: for settings that make no sense together.
+        BudgetError: if no noise gives so small an epsilon.
+    """
+    if not state.roster:
+        return expected(state.spec, guess)
+    return expected(
+        state.spec,
+        guess,
+        teachers=state.teachers,
+        classes=len(state.classes),
+        reached=votes_per_unit(state.spec, state.roster),
+    )
 
 
 def privacy_statement(state: CampaignState) -> PrivacyStatement:

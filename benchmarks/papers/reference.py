@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from benchmarks import measure, standard_models
-from benchmarks.papers import network_reference
 from benchmarks.standard_models import Fitted, Floats, Lesson
 from pate.data.embeddings import Embeddings
 from pate.data.values import Images, Table
@@ -149,6 +148,8 @@ def _networks(
     split: Split, validation: Dataset, seed: int, progress: Progress, steps: int | None
 ) -> dict[str, Scores]:
     """Train the student's network with every label; return its scores as trained and calibrated."""
+    from benchmarks.papers import network_reference
+
     seeds = _SEEDS if len(split.private) < _FEW else 1
     plain, calibrated = [], []
     for number in range(seeds):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy import stats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,6 +72,8 @@ class Slope:
     @classmethod
     def of(cls, campaigns: Sequence[int], values: Sequence[float]) -> Slope | None:
         """Return the slope of a series after its warm-up; None if it is too short."""
+        from scipy import stats
+
         skip = int(len(values) * _WARM_UP)
         x, y = np.array(campaigns[skip:], dtype=float), np.array(values[skip:], dtype=float)
         if len(x) < _LEAST_POINTS:

@@ -20,7 +20,7 @@ from pate.data.values import Table, is_numeric
 from pate.errors import ProtocolError, SchemaError, UsageError
 from pate.features.dense import Directions, dense_sums, dense_votes, looked_at
 from pate.features.neighbours import cast_answers, cast_votes, voters_of
-from pate.features.progress import telling, told
+from pate.features.progress import Parts
 from pate.features.space import directions_over, space_over
 
 if TYPE_CHECKING:
@@ -160,41 +160,46 @@ class NeighbourVotes:
             )
         queries = seen.take(list(rows))
         require_different(queries.row_hashes())
-        space = (
-            directions_over(seen, curved=code.curved) if code.name == DENSE else space_over(seen)
-        )
+        dense = code.name == DENSE
         voting = self._voters(votes_per_patient) if voters is None else self.records.take(voters)
+        fitted = looked_at(len(seen)) if dense else []
+        parts = Parts(len(seen), len(queries), len(fitted), len(voting))
+        with parts.next():
+            space = directions_over(seen, curved=code.curved) if dense else space_over(seen)
         if not len(voting):  # whether any of our records takes part is nobody else's business
             return np.zeros((len(queries), len(classes)), dtype=np.int64)
-        places = space.embed(queries)
+        with parts.next():
+            places = space.embed(queries)
         answers = self._answers(voting, classes, code)
         if answers.ndim == 2:
             code.answer.check(answers)
         votes = np.zeros((len(queries), len(classes)), dtype=np.int64)
-        directions = None
-        if code.name == DENSE:
-            directions = Directions.fit(places, space.embed(seen.take(looked_at(len(seen)))))
+        with parts.next():
+            directions = Directions.fit(places, space.embed(seen.take(fitted))) if dense else None
         # Each record's vote is its own, so any cut of them gives the same sum.
-        for start in told(range(0, len(voting), _AT_ONCE)):
-            some = range(start, min(start + _AT_ONCE, len(voting)))
-            with telling(None):
-                described = space.embed(voting.inputs.take(some))
-            given = answers[some.start : some.stop]
-            if given.ndim == 1:
-                votes += (
-                    cast_votes(places, described, given, len(classes), spread=code.places)
-                    if directions is None
-                    else dense_votes(directions, described, given, len(classes))
-                )
-            else:
-                votes += (
-                    cast_answers(places, described, given, spread=code.places)
-                    if directions is None
-                    else dense_sums(directions, described, given, code.answer.grid)
-                )
-            if some.stop == len(voting) or (start // _AT_ONCE) % _TOLD == _TOLD - 1:
-                # A share, since the number of records is private.
-                self.say(f"{100 * some.stop // len(voting)} % of our records have voted")
+        starts = range(0, len(voting), _AT_ONCE)
+        with parts.next():
+            cuts = Parts(*(min(_AT_ONCE, len(voting) - start) for start in starts))
+            for start in starts:
+                some = range(start, min(start + _AT_ONCE, len(voting)))
+                with cuts.next():
+                    described = space.embed(voting.inputs.take(some))
+                given = answers[some.start : some.stop]
+                if given.ndim == 1:
+                    votes += (
+                        cast_votes(places, described, given, len(classes), spread=code.places)
+                        if directions is None
+                        else dense_votes(directions, described, given, len(classes))
+                    )
+                else:
+                    votes += (
+                        cast_answers(places, described, given, spread=code.places)
+                        if directions is None
+                        else dense_sums(directions, described, given, code.answer.grid)
+                    )
+                if some.stop == len(voting) or (start // _AT_ONCE) % _TOLD == _TOLD - 1:
+                    # A share, since the number of records is private.
+                    self.say(f"{100 * some.stop // len(voting)} % of our records have voted")
         return np.clip(votes, *code.bounds(most_votes))
 
     def _answers(self, voters: Dataset, classes: Sequence[str], code: Code) -> Counts:

@@ -48,7 +48,7 @@ from pate.accounting.gdp import (
     squared_step_of,
 )
 from pate.accounting.publishing.gate import GateParameters
-from pate.errors import AccountingError
+from pate.errors import AccountingError, BudgetError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -287,6 +287,26 @@ def composition_named(name: str) -> Composition:
         if each.name == name:
             return each
     raise AccountingError(f"unknown composition {name!r}")
+
+
+def too_dear(
+    composition: Composition, worst: Fraction, delta: float, budget: float, what: str, whose: str
+) -> BudgetError:
+    """Return the error of a budget that pays for nothing.
+
+    Args:
+        composition: of the budget.
+        worst: cost of what is answered together.
+        delta: of the budget.
+        budget: its epsilon.
+        what: is answered together.
+        whose: budget it is.
+    """
+    cost = composition.epsilon(worst, delta)
+    return BudgetError(
+        f"one {what} may cost epsilon {cost:.3g} at delta {delta:g}, the {whose} is {budget:.3g}: "
+        "use more teachers, more noise, or a larger budget"
+    )
 
 
 def total_cost(composition: Composition, events: Iterable[Charged]) -> Fraction:

@@ -16,7 +16,6 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy import stats
 
 from pate.accounting.units import Neighbours
 from pate.auditing import laws
@@ -288,6 +287,8 @@ def _score_law(noise: Floats, votes: int) -> Floats:
 
 def _odd_law(noise: Floats, lost: int, queries: int) -> tuple[Floats, Floats]:
     """Return the laws of how many of ``queries`` noisy counts have another parity than votes in D."""
+    from scipy import stats  # slow to import
+
     odd = float(noise[(np.arange(len(noise)) - len(noise) // 2) % 2 == 1].sum())
     times = np.arange(queries + 1)
     here, there = (

@@ -10,8 +10,6 @@ import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy import stats
-from scipy.signal import convolve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +41,9 @@ def geometric(scale: Fraction, part: Fraction) -> Floats:
 
     Shares of which h sum to the discrete Laplace law have part 1/h each; the parts of a sum add up.
     """
+    from scipy import stats  # slow to import
+    from scipy.signal import convolve
+
     side = stats.nbinom.pmf(
         np.arange(_reach(70 * scale) + 1.0), float(part), -math.expm1(-1 / float(scale))
     )
@@ -65,6 +66,8 @@ def total(law: Floats, times: int) -> Floats:
 
 def joined(first: Floats, second: Floats) -> Floats:
     """Return the law of the sum of two independent draws."""
+    from scipy.signal import convolve
+
     made: Floats = np.maximum(convolve(first, second), 0.0)
     inner = np.flatnonzero(made > _LEAST)
     cut = min(inner[0], len(made) - 1 - inner[-1])

@@ -14,7 +14,6 @@ import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy import stats
 
 from pate.auditing.attack import cautious_score
 from pate.auditing.experiment import CAREFUL, LEAST_RUNS, Plan, bets_of, nearness, runs_together
@@ -101,6 +100,8 @@ def reached(
         together: number of runs that share their noise and so agree.
         missed: probability of worse counts.
     """
+    from scipy import stats  # slow to import
+
     lots = max(1, runs // together)
     whole = lots * together
     least = together * stats.binom.ppf(missed / 2, lots, events[:, 0])
@@ -190,6 +191,8 @@ def may_be_chosen(
         claim: of the code.
         together: of each pair, number of runs of a call that agree.
     """
+    from scipy import stats
+
     learning, counting = plan.learning, plan.counting[-1]
     lots = [learning // runs_together(learning, number) for number in together]
     near = nearness(claim, counting, plan.doubts[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from pate.errors import UsageError
@@ -41,9 +42,29 @@ NOISES: Final[tuple[NoiseSource, ...]] = get_args(NoiseSource)
 TEACHERS_EACH: Final = 10
 #: A teacher that learns from fewer records, or patients, on average is little better than a guess.
 RECORDS_EACH: Final = 10
+#: Assumed number of records of all parties, where none is stated.
+RECORDS: Final = 10_000
 PUBLISH: Final[tuple[Publish, ...]] = get_args(Publish)
 UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
 COMPOSITIONS: Final[tuple[CompositionName, ...]] = get_args(CompositionName)
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A coordinator's guesses, which are no terms of a campaign.
+
+    Attributes:
+        records: of all parties; None: the default.
+        rarest: share of the rarest class; None: unknown.
+        teachers: of all parties; None: as many at each as a party has by default.
+    """
+
+    records: int | None = None
+    rarest: float | None = None
+    teachers: int | None = None
+
+
+NO_GUESS: Final = Guess()
 
 
 def check_choice(field: str, value: object, possible: Sequence[str]) -> None:

@@ -42,7 +42,7 @@ NoiseLawOption = Annotated[
 CodeOption = Annotated[
     str | None,
     _neighbour(
-        help="nearest, or spread, dense or kernel, with -K or not. Default: nearest",
+        help="nearest, or spread, dense or kernel, with -K or not. Default: by the public set",
         metavar="CODE",
     ),
 ]
@@ -59,6 +59,10 @@ RangeOption = Annotated[
         help="With --answer number: its public ends, or points, as 0,2,5,14",
         metavar="LOW,HIGH",
     ),
+]
+RarestOption = Annotated[
+    float | None,
+    of_campaign(help="Your guess at the share of the rarest class, as 0.05.", metavar="SHARE"),
 ]
 NoiseOption = Annotated[
     NoiseSource | None, _masked(help="By the server, or in shares by the parties.")

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from pate.campaign.choices import RECORDS_EACH
 from pate.campaign.default_noise import CLASSES
 from pate.campaign.terms import budget, composition_of, noise_of, resolve
-from pate.errors import BudgetError
+from pate.errors import BudgetError, UsageError
 from pate.mechanisms import worst_cost
 from pate.printable import printable
 from pate.runtime.screen import listed
@@ -35,6 +36,31 @@ _MOST_EPSILON: Final = 10.0
 _MOST_TIMES: Final = 3.0
 
 
+def labels_for_all(classes: int, rarest: float | None = None) -> int:
+    """Return the number of labels of which enough are of each class.
+
+    Args:
+        classes: m.
+        rarest: share of the rarest class; None: as if all were equally frequent.
+
+    Raises:
+        UsageError: for a share that no rarest class has.
+    """
+    if rarest is None:
+        return ENOUGH * classes
+    if not 0 < rarest <= 1 / classes:
+        raise UsageError(
+            f"--rarest {rarest:g}: the rarest of {classes} classes has a share above 0 and of at most "
+            f"{1 / classes:.3g}"
+        )
+    return math.ceil(ENOUGH / rarest)
+
+
+def one_in(share: float) -> str:
+    """Return a share as one in how many."""
+    return f"1 in {1 / share:.0f}"
+
+
 @dataclass(frozen=True)
 class Outlook:
     """Number of labels that the budget of a campaign with teachers pays for, independent of their votes.
@@ -48,6 +74,7 @@ class Outlook:
         noise: chosen by the default rule; None if it is stated.
         labels: number that the budget pays for if every query gets one; unlabelled queries cost less,
             so more queries are affordable then.
+        rarest: guessed share of the rarest class, None if unknown.
     """
 
     spec: CampaignSpec
@@ -57,6 +84,7 @@ class Outlook:
     reached: int
     noise: DefaultNoise | None
     labels: int
+    rarest: float | None = None
 
     @classmethod
     def of(
@@ -65,6 +93,7 @@ class Outlook:
         teachers: int,
         classes: int | None = None,
         reached: int | None = None,
+        rarest: float | None = None,
     ) -> Outlook:
         """Return the outlook of a campaign with teachers.
 
@@ -73,6 +102,7 @@ class Outlook:
             teachers: M.
             classes: m; None: as many as the specification states, or ten.
             reached: k; None: as if all parties had equally many teachers.
+            rarest: guessed share of the rarest class.
 
         Raises:
             UsageError: for settings that make no sense together.
@@ -93,12 +123,20 @@ class Outlook:
             if spec.gate is None:
                 labels = min(most, int(cap / worst_cost(composition, mechanisms, 1)))
         noise = noise_of(spec, teachers, reached, number)
-        return cls(spec, teachers, number, bool(known), reached, noise, labels)
+        if rarest is not None and not known:
+            number = CLASSES if rarest <= 1 / CLASSES else 2
+        labels_for_all(number, rarest)  # refuses a share that cannot be
+        return cls(spec, teachers, number, bool(known), reached, noise, labels, rarest)
 
     @property
     def wanted(self) -> int:
-        """Number of labels sufficient for all classes, at most the size of the public set."""
-        wanted = ENOUGH * self.classes
+        """Number of labels sufficient for all classes, at most the size of the public set.
+
+        Of a rarest class of which the public set has too few there is no such bound.
+        """
+        wanted = labels_for_all(self.classes, self.rarest)
+        if self.rarest is not None:
+            return wanted
         if not self.sure:
             wanted = max(wanted, math.ceil(_SHARE * self.spec.queries))
         return min(wanted, self.spec.queries, self.spec.max_queries or self.spec.queries)
@@ -114,16 +152,17 @@ class Outlook:
         if not self.labels:
             return "the budget does not pay for a single label"
         least = "" if self.spec.aggregator in ("gnmax", "lnmax") else "at most "
-        each = self.labels / self.classes
+        each = self.labels / self.classes if self.rarest is None else self.labels * self.rarest
         about = "fewer than one" if each < 1 else f"about {each:.0f}"
-        classes = f"{self.classes} classes" + ("" if self.sure else " (a guess: --classes)")
+        if self.rarest is None:
+            classes = f"{self.classes} classes" + ("" if self.sure else " (a guess: --classes)")
+            shares = f"{about} for each of {classes} if these are equally frequent (else: --rarest)"
+        else:
+            shares = f"and if your rarest class is {one_in(self.rarest)}, expect {about} of it"
         few = f": few, for a student wants {ENOUGH} or more of each" if self.few else ""
         gate = "" if self.spec.gate is None else ", if its gate opens"
         of = " of the teachers" if self.spec.interactive else ""  # a student's own cost nothing
-        return (
-            f"the budget pays for {least}{_many(self.labels, 'label')}{of}, {about} for each of {classes}"
-            f"{gate}{few}"
-        )
+        return f"the budget pays for {least}{_many(self.labels, 'label')}{of}, {shares}{gate}{few}"
 
     def advice(self) -> str:
         """Return what to change if there are few labels, with a command to try.
@@ -140,7 +179,9 @@ class Outlook:
                 f"{each} teachers at each party that has {each * RECORDS_EACH} {who} or more "
                 f"(`pate-party start --teachers {each}`)"
             )
-        if spec.gate is None:
+        if self.wanted > min(spec.queries, spec.max_queries or spec.queries):
+            ways.append(f"a public set of {self.wanted:,} inputs or more, and as many asked")
+        elif spec.gate is None:
             mechanisms = resolve(spec, self.teachers, self.reached, self.classes)
             composition = composition_of(spec, mechanisms)
             cost = worst_cost(composition, mechanisms, self.wanted)
@@ -162,6 +203,7 @@ class Outlook:
                 "parties": parties,
                 "classes": self.classes,
                 "queries": spec.queries,
+                "rarest": self.rarest,
                 "epsilon": spec.epsilon,
                 "delta": spec.delta,
                 "unit": spec.unit,
@@ -174,7 +216,8 @@ class Outlook:
         parties = self.spec.wanted_parties
 
         def enough(each: int) -> bool:
-            return not replace(self.of(self.spec, each * parties, self.classes), sure=self.sure).few
+            found = self.of(self.spec, each * parties, self.classes, rarest=self.rarest)
+            return not replace(found, sure=self.sure).few
 
         low, high = -(-self.teachers // parties), _MOST_EACH
         if low >= high or not enough(high):
@@ -186,9 +229,9 @@ class Outlook:
 
 
 def plan_command(options: Mapping[str, object], command: str = "pate plan") -> str:
-    """Return a command with its numbers filled in, to be copied; None values are omitted."""
+    """Return a command with its values filled in, to be copied; None values are omitted."""
     texts = {
-        name: f"{value:g}" if isinstance(value, float) else str(value)
+        name: f"{value:g}" if isinstance(value, float) else quote(str(value))
         for name, value in options.items()
         if value is not None
     }

@@ -10,6 +10,7 @@ import numpy as np
 from pate.codes import DENSE, KERNEL, NEAREST, SPREAD, Code, code_of
 from pate.errors import UsageError
 from pate.features.neighbours import representatives
+from pate.features.progress import Parts
 from pate.features.space import space_over
 from pate.mechanisms.least_noise import least_noise
 
@@ -30,8 +31,6 @@ _FINER: Final = 4
 _PARTS: Final = 2
 #: Representatives of dense votes: directions of which the strongest matter, whatever the budget.
 _DIRECTIONS: Final = 64
-#: Default of the expected number of records.
-RECORDS: Final = 10_000
 
 
 def default_number(records: int, queries: int, epsilon: float, delta: float, votes: int = 1) -> int:
@@ -129,7 +128,11 @@ def choose(inputs: Inputs, number: int, say: Callable[[str], None]) -> tuple[int
     rows = first_of_each(inputs)
     say(f"choosing {min(number, len(rows))} representatives of {len(inputs)} public inputs")
     # Fitted on all rows, as at each party.
-    features = space_over(inputs).embed(inputs.take(rows))
+    parts = Parts(len(inputs), len(rows))
+    with parts.next():
+        space = space_over(inputs)
+    with parts.next():
+        features = space.embed(inputs.take(rows))
     # Distinct inputs may coincide there: rare categories, for example, are pooled.
     number = min(number, len(np.unique(features, axis=0)))
     return tuple(np.sort(rows[representatives(features, number)]).tolist())

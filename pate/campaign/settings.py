@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final
 from pate.accounting.events import GatedBatch
 from pate.accounting.filters import FAILING, SITE_DELTA, Delta
 from pate.answers import CLASS, LABELS, NONE, NUMBER, answer_of, range_in
-from pate.campaign.choices import PUBLISH, check_choice
+from pate.campaign.choices import PUBLISH, RECORDS, check_choice
 from pate.campaign.neighbour_terms import MOST_VOTES, NeighbourTerms
 from pate.campaign.parameters import exact, parameters_of
 from pate.campaign.spec import CampaignSpec, new_campaign_id
 from pate.campaign.sum_terms import SumTerms
-from pate.codes import NEAREST, SPREAD, code_of, usual_answer
+from pate.codes import DENSE, NEAREST, SPREAD, code_of, usual_answer
+from pate.data.embeddings import Embeddings
 from pate.data.labels import clean_name
 from pate.data.values import Images, Inputs, content_hash
 from pate.errors import UsageError
@@ -100,11 +101,11 @@ def spec_of(
     )
     # Of nearest votes the law of the noise is known first, and how many representatives it allows;
     # of others it follows from the code.
-    code = options.code or NEAREST
+    code = options.code or _default_code(options, inputs, delta, say)
     if options.aggregator == "neighbour" and code == NEAREST:
         nearest = str(replace(code_of(NEAREST), answer=answer_of(options.answer or CLASS)))
         delta = _delta_of_matrix(options, delta, sums, count, say, nearest)
-    neighbour = _neighbour_terms(options, inputs, delta, say, chosen)
+    neighbour = _neighbour_terms(options, code, inputs, delta, say, chosen)
     if neighbour is not None and code != NEAREST:
         delta = _delta_of_matrix(options, delta, sums, count, say, neighbour.code)
     return CampaignSpec(
@@ -137,8 +138,40 @@ def spec_of(
     )
 
 
+def _default_code(options: MechanismOptions, inputs: Inputs | None, delta: float, say: Say) -> str:
+    """Return the code where none is stated, by what the public set is; a line says so.
+
+    Two classes of an encoder's rows are rather a direction of these than clusters; more classes, and those
+    of tables and images, are not. That was found on public benchmarks: docs/neighbour.md has the figures.
+    Whatever asks for something else, or for delta 0, has the nearest representative.
+    """
+    if options.aggregator != "neighbour" or not isinstance(inputs, Embeddings):
+        return NEAREST
+    others = (options.answer, options.range, options.representatives, options.scale)
+    if delta == 0 or options.noise_law == "geometric" or any(each is not None for each in others):
+        return NEAREST
+    columns = _columns(options)
+    if columns is None:
+        say(
+            "records vote at the nearest representative (--code nearest); if there are two classes, name "
+            "them (--classes a,b): an encoder's rows tell these apart better in directions (--code dense)"
+        )
+    if columns is None or len(columns) != 2:
+        return NEAREST
+    say(
+        "records vote in directions (--code dense), since there are two classes of an encoder's rows; --code "
+        "nearest is for clusters, and delta 0"
+    )
+    return DENSE
+
+
 def _neighbour_terms(
-    options: MechanismOptions, inputs: Inputs | None, delta: float, say: Say, chosen: Choose | None
+    options: MechanismOptions,
+    code: str,
+    inputs: Inputs | None,
+    delta: float,
+    say: Say,
+    chosen: Choose | None,
 ) -> NeighbourTerms | None:
     """Return the additional terms of neighbour votes, None for teachers."""
     given = {
@@ -159,7 +192,6 @@ def _neighbour_terms(
     if inputs is None:
         raise ValueError("representatives are chosen among public inputs")
     from pate.campaign.representatives import (
-        RECORDS,
         choose,
         default_number,
         finer_number,
@@ -167,9 +199,9 @@ def _neighbour_terms(
         settled_code,
     )
 
-    votes, number, code = options.votes_per_patient or 1, options.representatives, options.code
+    votes, number = options.votes_per_patient or 1, options.representatives
     geometric = options.noise_law == "geometric" or options.scale is not None
-    require_spread(code or NEAREST, 0.0 if geometric else delta)
+    require_spread(code, 0.0 if geometric else delta)
     answer = answer_of(options.answer or CLASS)
     if isinstance(inputs, Images) and not answer.one_hot:
         raise UsageError(
@@ -179,10 +211,15 @@ def _neighbour_terms(
     usual = 0
     if number is None or code == SPREAD:
         records = options.expected_records or RECORDS
+        if options.expected_records is None:
+            say(
+                f"representatives are chosen as for {RECORDS:,} records of all parties, a guess; state yours "
+                "with --expected-records"
+            )
         usual = default_number(records, _ANY, options.epsilon, delta, votes * answer.most)
-        number = number or finer_number(code or NEAREST, usual, len(inputs))
+        number = number or finer_number(code, usual, len(inputs))
     points = (chosen or choose)(inputs, number, say)
-    settled = settled_code(code or NEAREST, len(points), usual)
+    settled = settled_code(code, len(points), usual)
     if options.answer is None and not geometric and settled.places >= _CONTRASTED:
         answer = usual_answer(settled, _columns(options))
     made = replace(settled, answer=answer)

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pate.accounting.composition import Gate, Gdp, composition_named, tightest
+from pate.accounting.composition import Gate, Gdp, composition_named, tightest, too_dear
 from pate.accounting.events import GaussianMax, GaussianThreshold
 from pate.campaign.choices import check_count
 from pate.campaign.default_noise import (
@@ -306,11 +306,8 @@ def budget(
         composition.budget(spec.epsilon, spec.delta), worst_cost(composition, mechanisms, most)
     )
     if worst > cap:
-        raise BudgetError(
-            f"one {'matrix' if spec.one_release else 'answer'} may cost epsilon "
-            f"{composition.epsilon(worst, spec.delta):.3g} at delta {spec.delta:g}, the budget is "
-            f"{spec.epsilon:g}: use more teachers, more noise, or a larger budget"
-        )
+        what = "matrix" if spec.one_release else "answer"
+        raise too_dear(composition, worst, spec.delta, spec.epsilon, what, "budget")
     return cap
 
 

@@ -108,7 +108,7 @@ class NeighbourOptions(CommandOptions):
             "--expected-records": self.records,
             "--representatives": self.representatives,
             "--noise-law": self.noise_law,
-            "--code": self.code,
+            "--code": self.code or NEAREST,
             "--answer": self.answer,
             "--range": self.range,
         }

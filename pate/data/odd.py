@@ -254,16 +254,17 @@ class Odd:
         return list(map(str, self._cells_by_reason()))
 
     def _cells_by_reason(self) -> list[Problem]:
-        return [
-            Problem(
-                f"{'column' if len(names) == 1 else 'columns'} {', '.join(map(repr, names[:_LINES]))}"
-                f"{', …' if len(names) > _LINES else ''} {'has' if len(names) == 1 else 'have'} cells "
-                "that count as missing: each ",
-                why,
-                _CELLS,
-            )
-            for why, names in ((why, list(columns)) for why, columns in self._by_reason().items())
-        ]
+        found = []
+        for why, columns in self._by_reason().items():
+            names = ", ".join(map(repr, list(columns)[:_LINES]))
+            if len(columns) > _LINES:
+                names = f"{len(columns)} columns, such as {names},"
+            else:
+                names = f"column {names}" if len(columns) == 1 else f"columns {names}"
+            has = "has" if len(columns) == 1 else "have"
+            what = f"{names} {has} cells that count as missing: each "
+            found.append(Problem(what, why, _CELLS))
+        return found
 
     def _by_reason(self) -> dict[str, dict[str, _Tally]]:
         reasons: dict[str, dict[str, _Tally]] = {}

@@ -25,6 +25,7 @@ import numpy as np
 from pate.data.values import Images
 from pate.errors import DataError, SchemaError
 from pate.features.distortions import distorted
+from pate.features.progress import Parts
 from pate.features.rows import blocks, each_by, unit
 
 if TYPE_CHECKING:
@@ -80,9 +81,12 @@ class InvariantSpace:
         if len(public) > _MOST_IMAGES:
             spread = np.linspace(0, len(public) - 1, _MOST_IMAGES)
             public = public.take(np.rint(spread).astype(np.int64))
-        points = base.embed(public)
+        parts = Parts(1, 1)
+        with parts.next():
+            points = base.embed(public)
         middle = points.mean(axis=0, dtype=np.float64).astype(np.float32)
-        moved = points - base.embed(distorted(public))
+        with parts.next():
+            moved = points - base.embed(distorted(public))
         centred = points - middle
         # Half the mean squared difference of two members of a class is its variance.
         within = (moved.T @ moved).astype(np.float64) / (2 * len(points))

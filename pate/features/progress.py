@@ -27,6 +27,35 @@ def telling(progress: Callable[[int, int], None] | None) -> Iterator[None]:
         _TOLD.reset(before)
 
 
+class Parts:
+    """One task of several parts, reported as one: the progress of each is its share of the whole.
+
+    Args:
+        sizes: the expected work of each part, in any one unit.
+    """
+
+    def __init__(self, *sizes: float) -> None:
+        self._progress = _TOLD.get()
+        self._sizes, self._whole = list(sizes), sum(sizes)
+        self._done, self._shown = 0.0, -1
+
+    @contextmanager
+    def next(self) -> Iterator[None]:
+        """Report what is done within the block as the next part."""
+        size = self._sizes.pop(0)
+        with telling(lambda done, total: self._tell(self._done + size * done / total)):
+            yield
+        self._done += size
+        self._tell(self._done)
+
+    def _tell(self, done: float) -> None:
+        # A part that reports twice, each time from its beginning, does not turn back.
+        share = int(100 * done / self._whole) if self._whole else 100
+        if self._progress is not None and share > self._shown:
+            self._shown = share
+            self._progress(share, 100)
+
+
 def told(starts: Sequence[int]) -> Iterator[int]:
     """Yield the start of each block, and report progress if there are several."""
     progress = _TOLD.get()

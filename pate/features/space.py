@@ -18,6 +18,7 @@ from pate.features.embedded import EmbeddedSpace
 from pate.features.gradients import gradients, gradients_width
 from pate.features.invariant import InvariantSpace
 from pate.features.likeness import LikenessSpace
+from pate.features.progress import Parts
 from pate.features.scattering import scatter, scattering_width
 from pate.features.tables import TableSpace
 from pate.features.upright import upright
@@ -61,9 +62,17 @@ _MOSTLY: Final = 2 / 3
 _FEWEST_PIXELS: Final = 16  # pixels a side; deskewing smaller images loses more than it gains
 
 
+def _upright_gradients(images: Images) -> Floats:
+    parts = Parts(1, 2)
+    with parts.next():
+        images = upright(images)
+    with parts.next():
+        return gradients(images)
+
+
 #: Feature functions, and their width for a height, width and number of channels.
 _WAYS: Final[dict[str, tuple[Callable[[Images], Floats], Callable[[int, int, int], int]]]] = {
-    "upright": (lambda images: gradients(upright(images)), gradients_width),
+    "upright": (_upright_gradients, gradients_width),
     "gradients": (gradients, gradients_width),
     "scattering": (scatter, scattering_width),
 }

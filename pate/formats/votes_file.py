@@ -1,4 +1,4 @@
-"""Votes and labels in NumPy ``.npy`` files, never with pickled objects.
+"""Votes and labels in arrays, and in NumPy ``.npy`` files, never with pickled objects.
 
 A vote matrix is (queries, classes): how many teachers chose each class. Whole numbers stored as floats
 are accepted, as in published matrices.
@@ -36,7 +36,24 @@ def read_vote_matrix(path: Path, *, unequal_rows: bool = False) -> Counts:
         DataError: if the file cannot be read, is not a ``.npy`` file, is truncated or too large, or has
             no matrix of counts; the message names the first wrong place, and the remedy.
     """
-    found = load_numbers(path)
+    return vote_matrix(load_numbers(path), path, unequal_rows=unequal_rows)
+
+
+def vote_matrix(
+    found: NDArray[Any], path: Path | str = "the array of votes", *, unequal_rows: bool = False
+) -> Counts:
+    """Return an array of votes as a copy, (queries, classes) int64.
+
+    Args:
+        found: a matrix of counts, integers or whole floats.
+        path: what to call it in an error.
+        unequal_rows: as for :func:`read_vote_matrix`.
+
+    Raises:
+        DataError: as :func:`read_vote_matrix`.
+    """
+    if found.dtype.kind not in "iuf":
+        raise DataError(f"{path} holds {_kind(found.dtype)}, not numbers")
     if found.ndim == 1 and found.dtype.kind in "iu":
         raise DataError(
             f"{path} holds {len(found)} whole numbers in a row: labels, it seems, not votes; "
@@ -112,7 +129,7 @@ def _kind(dtype: np.dtype[Any]) -> str:
     return "Python objects, which are never loaded" if dtype.hasobject else str(dtype)
 
 
-def _whole(found: NDArray[Any], what: str, path: Path) -> NDArray[np.int64]:
+def _whole(found: NDArray[Any], what: str, path: Path | str) -> NDArray[np.int64]:
     """Return counts as int64, or raise for a cell that is not a count."""
     if found.dtype.kind == "f":
         # The limit below cannot be represented as float16.
@@ -131,7 +148,7 @@ def _whole(found: NDArray[Any], what: str, path: Path) -> NDArray[np.int64]:
     return np.array(found, dtype=np.int64, order="C")
 
 
-def _wrong(found: NDArray[Any], bad: NDArray[np.bool_], why: str, path: Path) -> None:
+def _wrong(found: NDArray[Any], bad: NDArray[np.bool_], why: str, path: Path | str) -> None:
     at = tuple(int(index) for index in np.unravel_index(int(bad.argmax()), found.shape))
     place = f"query {at[0]}" + (f", class {at[1]}" if len(at) > 1 else "")
     raise DataError(f"{path}: {place} is {found[at]!s}; {why}")

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.accounting.composition import COMPOSITIONS, tightest, total_cost
+from pate.accounting.composition import COMPOSITIONS, tightest, too_dear, total_cost
 from pate.accounting.events import GaussianMax
-from pate.errors import BudgetError, UsageError
+from pate.errors import UsageError
 from pate.mechanisms import (
     ConfidentGNMax,
     DistributedConfidentGNMax,
@@ -261,12 +261,9 @@ def make_plan(
     worst = check + label
     cap, limit = campaign.limits(worst, cap)
     if worst > limit:
-        cost, there = (composition.epsilon(each, delta) for each in (worst, limit))
         whose = "budget" if campaign.part == 1 else "first round's budget"
-        raise BudgetError(
-            f"one answer may cost epsilon {cost:.3g} at delta {delta:g}, the {whose} is {there:.3g}: "
-            "use more teachers, more noise, or a larger budget"
-        )
+        there = composition.epsilon(limit, delta)
+        raise too_dear(composition, worst, delta, there, "answer", whose)
     seen = Prospect.of(mechanism, population, shares=campaign.most)
     pays = 1.0 if mechanism.noise_inside else seen.answer
     asked = expected_asked(queries, pays, check, label, limit)

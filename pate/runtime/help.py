@@ -42,9 +42,10 @@ class _Command(TyperCommand):
     def __init__(self, name: str | None, **settings: Any) -> None:
         super().__init__(name, **settings)
         # Click 8.5 drops the help that typer gives an argument.
-        hints = get_type_hints(inspect.unwrap(self.callback), include_extras=True)  # type: ignore[arg-type] # typer gives one
-        for param in self.params:
-            if isinstance(param, TyperArgument) and param.help is None:
+        bare = [p for p in self.params if isinstance(p, TyperArgument) and p.help is None]
+        if bare:
+            hints = get_type_hints(inspect.unwrap(self.callback), include_extras=True)  # type: ignore[arg-type] # typer gives one
+            for param in bare:
                 given = getattr(hints[param.name or ""], "__metadata__", ())
                 param.help = next((each.help for each in given if hasattr(each, "help")), None)
 

@@ -84,7 +84,7 @@ class Screen:
     """
 
     def __init__(self, name: str, party: str = "") -> None:
-        self._name, self._party = name, party
+        self._name, self._party = name, printable(party)
         self._console = Display(file=sys.stderr, soft_wrap=True)
         self._listeners: list[Callable[[Line], None]] = []
         self._moving: Progress | None = None
@@ -225,7 +225,7 @@ class Screen:
             percent: show a share instead of a number.
             late: show nothing before the first call, nothing while done is total, and no line for a
                 task of a moment.
-            timed: whether progress predicts the remaining time.
+            timed: whether progress predicts the remaining time. If not, a short task is one line, its last.
         """
         if self.live:
             with self._task(title, late=late, percent=percent, timed=timed) as task:
@@ -305,7 +305,8 @@ class _Lines:
         now = time.monotonic()
         if self._done is None or done < self._done:  # new, or begun again
             self._pace, self._began, self._last = Pace(), now, None
-            self._next = now + self._every * self._late
+            # Of a task whose time cannot be predicted only a long wait, and the end, are worth a line.
+            self._next = now + self._every * (self._late or not (self._timed or self._drawn))
         self._done, left = done, self._pace.left(done, total)
         is_soon = now < self._next and (done < total or self._late)
         # Zero progress is reported only after a while.

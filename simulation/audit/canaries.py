@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
-from scipy import stats
 
 from aggregator_server.campaign.capped import CappedRelease
 from aggregator_server.ledger.ledger import Ledger
@@ -157,6 +156,8 @@ def foresee_canaries(planting: Planting, claimed: float, classes: int) -> tuple[
         claimed: epsilon.
         classes: how many there are.
     """
+    from scipy import stats  # slow to import
+
     sigma = dict(planting.parameters).get("sigma2")
     one = planting.parties * planting.teachers == 1 and planting.guesses == planting.canaries
     if planting.aggregator != GNMax.name or sigma is None or sigma > _WIDEST or not one:

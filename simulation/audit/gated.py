@@ -12,7 +12,6 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy import stats
 
 from aggregator_server.campaign.gated import batch_of, bound_of, labels_behind
 from pate.accounting.bounds.theorem6_plus import Table
@@ -123,6 +122,8 @@ class Gated:
 
     def outcomes(self, pair: Pair, bug: Bug) -> Floats:
         """Return (outcomes, 2) probabilities of a run's outcomes in the two worlds."""
+        from scipy import stats  # slow to import
+
         worlds = []
         for world in (0, 1):
             rows = self.rows(pair, world)

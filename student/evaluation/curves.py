@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from pate.errors import DataError
 from student.evaluation.picture import BAR, INK, INTERVAL, LETTER, MARK, short
 
@@ -18,12 +20,13 @@ if TYPE_CHECKING:
 
 _GREY: Final = "#9aa5b1"
 _GRID: Final = "#dde3ea"
-#: Least width of a bin's bar, as a probability.
-_THIN: Final = 0.008
+#: Ends of the scale of log odds, where probabilities nearer to 0 or 1 are drawn, and its marks.
+_END: Final = 0.001
+_TICKS: Final = (0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999)
 
 
 def draw_curves(evaluation: Evaluation, path: Path, *, promise: str = "") -> None:
-    """Draw a PNG: observed shares by probability with the bins' inputs below, and the ROC curve.
+    """Draw a PNG: observed shares by probability, on the scale of log odds, and the ROC curve.
 
     Args:
         evaluation: with scores.
@@ -48,13 +51,10 @@ def draw_curves(evaluation: Evaluation, path: Path, *, promise: str = "") -> Non
     most = int(width / LETTER)
     figure.suptitle("\n".join(textwrap.fill(line, most) for line in lines), fontsize=9)
     columns = 1 if scores.roc is None else 2
-    grid = figure.add_gridspec(2, columns, height_ratios=(4, 1))
-    upper = figure.add_subplot(grid[0, 0])
-    lower = figure.add_subplot(grid[1, 0], sharex=upper)
-    _draw_calibration(upper, evaluation, scores)
-    _draw_bins(lower, evaluation, scores)
+    panels = figure.subplots(1, columns, squeeze=False)[0]
+    _draw_calibration(panels[0], evaluation, scores)
     if scores.area is not None and scores.roc is not None:
-        _draw_roc(figure.add_subplot(grid[:, 1]), evaluation, scores, scores.area)
+        _draw_roc(panels[1], evaluation, scores, scores.area)
     for axes in figure.get_axes():
         axes.tick_params(length=0)
         axes.spines[["top", "right"]].set_visible(False)
@@ -62,8 +62,10 @@ def draw_curves(evaluation: Evaluation, path: Path, *, promise: str = "") -> Non
 
 
 def _draw_calibration(axes: Axes, evaluation: Evaluation, scores: Scores) -> None:
-    axes.plot((0, 1), (0, 1), color=_GREY, linewidth=1, linestyle=(0, (4, 3)))
-    means = [each.mean for each in scores.bins]
+    # Log odds: those of a good student lie near 0 and 1, where a straight scale shows one dot.
+    line = np.linspace(_END, 1.0 - _END, 1_000)
+    axes.plot(line, line, color=_GREY, linewidth=1, linestyle=(0, (4, 3)))
+    means = [min(max(each.mean, _END), 1.0 - _END) for each in scores.bins]
     shares = [each.observed.share or 0.0 for each in scores.bins]
     for mean, each in zip(means, scores.bins, strict=True):
         axes.plot((mean, mean), each.observed.interval(), color=BAR, linewidth=1.6)
@@ -75,31 +77,21 @@ def _draw_calibration(axes: Axes, evaluation: Evaluation, scores: Scores) -> Non
         0.02, 0.98, f"dot: a bin; {INTERVAL}\ndashed: perfect probabilities", va="top",
         transform=axes.transAxes, fontsize=9, color=INK,
     )  # fmt: skip
-    axes.tick_params(labelbottom=False)
-    axes.grid(color=_GRID)
-    axes.set_axisbelow(True)
-    axes.set_xlim(-0.02, 1.02)
-    axes.set_ylim(-0.02, 1.02)
-
-
-def _draw_bins(axes: Axes, evaluation: Evaluation, scores: Scores) -> None:
-    """Draw the number of inputs of each bin over the probabilities that it spans."""
-    from matplotlib.ticker import MaxNLocator
-
-    for each in scores.bins:
-        width = max(each.high - each.low, _THIN)
-        middle = (each.low + each.high) / 2
-        axes.bar(middle, each.observed.count, width, color=BAR, edgecolor="white", linewidth=0.6)
     counts = [each.observed.count for each in scores.bins]
-    least, most = min(counts), max(counts)
     what = "1 bin" if len(counts) == 1 else f"{len(counts)} bins"
-    of = f"{most}" if least == most else f"{least} to {most}"
-    name = _positive(evaluation)
+    of = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
     judged = "probability of the predicted class" if name is None else f"probability of {name}"
     axes.set_xlabel(f"{judged}\n({what} of {of} inputs)")
-    axes.set_ylabel("inputs")
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=3))
-    axes.set_ylim(0, 1.1 * most)
+    axes.set_xscale("logit")
+    # The predicted class of m has a probability of 1/m or more.
+    least = _END if name is not None else max(_END, 0.8 / len(evaluation.classes))
+    axes.set_xlim(least / 1.5, 1.0 - _END / 1.5)
+    marks = [each for each in _TICKS if each >= least]
+    axes.set_xticks(marks, [f"{each:g}" for each in marks])
+    axes.minorticks_off()
+    axes.grid(color=_GRID)
+    axes.set_axisbelow(True)
+    axes.set_ylim(-0.02, 1.02)
 
 
 def _draw_roc(axes: Axes, evaluation: Evaluation, scores: Scores, area: Area) -> None:

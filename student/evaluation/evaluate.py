@@ -12,6 +12,7 @@ import numpy as np
 
 from pate.answers import ORDERED
 from pate.errors import DataError
+from pate.runtime.screen import listed
 from student.evaluation.fairness import MOST_GROUPS, Coverage, Groups, by_group
 from student.evaluation.figures import Figure
 from student.evaluation.rates import Rate, rate_of
@@ -130,6 +131,42 @@ class Evaluation:
         return [rate.share for rate in self.rates]
 
     @property
+    def missed(self) -> dict[str, Rate]:
+        """Recall of the present classes of which less than half is found, the smallest first."""
+        found = zip(self.classes, self.rates, strict=True)
+        few = [(name, rate) for name, rate in found if rate.count and 2 * rate.hits < rate.count]
+        return dict(sorted(few, key=lambda each: each[1].hits / each[1].count))
+
+    @property
+    def ranks(self) -> bool:
+        """Whether the probabilities of two classes rank inputs better than chance, at 95 % confidence."""
+        area = None if self.scores is None or len(self.classes) != 2 else self.scores.area
+        return area is not None and area.interval is not None and area.interval[0] > 0.5
+
+    @property
+    def remarks(self) -> list[str]:
+        """What the accuracy conceals, in words: classes that are missed, a constant answer as good."""
+        made, few = [], self.missed
+        if len(self.classes) == 2:
+            though = ", though its probabilities rank better than chance" if self.ranks else ""
+            for name, rate in few.items():
+                made.append(
+                    f"the student finds {rate.share:.1%} of {name!r} ({rate.hits} of {rate.count}){though}"
+                )
+        elif few:
+            named = listed([f"{name!r}: {rate.share:.1%}" for name, rate in few.items()])
+            made.append(
+                f"the student finds less than half of {len(few)} of {len(self.classes)} classes ({named})"
+            )
+        (name, share), (low, high) = self.commonest, self.right.interval()
+        if low <= share < 1:
+            made.append(
+                f"always saying {name!r} is as good: right for {share:.1%}, and the student for "
+                f"{self.accuracy:.1%} ({low:.1%} to {high:.1%})"
+            )
+        return made
+
+    @property
     def balanced_accuracy(self) -> float:
         """Mean recall of the present classes."""
         return float(np.mean([recall for recall in self.recalls if recall is not None]))
@@ -154,6 +191,7 @@ class Evaluation:
                 name: list(rate.interval())
                 for name, rate in zip(self.classes, self.rates, strict=True)
             },
+            "remarks": self.remarks,
             "confusion": self.confusion.tolist(),
             "classes": list(self.classes),
             "groups": None if self.groups is None else self.groups.to_json(),

@@ -83,7 +83,19 @@ confidence, for inputs like these.
 | class | inputs | recall |
 | --- | --- | --- |
 {rows}
+{_remarks(evaluation)}
 """
+
+
+def _remarks(evaluation: Evaluation) -> str:
+    """Return what the accuracy conceals, and what helps; empty if there is nothing."""
+    lines = [f"- {plain(line[0].upper() + line[1:])}." for line in evaluation.remarks]
+    if evaluation.missed and evaluation.ranks:
+        lines.append(
+            "- A threshold finds more of that class: choose it with `pate-student evaluate "
+            "--at-sensitivity`, on labelled data needed for nothing else."
+        )
+    return "\n" + "\n".join(lines) if lines else ""
 
 
 def _of_answers(evaluation: LabelsEvaluation | NumberEvaluation) -> str:

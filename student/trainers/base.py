@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -24,6 +26,16 @@ Progress: TypeAlias = Callable[[int, int, float], None]
 
 def silent(step: int, total: int, loss: float) -> None:
     """Ignore progress."""
+
+
+def by_model(progress: Progress, number: int) -> Callable[[], None]:
+    """Return what to call after each model, or fit of one, of a training that has so many.
+
+    They take times of their own, but a minute without a sign looks like a standstill.
+    """
+    done = itertools.count(1)
+    progress(0, number, math.nan)
+    return lambda: progress(next(done), number, math.nan)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from student.trainers.base import Effort, Progress, silent
+from student.trainers.base import Effort
 from student.trainers.counts import LEAST_SHARE, Cells, tilt
 from student.trainers.proportions import guess_shares
 
@@ -43,7 +43,6 @@ def train_on_counts(
     seed: int,
     effort: Effort | None = None,
     guess: Floats | None = None,
-    progress: Progress = silent,
 ) -> Model:
     """Return boosted trees that agree with noisy counts.
 
@@ -54,7 +53,6 @@ def train_on_counts(
         effort: ``steps`` is the number of boosting rounds per fit; ``seconds`` ends it early.
         guess: (n, m) initial probabilities, to which the trees are then fitted in one round; None
             to start with an additive model. More rounds would forget the guess.
-        progress: called after each fit.
     """
     effort = effort or Effort()
     started = time.monotonic()
@@ -63,7 +61,6 @@ def train_on_counts(
     for number in range(rounds):
         wanted = tilt(cells, _inside(chances))
         model = fit_chances(rows, wanted, seed=seed + number, trees=effort.steps or TREES)
-        progress(number + 1, rounds, float("nan"))
         if effort.seconds is not None and time.monotonic() - started > effort.seconds:
             break
         chances = np.zeros_like(wanted)

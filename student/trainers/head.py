@@ -25,6 +25,8 @@ from student.trainers.proportions import softmax
 from student.trainers.smoothing import smooth
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
@@ -83,15 +85,18 @@ def head_chances(lesson: Lesson, seed: int) -> Floats | None:
     return softmax(_SHARPNESS * np.log(shares.astype(np.float64)))
 
 
-def smoothed_rows(public: Inputs, cells: Cells, seed: int) -> Floats:
+def smoothed_rows(
+    public: Inputs, cells: Cells, seed: int, step: Callable[[], None] = lambda: None
+) -> Floats:
     """Return (n, m) class probabilities, smooth in the space that records voted in.
 
     Args:
         public: the public set, n inputs.
         cells: the released counts over them.
         seed: of the draw of landmarks.
+        step: as of :func:`smooth`.
     """
-    return smooth([_points(public)], cells, seed=seed).astype(np.float64)
+    return smooth([_points(public)], cells, seed=seed, step=step).astype(np.float64)
 
 
 def fit_head(

@@ -31,7 +31,7 @@ from pate.codes import code_of
 from pate.data.embeddings import Embeddings
 from pate.data.values import Table
 from pate.errors import DataError
-from student.trainers.base import Effort, Lesson, Progress, decided, silent
+from student.trainers.base import Effort, Lesson, Progress, by_model, decided, silent
 from student.trainers.boosting import CLOSELY, TREES, fit_chances, fit_line, train_on_counts
 from student.trainers.counts import cells_of
 from student.trainers.encoding import EmbeddedRows, Encoding, learn_encoding
@@ -48,8 +48,11 @@ from student.trainers.labels import (
 from student.trainers.linear import linear_chances
 from student.trainers.numbers import means, medians, shares_below
 from student.trainers.proportions import guess_shares
+from student.trainers.smoothing import WIDTHS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
@@ -161,7 +164,7 @@ def train(
         seed: of the forest; no global generator is read or moved.
         effort: ``steps`` is the number of trees; ``seconds`` ends the training early.
         settings: parameters of the training.
-        progress: called after every round.
+        progress: called after every model.
 
     Raises:
         DataError: if the inputs are images.
@@ -221,27 +224,27 @@ def train(
     cells = None if lesson.noisy is None else cells_of(lesson.public, lesson.noisy)
     if cells is not None:
         rows = encoding.encode(lesson.public)
-        guess = smoothed_rows(lesson.public, cells, seed)
+        step = by_model(progress, len(WIDTHS) + 1 + (not settings.smoothed))
+        guess = smoothed_rows(lesson.public, cells, seed, step)
         if not settings.smoothed:
             guess = (guess + guess_shares(rows, cells)) / 2
-        model = train_on_counts(
-            rows, cells, seed=seed, effort=effort, guess=guess, progress=progress
-        )
+            step()
+        model = train_on_counts(rows, cells, seed=seed, effort=effort, guess=guess)
+        step()
         return TableStudent(encoding, {"boosting": model}, None, lesson.classes, answer=answer)
     if lesson.noisy is not None and lesson.noisy.dense:
+        curved = code_of(lesson.noisy.code).curved
+        step = by_model(progress, 2 if curved else 3)
         chances = linear_chances(lesson.public, lesson.noisy)
+        step()
         if chances is not None:
             rows, trees = encoding.encode(lesson.public), effort.steps or TREES
-            if code_of(lesson.noisy.code).curved:
-                model = fit_chances(rows, chances, seed=seed, trees=trees, far=CLOSELY)
-                taught = {"boosting": model}
-            else:
-                # What they are fitted to is linear, in other features.
-                taught = {
-                    "boosting": fit_chances(rows, chances, seed=seed, trees=trees),
-                    "logistic": fit_line(rows, chances, softness=settings.softness),
-                }
-            progress(1, 1, float("nan"))
+            far = {"far": CLOSELY} if curved else {}
+            taught = {"boosting": fit_chances(rows, chances, seed=seed, trees=trees, **far)}
+            step()
+            if not curved:  # else what they are fitted to is linear, in other features
+                taught["logistic"] = fit_line(rows, chances, softness=settings.softness)
+                step()
             return TableStudent(encoding, taught, None, lesson.classes, answer=answer)
     if answer == NUMBER or not len(lesson.labels):
         raise DataError(ONLY_NOISE)
@@ -253,10 +256,10 @@ def train(
     guesses, weights = _labels_alone(lesson)
     models = {}
     started = time.monotonic()
-    for number in range(settings.rounds + 1):
+    step = by_model(progress, 2 * (settings.rounds + 1))
+    for _ in range(settings.rounds + 1):
         chosen = weights > 0
-        models = _fit(rows[chosen], guesses[chosen], weights[chosen], effort, settings, seed)
-        progress(number + 1, settings.rounds + 1, float("nan"))
+        models = _fit(rows[chosen], guesses[chosen], weights[chosen], effort, settings, seed, step)
         if effort.seconds is not None and time.monotonic() - started > effort.seconds:
             break
         probabilities = _average(models, None, rows, len(lesson.classes))
@@ -273,7 +276,9 @@ def _head(
     progress: Progress,
 ) -> TableStudent:
     """Return the student of embeddings; arguments as :func:`train`."""
+    step = by_model(progress, 2)
     chances = head_chances(lesson, seed)
+    step()
     if chances is None and not len(lesson.labels):
         raise DataError(ONLY_NOISE)
     present = np.unique(lesson.labels)
@@ -287,7 +292,7 @@ def _head(
         penalty = PENALTY * min(1.0, SMOOTHED / len(lesson.classes))
         head = fit_head(rows, chances, steps=effort.steps, penalty=penalty)
         models, constant = {HEAD: head}, None
-    progress(1, 1, float("nan"))
+    step()
     return TableStudent(encoding, models, constant, lesson.classes, HEAD, answer)
 
 
@@ -329,6 +334,7 @@ def _fit(
     effort: Effort,
     settings: Settings,
     seed: int,
+    step: Callable[[], None],
 ) -> dict[str, Model]:
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.exceptions import ConvergenceWarning
@@ -347,6 +353,7 @@ def _fit(
         warnings.simplefilter("ignore", ConvergenceWarning)
         for model in models.values():
             model.fit(rows, labels, sample_weight=weights)
+            step()
     return models
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from student.trainers.graph import squared_distances
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: Least probability, divided by the number of classes.
 DOUBT: Final = 0.05
 #: Of kernels exp(-width |x - y|^2) over points of mean squared length one.
-_WIDTHS: Final = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+WIDTHS: Final = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 #: Variance of the function, and of a record's residual, both relative to p (1 - p).
 _STRENGTHS: Final = tuple(4.0**power for power in range(-4, 3))
 _RESIDUALS: Final = (1 / 16, 1 / 4, 1.0)
@@ -50,7 +50,13 @@ class _Fit:
     moves: Wide
 
 
-def smooth(views: Sequence[Floats], cells: Cells, *, seed: int) -> Floats:
+def smooth(
+    views: Sequence[Floats],
+    cells: Cells,
+    *,
+    seed: int,
+    step: Callable[[], None] = lambda: None,
+) -> Floats:
     """Return (n, m) class probabilities for each public row.
 
     Args:
@@ -58,6 +64,7 @@ def smooth(views: Sequence[Floats], cells: Cells, *, seed: int) -> Floats:
             similarity is the mean of the views' kernels.
         cells: the released counts over them.
         seed: of the draw of landmarks, which bound the work for many rows.
+        step: called after each of the :data:`WIDTHS`.
     """
     count = len(views[0])
     drawn = np.random.default_rng(seed).permutation(count)[:_LANDMARKS]
@@ -66,9 +73,14 @@ def smooth(views: Sequence[Floats], cells: Cells, *, seed: int) -> Floats:
     overall = cells.overall
     fits = (
         _fit(np.mean([np.exp(-np.float32(width) * each) for each in apart], axis=0), drawn, cells)
-        for width in _WIDTHS
+        for width in WIDTHS
     )
-    best = max(fits, key=lambda fit: fit.evidence)
+
+    def evidence(fit: _Fit) -> float:
+        step()
+        return fit.evidence
+
+    best = max(fits, key=evidence)
     chances = np.clip(overall + best.moves, DOUBT / len(overall), 1.0)
     made: Floats = (chances / chances.sum(axis=1, keepdims=True)).astype(np.float32)
     return made

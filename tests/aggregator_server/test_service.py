@@ -14,6 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import verify
 from aggregator_server.student_service import FOLLOWERS, StudentService
+from pate.campaign.choices import Guess
 from pate.errors import PortInUseError, UsageError
 from pate.formats.privacy_statement import PrivacyStatement
 from pate.runtime.tokens import new_token
@@ -100,6 +101,25 @@ def test_the_campaign_is_described(ledger: Ledger, student: student_pb2_grpc.Stu
         SPEC.schema,
         "trial",
     )
+
+
+def test_a_student_is_warned_of_few_labels_before_they_come_and_not_after(tmp_path: Path) -> None:
+    with start(tmp_path / "ledger.db", make_spec(aggregator="gnmax", epsilon=1.0)) as ledger:
+        service = StudentService(ledger, guess=Guess(rarest=0.05))
+        channel = grpc.insecure_channel(f"127.0.0.1:{service.start()}")
+        student = student_pb2_grpc.StudentStub(channel)  # type: ignore[no-untyped-call]
+
+        def said() -> str:
+            told = student.GetCampaign(student_pb2.GetCampaignRequest(), timeout=NO_HURRY)
+            return str(told.expected)
+
+        assert "if your rarest class is 1 in 20, expect" in said()
+        assert "what helps: " in said()
+        label(ledger)
+        ledger.end_round(wants_predictions=False)
+        assert said() == ""
+        channel.close()
+        service.stop(0.0)
 
 
 def test_events_have_the_same_cursors_ever_after(

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
-from benchmarks.scale import gpu
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -17,6 +13,10 @@ if TYPE_CHECKING:
 def test_each_device_that_is_here_is_measured(
     test_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import torch
+
+    from benchmarks.scale import gpu
+
     monkeypatch.setenv("PATE_TEST_DATA", str(test_data))
     found = gpu.run(quick=True)
     devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]

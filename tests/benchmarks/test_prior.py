@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import torch
 
 import party.teachers.prior
-from benchmarks.prior import tables, train
 from benchmarks.prior.evaluate import answers, parts
 from benchmarks.prior.recipe import RATES
 from party.teachers.prior import weights
@@ -18,12 +16,22 @@ from pate.data.values import Dataset, Table
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from benchmarks.prior import tables
+
 
 def drawn(seed: int) -> tables.Batch:
+    import torch
+
+    from benchmarks.prior import tables
+
     return tables.draw(torch.Generator().manual_seed(seed))
 
 
 def test_tables_are_varied_and_finite() -> None:
+    import torch
+
+    from benchmarks.prior import tables
+
     batches = [drawn(seed) for seed in range(12)]
     for batch in batches:
         count, known = batch.labels.shape
@@ -42,6 +50,8 @@ def test_tables_are_varied_and_finite() -> None:
 
 
 def test_a_seed_decides_the_tables() -> None:
+    import torch
+
     for one, other in ((drawn(3), drawn(3)),):
         assert torch.equal(one.values.nan_to_num(9), other.values.nan_to_num(9))
         assert torch.equal(one.labels, other.labels)
@@ -49,6 +59,8 @@ def test_a_seed_decides_the_tables() -> None:
 
 
 def test_the_rate_rises_stays_and_falls() -> None:
+    from benchmarks.prior import train
+
     assert train.rate(0, RATES) == pytest.approx(1 / 300)
     assert [train.rate(step, RATES) for step in (299, 1_000, 2_000)] == [1, 1, 1]
     assert train.rate(4_750, RATES) == pytest.approx(0.3)
@@ -57,6 +69,10 @@ def test_the_rate_rises_stays_and_falls() -> None:
 
 @pytest.mark.slow
 def test_a_resumed_training_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from benchmarks.prior import tables, train
+
     monkeypatch.setattr(tables, "_CELLS", 2_000)
     monkeypatch.setattr(tables, "_TABLES", (2, 4))
     monkeypatch.setattr(train, "_SAVE", 2)

@@ -1,23 +1,24 @@
-"""The site builds without warnings: no broken links, no orphan pages."""
+"""The site builds without warnings, its reference is readable, and its search works from a folder."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import markdown  # type: ignore[import-untyped]
 import pytest
 
-from tests.support.pages import DOCS
+from tests.support.pages import DOCS, ROOT
+from tests.support.server.statuses import chromium
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.e2e
-
-ROOT = DOCS.parent
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,44 @@ def test_every_page_is_built(site: Path) -> None:
 def test_the_reference_is_made_of_the_docstrings(site: Path) -> None:
     text = (site / "reference" / "mechanisms.html").read_text()
     assert "If max_j n_j + N_Z(0, sigma1^2) &gt;= threshold" in text
+
+
+def test_examples_are_code_and_roles_are_names(site: Path) -> None:
+    examples = 0
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        examples += text.count('<span class="gp">&gt;&gt;&gt; </span>')
+        prose = re.sub(r"<(pre|code)\b.*?</\1>", "", text, flags=re.DOTALL)
+        assert not re.search(r"(<blockquote>\s*){2}|&gt;&gt;&gt;", prose), page.name
+        assert not re.search(r":(class|func|meth|mod|data|attr|exc|obj):", prose), page.name
+    assert examples > 30
+
+
+def test_a_formula_is_drawn_without_a_script() -> None:
+    at = importlib.util.spec_from_file_location("hooks", DOCS / "hooks.py")
+    assert at is not None
+    assert at.loader is not None
+    at.loader.exec_module(hooks := importlib.util.module_from_spec(at))
+    name = "pymdownx.arithmatex"
+    written = "A cost of $\\delta < 1$, for $12 or less.\n\n$$\n\\int (P - e^E Q)^+\n$$\n"
+    made = hooks.on_page_content(
+        markdown.markdown(written, extensions=[name], extension_configs={name: {"generic": True}})
+    )
+    assert re.search(
+        r'A cost of <math [^>]*display="inline">.*&#x003B4;.*&#x0003C;.*</math>, for', made
+    )
+    assert re.search(r'<math [^>]*display="block">.*&#x0222B;', made)
+    assert "for $12 or less" in made
+
+
+@pytest.mark.browser
+def test_the_search_works_in_a_folder(site: Path) -> None:
+    with chromium() as browser:
+        page = browser.new_page()
+        page.goto((site / "index.html").as_uri())
+        page.keyboard.press("/")  # opens the field
+        page.locator("input[name=query]").press_sequentially("dropouts")
+        page.wait_for_selector(".md-search-result__item", timeout=120_000)
 
 
 def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 import httpx
 import numpy as np
-import pandas as pd
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    import pandas as pd
     import typer
     from numpy.typing import NDArray
 
@@ -137,6 +137,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
 
 def _deal(folder: Path) -> Path:
     """Write the parties' tables and the public one, and return where that is."""
+    import pandas as pd
+
     rng = np.random.default_rng(0)
 
     def table(rows: int) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import pytest
 import pate
 from pate import ConfidentGNMax, GNMax, LabelSource, LNMax
 from pate.accounting.composition import Gdp, total_cost
-from pate.errors import AccountingError, ProtocolError, UsageError
+from pate.errors import AccountingError, BudgetError, UsageError
 from pate.mechanisms import DistributedGNMax, InteractiveGNMax, Neighbour
 from pate.noise.simulated import SimulatedNoise
 
@@ -110,19 +110,62 @@ def test_seeded_noise_is_refused() -> None:
         LabelSource(AGREED, NARROW, epsilon=1, delta=1e-5, noise=SimulatedNoise(1))
 
 
-def test_bad_votes_and_queries_are_refused() -> None:
-    with pytest.raises(ProtocolError, match="same sum"):
-        LabelSource(np.array([[1, 2], [2, 2]]), NARROW, epsilon=1, delta=1e-5)
-    with pytest.raises(ProtocolError):
-        LabelSource(AGREED.astype(float), NARROW, epsilon=1, delta=1e-5)
+@pytest.mark.parametrize(
+    ("votes", "why"),
+    [
+        ([[1, 2], [2, 2]], "query 0 has 3 votes, query 1 has 4"),
+        ([[1, 2], [3]], "inhomogeneous"),
+        ([[0.5, 1.5]], "query 0, class 0 is 0.5; votes must be whole numbers"),
+        ([[0.5, 0.5]], "shares that sum to 1"),
+        ([[float("nan"), 1.0]], "must be whole numbers"),
+        ([[-1, 2]], "not negative"),
+        ([1, 2, 3], "labels, it seems, not votes"),
+        ([["a", "b"]], "not numbers"),
+        ([[True, False]], "not numbers"),
+    ],
+)
+def test_votes_that_are_none_are_refused(votes: object, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        LabelSource(votes, NARROW, epsilon=1, delta=1e-5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0, 1e-5), (float("nan"), 1e-5), (1, 0), (1, 2)])
+def test_a_budget_that_is_none_is_refused(epsilon: float, delta: float) -> None:
+    with pytest.raises(UsageError, match=r"epsilon|delta"):
+        LabelSource(AGREED, NARROW, epsilon=epsilon, delta=delta)
+
+
+def test_whole_floats_are_votes() -> None:
+    assert source(votes=AGREED.astype(float)).answer([0]).labels == {0: 0}
+    assert source(votes=AGREED.astype(np.uint16)).answer([0]).labels == {0: 0}
+
+
+def test_a_notebook_shows_the_figures_and_no_label() -> None:
+    answers = source(queries=5).answer()
+    said = "5 labels of 5 queries asked; epsilon"
+    assert repr(answers) == str(answers)
+    assert repr(answers).startswith(said)
+    assert answers._repr_html_().startswith(f"<p>{said}")
+
+
+def test_what_is_charged_and_left_is_said() -> None:
+    labels = source(queries=5)
+    assert (labels.spent, labels.left, labels.epsilon_charged) == (0, 1, 0)
+    promised = labels.answer().epsilon
+    assert labels.spent == pytest.approx(5 / 5.5)
+    assert labels.left == pytest.approx(0.5 / 5.5)
+    assert 0 < labels.epsilon_charged < promised
+
+
+def test_queries_that_are_none_are_refused() -> None:
     for query in (-1, 100, True):
         with pytest.raises(UsageError, match="no query"):
             source().answer([query])
 
 
-def test_a_budget_for_nothing_gives_nothing() -> None:
-    answers = LabelSource(AGREED, LNMax(Fraction(1, 20), 1), epsilon=0.01, delta=1e-5).answer()
-    assert answers.asked == ()
+def test_a_budget_that_pays_for_nothing_is_refused() -> None:
+    with pytest.raises(BudgetError, match=r"one answer may cost epsilon .* the budget is 0.01"):
+        LabelSource(AGREED, LNMax(Fraction(1, 20), 1), epsilon=0.01, delta=1e-5)
 
 
 def test_every_name_of_the_front_door_is_there() -> None:

@@ -50,18 +50,40 @@ def test_help_names_what_there_is(program: str, words: list[str]) -> None:
 
 
 @pytest.mark.e2e
-def test_help_does_not_import_torch_or_flower() -> None:
-    for module in PROGRAMS.values():
-        code = (
-            "import sys\n"
-            f"import {module}.cli{'.main' if module in ('party', 'aggregator_server') else ''}\n"
-            "heavy = {'torch', 'flwr', 'sklearn', 'sqlalchemy', 'matplotlib'} & set(sys.modules)\n"
-            "sys.exit(f'imported {heavy}' if heavy else 0)\n"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT
-        )
-        assert done.returncode == 0, (module, done.stderr)
+@pytest.mark.parametrize(
+    ("arguments", "slow"),
+    [
+        *(
+            (["-m", module, "--help"], {"numpy", "cryptography.x509"})
+            for module in PROGRAMS.values()
+        ),
+        (["-m", "aggregator_server", "--version"], {"numpy", "cryptography.x509"}),
+        (["-m", "aggregator_server", "status", "--home", "/nowhere"], set()),
+        (["-m", "party", "ledger", "--home", "/nowhere"], {"cryptography.x509"}),
+        (["-m", "party", "start", "--data", "/nowhere"], {"cryptography.x509"}),
+        (["-m", "aggregator_server", "--public", "/nowhere"], {"cryptography.x509"}),
+        (["-c", "import student.session"], set()),
+    ],
+)
+def test_a_command_imports_only_what_it_needs(arguments: list[str], slow: set[str]) -> None:
+    """A figure needs SciPy, a party or a server Flower, a certificate X.509, a database SQLAlchemy."""
+    slow = slow | {
+        "torch",
+        "flwr",
+        "sklearn",
+        "sqlalchemy",
+        "fastapi",
+        "matplotlib",
+        "pandas",
+        "scipy",
+    }
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *arguments],
+        capture_output=True, text=True, check=False, cwd=ROOT,
+    )  # fmt: skip
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "pate.errors" in imported
+    assert not imported & slow
 
 
 @pytest.mark.e2e

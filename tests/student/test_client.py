@@ -289,6 +289,16 @@ def test_wrong_campaigns_are_refused(name: str) -> None:
         list(client.events())
 
 
+def test_a_warning_of_the_server_is_shown_as_one_line_and_cut() -> None:
+    server = server_with()
+    server.info.expected = "few\x1b[2J\n" * 1000
+    with serving(server) as port, connect(port) as client:
+        shown = client.campaign().expected
+    assert shown.startswith("few\\x1b[2J\\n")
+    assert shown.isprintable()
+    assert len(shown) == 1000
+
+
 def test_another_campaign_or_other_classes_under_way_are_refused() -> None:
     server = server_with()
     with serving(server) as port, connect(port) as client:

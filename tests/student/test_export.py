@@ -20,7 +20,7 @@ from student import onnx_graph, weights
 from student.card import Provenance, write_card
 from student.evaluation.evaluate import evaluate
 from student.export import check_out, publish, scratch
-from student.trainers import fixmatch, selftraining
+from student.trainers import selftraining
 from student.trainers.base import Effort, Lesson
 from tests.support.student_samples import PRIVACY, STATEMENT, digits, noisy_lesson, tumours
 
@@ -34,6 +34,8 @@ PROVENANCE = Provenance("cd" * 16, "a *name*", "ef" * 32, 900, 50, 3, {"trainer"
 
 @pytest.fixture(scope="module")
 def of_images() -> Student:
+    from student.trainers import fixmatch
+
     return fixmatch.train(
         noisy_lesson(digits()[0], 50, wrong=0.0), seed=0, device="cpu", effort=Effort(steps=12)
     )
@@ -74,6 +76,8 @@ def test_constant_student_round_trip(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(8, 8, 1), (28, 28, 1), (15, 18, 3), (52, 50, 1)])
 def test_onnx_is_the_same_function(shape: tuple[int, int, int], tmp_path: Path) -> None:
+    from student.trainers import fixmatch
+
     pixels = np.random.default_rng(0).integers(0, 256, (12, *shape), dtype=np.uint8)
     queries = np.arange(12, dtype=np.int64)
     lesson = Lesson(Images(pixels), queries, queries % 3, ("a", "b", "c"))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
@@ -61,6 +60,8 @@ def student_of(encoder: Encoder, classes: int = 3) -> TableStudent:
 
 def by_the_file(path: Path, encoder: Encoder, which: list[Record]) -> Any:
     """Return the file's probabilities of records, each alone, as another program would ask for them."""
+    import onnxruntime
+
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     return np.concatenate([session.run(None, encoder.prepared(each))[0] for each in which])
 
@@ -146,6 +147,8 @@ def test_a_real_encoder_and_its_head_are_one_file(name: str, tmp_path: Path) -> 
 
 
 def test_padded_texts_of_a_batch_count_by_their_mask(tmp_path: Path) -> None:
+    import onnxruntime
+
     folder = made("texts with a mask", tmp_path / "encoder")
     encoder = Encoder.open(folder, trial=False)
     write(student_of(encoder), tmp_path / "m.onnx", folder)
@@ -161,6 +164,8 @@ def test_padded_texts_of_a_batch_count_by_their_mask(tmp_path: Path) -> None:
 
 def test_whole_numbers_are_part_of_the_graph(tmp_path: Path) -> None:
     """Rows that the pipeline rounds to the same whole numbers have the same probabilities, to a bit."""
+    import onnxruntime
+
     folder = tiny.image_folder(tmp_path / "encoder")
     encoder = Encoder.open(folder, trial=False)
     write(student_of(encoder), tmp_path / "head.onnx")
@@ -179,6 +184,8 @@ def test_whole_numbers_are_part_of_the_graph(tmp_path: Path) -> None:
 
 
 def test_a_head_alone_takes_rows_of_any_length(tmp_path: Path) -> None:
+    import onnxruntime
+
     encoder = Encoder.open(tiny.image_folder(tmp_path / "encoder"), trial=False)
     student = student_of(encoder)
     made = write(student, tmp_path / "head.onnx")

@@ -26,7 +26,6 @@ from student.reading import labelled_data
 from student.session import follow, identify
 from student.trainers.base import Effort, Lesson
 from student.trainers.choose import choose, train
-from student.trainers.images import ImageStudent
 from tests.support.encoders import tiny_encoders as tiny
 from tests.support.student_samples import (
     PRIVACY,
@@ -156,6 +155,8 @@ def test_one_line_without_the_images(
 
 def test_the_network_learns_what_the_votes_say_and_not_what_images_show() -> None:
     """Embeddings of which the images know nothing but their brightness."""
+    from student.trainers.images import ImageStudent
+
     drawn = np.random.default_rng(0)
     classes = np.arange(120) % 2
     pixels = np.where(classes, 170, 60)[:, None, None, None] + drawn.integers(0, 40, (120, 8, 8, 1))

@@ -117,7 +117,7 @@ def test_train_evaluate_predict(place: Path, here: Here) -> None:
     code, printed, shown = here("evaluate", "--model", out, *on_test)
     assert (code, printed) == (0, "")
     # Beside the model, and not in what is published.
-    assert (out.parent / f"{out.name}-evaluation" / "evaluation.png").exists()
+    assert (out.parent / f"{out.name}-evaluation" / "test.csv" / "evaluation.png").exists()
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert "malignant" in shown
     assert "predicted across" in shown
@@ -151,7 +151,7 @@ def test_train_evaluate_predict(place: Path, here: Here) -> None:
     assert "(chosen on this data)" in shown
     assert "no test of the student" in " ".join(shown.split())
     assert "169 patients" in shown
-    stored = json.loads((place / "student-evaluation" / "evaluation.json").read_text())
+    stored = json.loads((place / "student-evaluation" / "test.csv" / "evaluation.json").read_text())
     assert stored["decision"]["threshold_source"] == "chosen on this data"
     for command, wrong, why in (
         ("predict", ("--positive", "malignant"), "without --threshold"),

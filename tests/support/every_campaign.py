@@ -133,7 +133,7 @@ class Kind(NamedTuple):
         columns = CLASSES.get(self.answer, CLASSES[CLASS])
         fields: dict[str, Any] = {
             "aggregator": self.aggregator, "unit": self.unit, "aggregation": self.aggregation,
-            "noise": self.noise, "public_set": content_hash(public).hex(), "queries": QUERIES,
+            "noise": self.noise, "public_set": _HASHES[self.inputs], "queries": QUERIES,
             "schema": public.schema(), "parties": NAMES, "min_parties": 3, "epsilon": 400.0,
             "vote_proofs": self.proofs == "proved", "classes": columns,
         }  # fmt: skip
@@ -177,6 +177,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "inputs": tuple(PUBLIC),
     "proofs": ("unproved", "proved"),
 }
+_HASHES: Final = {name: content_hash(public).hex() for name, public in PUBLIC.items()}
 
 
 @cache

@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
 from pate.noise.lanes import Lanes
 
@@ -31,6 +30,8 @@ def weights(exponent: Callable[[int], float], reach: int) -> dict[int, float]:
 
 def chi_square(drawn: NDArray[np.int64], law: dict[int, float]) -> float:
     """The p-value of the draws under the law; neighbours are pooled to 25 expected or more."""
+    from scipy import stats
+
     counts = dict(
         zip(*(part.tolist() for part in np.unique(drawn, return_counts=True)), strict=True)
     )

@@ -6,18 +6,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from matplotlib.figure import Figure
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from matplotlib.axis import Axis
-    from matplotlib.figure import FigureBase
+    from matplotlib.figure import Figure, FigureBase
 
 
 @contextmanager
 def drawn() -> Iterator[list[Figure]]:
     """The figures that the block saves, each as it was saved."""
+    from matplotlib.figure import Figure
+
     found: list[Figure] = []
     save = Figure.savefig
 

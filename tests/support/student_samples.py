@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import grpc
 import numpy as np
-from sklearn.datasets import load_breast_cancer, load_digits
 
 from pate.data.values import Dataset, Images, Inputs, Table, content_hash
 from protos.pate.v1 import student_pb2 as wire
@@ -36,6 +35,8 @@ PRIVACY = json.dumps(STATEMENT, indent=1) + "\n"
 
 def digits() -> tuple[Dataset, Dataset]:
     """Return 900 public and 897 other digits, 8x8, shuffled once and for all."""
+    from sklearn.datasets import load_digits
+
     bunch = load_digits()
     order = np.random.default_rng(7).permutation(len(bunch.target))
     pixels = np.minimum(bunch.data.reshape(-1, 8, 8, 1) * 16, 255).astype(np.uint8)[order]
@@ -48,6 +49,8 @@ def digits() -> tuple[Dataset, Dataset]:
 
 def tumours() -> tuple[Dataset, Dataset]:
     """Return 400 public and 169 other rows of 30 numbers, two classes."""
+    from sklearn.datasets import load_breast_cancer
+
     bunch = load_breast_cancer()
     order = np.random.default_rng(7).permutation(len(bunch.target))
     names = tuple(str(name) for name in bunch.feature_names)

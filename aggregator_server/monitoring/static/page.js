@@ -54,6 +54,8 @@ function fill(element, value, draw) {
 function body(id) { return $(id).tBodies[0]; }
 function card(id, there) { $(id).closest("section").hidden = !there; }
 function count(number) { return number.toLocaleString("en"); }
+// A text with `commands` in it.
+function prose(text) { return text.split("`").map((part, at) => at % 2 ? make("code", part) : part); }
 function many(number, one, more) { return `${count(number)} ${number === 1 ? one : more}`; }
 function epsilon(value) { return String(Math.ceil(Number((value * 1e4).toFixed(6))) / 1e4); } // never smaller than it is
 function delta(value) { return value < 0.001 ? value.toExponential().replace("e-0", "e-") : String(value); }
@@ -76,6 +78,7 @@ function date(stamp) {
 
 function sentence(o) {
   const missing = o.wanted - o.connected, q = o.queries;
+  if (o.failed) return `Failed: ${o.failed}`;
   if (o.phase === "gathering") return missing > 0 ? `Waiting for ${many(missing, "more party", "more parties")} to join.` : "All parties are here.";
   if (o.phase === "voting") return o.step ? `The parties are being asked for ${o.step}.` : "The parties’ votes are being collected.";
   if (o.phase === "labelling") return `Round ${o.round} of ${o.rounds}: ${q.labelled ? "labels" : "noisy counts"} are being released.`;
@@ -100,7 +103,7 @@ function steps(o) {
 function show(o) {
   const before = last;
   last = o;
-  document.title = `${PHASES[o.phase]} · ${o.campaign} · PATE server`;
+  document.title = `${o.failed ? "Failed" : PHASES[o.phase]} · ${o.campaign} · PATE server`;
   put("campaign", o.campaign);
   const votes = o.aggregation === "masked" ? "masked sums" : "plain sums";
   const noise = o.noise === "distributed" ? "noise by the parties" : "noise by the server";
@@ -116,11 +119,14 @@ function show(o) {
     return item;
   }));
   put("sentence", sentence(o));
-  const note = o.phase === "gathering" ? "Classes, mechanism and budget are fixed when all parties are here. This page shows them from then on."
-    : o.phase === "finished" ? "This page ends with its server. pate-server resume brings both back." : "";
+  $("sentence").classList.toggle("failed", o.failed !== "");
+  const note = o.phase === "gathering" ? "Classes and mechanism are fixed when all parties are here. This page shows them from then on."
+    : o.phase === "finished" ? "This page ends with its server, which stores it as page.html in the campaign’s folder. pate-server resume brings both back." : "";
   put("note", note);
   $("note").hidden = !note;
   figures(o);
+  commands(o.failed ? [] : o.commands);
+  expected(o);
   budget(o.budget, o.gate, o.publish);
   parties(o);
   envelopes(o);
@@ -131,7 +137,7 @@ function show(o) {
   ledger(o);
   log(o.log);
   fill($("since"), o.began, (began) => ["The server took the campaign up at ", time(began), "."]);
-  if (before === null || before.phase !== o.phase || before.round !== o.round) say(`${PHASES[o.phase]}. ${sentence(o)}`);
+  if (before === null || before.phase !== o.phase || before.round !== o.round || before.failed !== o.failed) say(`${PHASES[o.phase]}. ${sentence(o)}`);
 }
 
 function roster(o) { return o.parties.length + o.parties_unlisted; }
@@ -149,6 +155,31 @@ function figures(o) {
   ];
   fill($("figures"), some, (all) => all.map(([name, value, note]) =>
     make("div", null, {}, make("dt", name), make("dd", value, {}, make("small", note)))));
+}
+
+function commands(rows) {
+  card("commands", rows.length > 0);
+  fill($("commands"), rows, (all) => all.map((row) => {
+    const line = make("code", row.line), button = make("button", "Copy", { type: "button", "aria-label": `Copy the command ${row.who}` });
+    button.addEventListener("click", async () => {
+      getSelection().selectAllChildren(line); // where the clipboard is not allowed, it is at least selected
+      const copied = await navigator.clipboard?.writeText(row.line).then(() => true, () => false);
+      button.textContent = copied ? "Copied" : "Selected";
+      setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    });
+    return make("div", null, {}, make("dt", row.who), make("dd", null, {}, line, button));
+  }));
+}
+
+function expected(o) {
+  const e = o.phase === "finished" ? null : o.expected, early = o.budget === null;
+  card("expect", e !== null || early);
+  put("promise", `Privacy budget, at most: ${o.promise}.`);
+  $("promise").hidden = !early;
+  fill($("expect"), e?.text ?? "", (text) => text ? prose(`${text[0].toUpperCase()}${text.slice(1)}.`) : []);
+  $("expect").classList.toggle("few", Boolean(e?.few));
+  fill($("helps"), e?.advice ?? "", (text) => text ? prose(`What helps: ${text}`) : []);
+  $("helps").hidden = !e?.advice;
 }
 
 function budget(b, gate, publish) {
@@ -222,9 +253,8 @@ function labels(o) {
 
 function student(o) {
   const asks = o.phases.includes("predicting");
-  card("student", o.budget !== null);
-  put("student-words", !asks ? "This mechanism asks the student for nothing between rounds; it gets what is released."
-    : o.student.length ? "" : "The student is asked for its predictions after the first round.");
+  card("student", o.budget !== null && asks);
+  put("student-words", o.student.length ? "" : "The student is asked for its predictions after the first round.");
   $("student-words").hidden = !$("student-words").textContent;
   $("student").hidden = $("student-notes").hidden = !o.student.length;
   fill(body("student"), o.student, (rows) => rows.map((row) => make("tr", null, {},
@@ -316,6 +346,7 @@ function alive() {
   if (lostAt !== null) say("The connection is back.");
   lostAt = null;
   $("lost").hidden = true;
+  delete root.dataset.gone;
   state("live", "live");
 }
 
@@ -323,16 +354,18 @@ async function lost() {
   clearTimeout(timer);
   source?.close();
   lostAt ??= new Date();
-  const at = lostAt.toLocaleTimeString("en-GB"), over = last?.phase === "finished";
+  const at = lostAt.toLocaleTimeString("en-GB"), over = last?.phase === "finished", failed = last?.failed;
   const reply = await fetch("/api/overview", { cache: "no-store" }).catch(() => null);
   const refused = reply?.status === 401, full = reply?.status === 503;
   $("lost").classList.toggle("ended", over && !refused);
   put("lost-text", refused ? "The server does not know this browser any more. Open the link that it printed when it started."
     : full ? "As many browsers follow this server as it serves at a time. Trying again…"
+    : failed ? `The server has ended (${at}). Below is why, and what it said last.`
     : over ? `The campaign is finished and its server has ended (${at}); pate-server resume starts it again. Below is what it said last.`
     : `Connection to the server lost at ${at}. Below is what it said last. Trying again…`);
   $("lost").hidden = false;
-  state("lost", over ? "server ended" : "connection lost");
+  root.dataset.gone = "";
+  state("lost", over || failed ? "server ended" : "connection lost");
   setTimeout(connect, AGAIN_MS);
 }
 
@@ -346,6 +379,12 @@ function connect() {
 
 document.addEventListener("DOMContentLoaded", () => {
   startTheme();
-  connect();
+  if ($("last")) {
+    root.dataset.gone = "";
+    show(JSON.parse($("last").textContent));
+    state("wait", "stored page");
+    put("note", `This is the page as its server stored it when it ended (${date(last.made).textContent}).`);
+    $("note").hidden = false;
+  } else connect();
   new ResizeObserver(() => { if (last) curve(last); }).observe($("plot"));
 });

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks.versus.calibrate import gaussian_multiplier, mu, sampled_multiplier
 from benchmarks.versus.method import DELTA, Cost, Fitted, Method, Setting, needed, product
-from benchmarks.versus.methods import networks
-from benchmarks.versus.methods.networks import Descent, build, descend, of_both
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from flwr.serverapp.strategy import Strategy
     from numpy.typing import NDArray
 
+    from benchmarks.versus.methods.networks import Descent
     from benchmarks.versus.problem import Problem
 
 _WAIT_S: Final = 3600.0
@@ -73,6 +72,8 @@ def average(
     from flwr.app import ArrayRecord
 
     from aggregator_server.flower.local_grid import LocalGrid
+    from benchmarks.versus.methods import networks
+    from benchmarks.versus.methods.networks import build, of_both
 
     logging.getLogger("flwr").setLevel(logging.ERROR)
     rows, labels = problem.rows(str(setting["kind"])), problem.split.private.labels
@@ -128,6 +129,9 @@ def _app(party: _Party, name: str, classes: int, how: Descent, mods: Sequence[Mo
     from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
     from flwr.clientapp import ClientApp
 
+    from benchmarks.versus.methods import networks
+    from benchmarks.versus.methods.networks import build, descend
+
     app = ClientApp(mods=[*mods])
 
     @app.train()
@@ -154,6 +158,8 @@ def _plain(problem: Problem, setting: Setting, _epsilon: float | None, seed: int
 
 def _local(setting: Setting, seed: int) -> Descent:
     """Return a party's training without noise of its own."""
+    from benchmarks.versus.methods.networks import Descent
+
     share = float(setting.get("share", 1.0))
     return Descent(int(setting["steps"]), share, float(setting["rate"]), 1.0, 0.0, seed)
 
@@ -185,6 +191,7 @@ def _client(problem: Problem, setting: Setting, epsilon: float | None, seed: int
 
 def opacus_at_each(work: Path) -> Method:
     """Return federated averaging with DP-SGD at each party, with a folder for multipliers."""
+    from benchmarks.versus.methods.networks import Descent
 
     def fit(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
         rounds, steps = int(setting["rounds"]), int(setting["steps"])

@@ -17,7 +17,6 @@ import numpy as np
 
 from benchmarks.versus.calibrate import gaussian_multiplier, mu
 from benchmarks.versus.method import Cost, Fitted, Method, Setting, needed, product
-from benchmarks.versus.methods.networks import MOMENTUM
 from benchmarks.versus.problem import LONGEST
 
 if TYPE_CHECKING:
@@ -43,6 +42,8 @@ def _fitted(
 
 
 def _gradients(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
+    from benchmarks.versus.methods.networks import MOMENTUM
+
     rows, labels = problem.rows(str(setting["kind"])), problem.split.private.labels
     inputs = _with_one(rows.private)
     steps, clip = int(setting["steps"]), float(setting["clip"])

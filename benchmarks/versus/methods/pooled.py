@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from benchmarks.versus.calibrate import sampled_multiplier
 from benchmarks.versus.method import Cost, Fitted, Method, Setting, needed, product
-from benchmarks.versus.methods.networks import Descent, build, descend, of_both
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +28,7 @@ def settings(problem: Problem) -> list[Setting]:
 
 def method(work: Path) -> Method:
     """Return the method, with a folder for noise multipliers."""
+    from benchmarks.versus.methods.networks import Descent, build, descend, of_both
 
     def fit(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
         rows = problem.rows(str(setting["kind"]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pate.campaign.outlook import ENOUGH
 from pate.planning.search import Search
 
 if TYPE_CHECKING:
@@ -27,7 +26,9 @@ class PlanReport:
         population: of the expectations.
         votes_per_unit: k.
         plans: ``given`` (what was typed, the rest as the server has it), ``best`` (what was found) and
-            ``accurate`` (the most accurate of :attr:`enough` labels); None where there is none.
+            ``enough`` (the most accurate of that many labels); None where there is none.
+        enough: number of labels sufficient for all classes, at most the size of the public set.
+        floor: accuracy below which labels are taken for noise.
         search: for the best settings, or None if there was none.
         notes: warnings, for people.
     """
@@ -37,6 +38,8 @@ class PlanReport:
     population: Population
     votes_per_unit: int
     plans: Mapping[str, Plan | None]
+    enough: int
+    floor: float
     search: Search | None
     notes: tuple[str, ...]
 
@@ -46,13 +49,12 @@ class PlanReport:
         asked = self.options
         settings = (asked.threshold, asked.sigma1, asked.sigma2, asked.scale)
         given = "as given" if any(settings) else "server's defaults"
-        names = {"given": given, "best": "best found", "accurate": "most accurate"}
+        names = {"given": given, "best": "best found", "enough": f"{self.enough} labels or more"}
         return {key: name for key, name in names.items() if self.plans[key] is not None}
 
-    @property
-    def enough(self) -> int:
-        """Number of labels sufficient for all classes, at most the size of the public set."""
-        return min(ENOUGH * self.population.classes, self.options.queries)
+    def is_noise(self, plan: Plan) -> bool:
+        """Whether too few of a plan's labels are expected to be right."""
+        return plan.accuracy is None or plan.accuracy < self.floor
 
     @property
     def title(self) -> str:

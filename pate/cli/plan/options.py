@@ -16,6 +16,7 @@ from pate.campaign.options import (
     OfTeachers,
     ParameterOptions,
     QuorumOptions,
+    RarestOption,
     UnitOption,
 )
 from pate.runtime.options import CommandOptions, of_campaign, of_output, of_privacy
@@ -65,6 +66,7 @@ class PlanOptions(ParameterOptions, QuorumOptions, CommandOptions):
     classes: Annotated[
         int | None, _assumed(min=2, help="Number of classes. Default: 10, or the proxy's")
     ] = None
+    rarest: RarestOption = None
     agreement: Annotated[
         float | None, _assumed(help="Accuracy of one teacher. Default: 0.85", metavar="SHARE")
     ] = None

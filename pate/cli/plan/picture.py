@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _STYLES: Final = (
     ("#b9a44c", "v"), ("#3a9a5b", "^"), ("#0b3c5d", "o"), ("#d1731f", "s"), ("#8e4585", "D"),
 )  # fmt: skip
-_PLANS: Final = {"given": ("X", "#7a1f1f"), "best": ("*", "#000000"), "accurate": ("P", "#5b3a8e")}
+_PLANS: Final = {"given": ("X", "#7a1f1f"), "best": ("*", "#000000"), "enough": ("P", "#5b3a8e")}
 
 
 def draw(path: Path, report: PlanReport, search: Search) -> None:

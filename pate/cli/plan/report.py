@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.table import Table as Sheet
 
+from pate.campaign.outlook import ENOUGH, one_in
 from pate.campaign.terms import noise_of
 from pate.formats.privacy_statement import ADJACENCY, NEIGHBOURS, rounded_up
 from pate.mechanisms import DistributedTeachers
@@ -187,6 +188,8 @@ def _rows(plan: Plan, report: PlanReport) -> Iterable[tuple[str, str]]:
     if campaign.most:
         yield f"  the same with {campaign.fewest} parties' noise", _percent(plan.with_fewest)
     yield f"  {report.adjective} ones", _count(plan.right)
+    if (rarest := report.options.rarest) is not None:
+        yield f"  of the rarest class, {one_in(rarest)}", _count(rarest * plan.answered)
     yield "epsilon guaranteed", rounded_up(plan.epsilon)
     yield "  labels it pays for, if all are answered", str(plan.worst_answered)
     yield "epsilon of the expected cost, no guarantee", ""
@@ -225,14 +228,15 @@ def remarks(report: PlanReport) -> list[str]:
         part = found.looked_at
         looked = "" if part == len(seen) else f" The search looked at {part} of the queries."
         lines.append(f"Best found: {found.goal}.{looked}")
-        if report.plans["accurate"] is not None:
+        if report.plans["enough"] is not None:
             lines.append(
-                f"Most accurate: of all settings that are expected to give {report.enough} labels or more."
+                f"{report.enough} labels or more: the most accurate settings that are expected to give as "
+                f"many, {ENOUGH} for each class{_of_rarest(report)}."
             )
         elif report.options.at_least is None:
             lines.append(
                 f"No settings are expected to give {report.enough} labels, which a student needs to learn "
-                "all classes: more teachers or more epsilon would."
+                f"all classes{_of_rarest(report)}: more teachers or more epsilon would."
             )
     if report.options.epsilon is None:
         lines.append("Without --epsilon the noise left out is the least that a server chooses.")
@@ -245,10 +249,27 @@ def remarks(report: PlanReport) -> list[str]:
         lines.append(_SHARES.format(**who))
     elif any(plan and plan.histogram_epsilon is not None for plan in report.plans.values()):
         lines.append(_SERVER)
-    for key, what in (("best", "it"), ("accurate", "the most accurate")):
-        if (plan := report.plans[key]) is not None and report.options.epsilon is not None:
-            lines.append(f"To run {what}: {_command(report, plan)}")
+    for key in ("best", "enough"):
+        plan, epsilon = report.plans[key], report.options.epsilon
+        if plan is None or epsilon is None:
+            continue
+        if report.is_noise(plan):
+            wanted = report.enough if key == "enough" else f"{plan.answered:.0f}"
+            lines.append(
+                f"{seen.teachers} teachers and epsilon {epsilon:g} cannot give {wanted} good "
+                f"labels: {_percent(plan.accuracy)} of them would be {report.adjective}, of labels without "
+                f"noise {100 * seen.plurality_accuracy:.1f} %. What helps: more teachers or more epsilon"
+                + ("." if spec.unit == "party" else ", or neighbour votes (`pate plan-neighbour`).")
+            )
+        else:
+            lines.append(f"To run {report.headings[key]}: {_command(report, plan)}")
     return lines
+
+
+def _of_rarest(report: PlanReport) -> str:
+    """Return who the rarest class is, if its share is stated."""
+    rarest = report.options.rarest
+    return "" if rarest is None else f", the rarest of which is {one_in(rarest)}"
 
 
 def _command(report: PlanReport, plan: Plan) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from pate.accounting.composition import tightest
 from pate.campaign.choices import check_delta
 from pate.campaign.options import MechanismOptions, ParameterOptions, QuorumOptions
-from pate.campaign.outlook import ENOUGH
+from pate.campaign.outlook import labels_for_all
 from pate.campaign.settings import spec_of
 from pate.campaign.terms import resolve
 from pate.cli.plan.figures import PlanReport
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pate.planning.population import Population
     from pate.runtime.screen import Screen
 
-#: Of the accuracy without noise: the floor of the search, if none was asked for.
+#: Of the accuracy without noise: the floor of the search, if none was asked for, and of what is recommended.
 _FLOOR: Final = 0.9
 #: Without a budget: with it a server chooses the least noise that it ever chooses.
 _ANY: Final = 1e6
@@ -73,7 +73,9 @@ def run_plan(options: PlanOptions, screen: Screen) -> PlanReport:
             cap = tightest(mechanism.worst).budget(epsilon, options.delta)
         return make_plan(mechanism, population, campaign, cap)
 
-    plans: dict[str, Plan | None] = dict.fromkeys(("given", "best", "accurate"))
+    plans: dict[str, Plan | None] = dict.fromkeys(("given", "best", "enough"))
+    floor = _FLOOR * population.plurality_accuracy
+    enough = min(labels_for_all(population.classes, options.rarest), options.queries)
     notes: list[str] = []
     try:
         plans["given"] = given = planned(usual, options.epsilon)
@@ -84,15 +86,15 @@ def run_plan(options: PlanOptions, screen: Screen) -> PlanReport:
     target = options.epsilon or (given.epsilon if given is not None and options.png else None)
     if target is not None and isinstance(usual, Planned):
         with screen.bar("looking at settings") as bar:
-            goal = _goal(options, population)
+            goal = _goal(options, floor)
             search = Search(usual, population, campaign, target, goal, bar)
         if (best := search.best(target, goal)) is not None:
             plans["best"] = planned(best.at.mechanism, target)
         else:
             notes.append(f"no settings were found that give {goal} at this budget")
-        enough = Goal(at_least=min(ENOUGH * population.classes, options.queries))
-        if options.at_least is None and (found := search.best(target, enough)) is not None:
-            plans["accurate"] = planned(found.at.mechanism, target)
+        found = None if options.at_least else search.best(target, Goal(at_least=enough))
+        if found is not None:
+            plans["enough"] = planned(found.at.mechanism, target)
     if not any(plans.values()):
         raise BudgetError(
             f"{'; '.join(notes)}; use more teachers, a larger budget, or ask for less"
@@ -103,6 +105,8 @@ def run_plan(options: PlanOptions, screen: Screen) -> PlanReport:
         population=population,
         votes_per_unit=votes_per_unit,
         plans=plans,
+        enough=enough,
+        floor=floor,
         search=search,
         notes=tuple(notes),
     )
@@ -111,11 +115,10 @@ def run_plan(options: PlanOptions, screen: Screen) -> PlanReport:
     return report
 
 
-def _goal(options: PlanOptions, population: Population) -> Goal:
+def _goal(options: PlanOptions, floor: float) -> Goal:
     if options.at_least is not None:
         return Goal(options.least_accuracy or 0.0, options.at_least)
-    usual = _FLOOR * population.plurality_accuracy
-    return Goal(usual if options.least_accuracy is None else options.least_accuracy)
+    return Goal(floor if options.least_accuracy is None else options.least_accuracy)
 
 
 def _spec(options: PlanOptions) -> CampaignSpec:

@@ -23,7 +23,7 @@ class GetCampaignRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class CampaignInfo(_message.Message):
-    __slots__ = ("id", "name", "mechanism", "classes", "public_set", "queries", "schema", "rounds", "phase")
+    __slots__ = ("id", "name", "mechanism", "classes", "public_set", "queries", "schema", "rounds", "phase", "expected")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     MECHANISM_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,7 @@ class CampaignInfo(_message.Message):
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     ROUNDS_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
     id: bytes
     name: str
     mechanism: str
@@ -42,7 +43,8 @@ class CampaignInfo(_message.Message):
     schema: str
     rounds: int
     phase: str
-    def __init__(self, id: _Optional[bytes] = ..., name: _Optional[str] = ..., mechanism: _Optional[str] = ..., classes: _Optional[_Iterable[str]] = ..., public_set: _Optional[bytes] = ..., queries: _Optional[int] = ..., schema: _Optional[str] = ..., rounds: _Optional[int] = ..., phase: _Optional[str] = ...) -> None: ...
+    expected: str
+    def __init__(self, id: _Optional[bytes] = ..., name: _Optional[str] = ..., mechanism: _Optional[str] = ..., classes: _Optional[_Iterable[str]] = ..., public_set: _Optional[bytes] = ..., queries: _Optional[int] = ..., schema: _Optional[str] = ..., rounds: _Optional[int] = ..., phase: _Optional[str] = ..., expected: _Optional[str] = ...) -> None: ...
 
 class StreamLabelsRequest(_message.Message):
     __slots__ = ("after", "follow")

@@ -42,12 +42,13 @@ def overview(**changes: Any) -> Overview:
     """A running campaign; values that no metric may contain are easy to find."""
     made = Overview(
         campaign="hearts", id="ab12", mechanism="gnmax", mechanism_words="", aggregation="masked",
-        noise="distributed", publish="capped", gate=None, phase="voting", phases=PHASES, round=1,
+        noise="distributed", publish="capped", gate=None, phase="voting", failed="", phases=PHASES, round=1,
         rounds=2, wanted=5, min_parties=4, teachers=250,
         parties=(PartyRow("secret-north", connected=True, doing="x", trouble=False, done=3, total=9),),
         parties_unlisted=0, connected=3, by_envelope=0, envelopes=(), step="",
         queries=Queries(100, 90, 60, 40, 30),
-        labels=(ClassLabels("well", 20), ClassLabels("ill", 10)), budget=BUDGET, curve=(),
+        labels=(ClassLabels("well", 20), ClassLabels("ill", 10)), promise="", expected=None, commands=(),
+        budget=BUDGET, curve=(),
         student=(), ledger=(LedgerLine(17, "votes", "", "2026-01-02T03:04:00Z", 17),),
         ledger_entries=17, log=(), checks=(Check("ledger", ok=True, text=""),
         Check("link", ok=False, text="")), ready=True, began="2026-01-02T03:00:00Z",

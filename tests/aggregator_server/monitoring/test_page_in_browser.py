@@ -12,9 +12,12 @@ import pytest
 
 from aggregator_server.exchange.presence import Presence
 from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.monitoring.overview import Command
 from aggregator_server.monitoring.status import Status
+from pate.campaign.choices import Guess
 from pate.campaign.roster import RosterParty
 from pate.codes import code_of
+from pate.planning.expected import expected
 from pate.votes import Histogram, LooseSum
 from tests.aggregator_server.campaign.test_matrix_campaign import LABELS, MOST, matrix_spec, release
 from tests.support.server.campaigns import NAMES, label, make_parties, make_spec, make_votes
@@ -272,12 +275,16 @@ def test_cards_come_when_there_is_something_in_them(browser: Browser, tmp_path: 
             def cards() -> list[str]:
                 return tab.locator("section:visible h2").all_inner_texts()
 
-            few = ["Where it stands", "Parties", "Health", "Log"]
+            few = ["Where it stands", "What to expect", "Parties", "Health", "Log"]
             assert cards() == few
+            assert "at most: epsilon 8 at delta 1e-05 (unit: record" in tab.inner_text("#promise")
+            # Names of the rest are empty: nothing is to be typed, and nothing is few.
+            assert tab.locator(".few, #helps:visible").count() == 0
             assert tab.locator("#parties th:visible").count() == 0
             ledger.record_roster(make_parties(), ["cat", "dog", "owl"])
             tab.locator("#budget-bar").wait_for(timeout=SOON_MS)
-            assert set(cards()) - set(few) == {"Privacy budget", "Student", "Ledger"}
+            assert set(cards()) - set(few) == {"Privacy budget", "Ledger"}
+            assert tab.locator("#promise").is_hidden()
             assert tab.locator("#parties th:visible").count() > 0
             ledger.record_votes(0, Histogram(make_votes(spec.queries), 100), NAMES)
             label(ledger)
@@ -287,6 +294,50 @@ def test_cards_come_when_there_is_something_in_them(browser: Browser, tmp_path: 
             assert {"Labels per class", "Epsilon charged against labels"} < set(cards())
             assert complaints == []
             tab.context.close()
+
+
+def test_what_to_expect_what_to_type_and_why_it_failed(browser: Browser, tmp_path: Path) -> None:
+    spec = make_spec(name="chest-xray", aggregator="gnmax", epsilon=0.5, classes=("well", "ill"))
+    party = "pate-party start --data PATH --server 127.0.0.1:9092"
+    with Ledger.create(tmp_path / "campaign" / "ledger.db", spec) as ledger:
+        status = Status(ledger, guess=Guess(rarest=0.05))
+        status.open_doors("127.0.0.1:9092", lambda: True)
+        status.tell_commands(Command("at each party", party))
+        with a_page(status, tmp_path) as page:
+            tab, complaints = open_tab(browser, page.link, permissions=["clipboard-write"])
+            found = expected(spec, Guess(rarest=0.05))
+            assert found.few
+            assert found.text[1:] in tab.inner_text("#expect.few")
+            assert "your rarest class is 1 in 20" in tab.inner_text("#expect")
+            assert tab.locator("#helps code", has_text="pate plan --mechanism gnmax").count() == 1
+            assert tab.inner_text("#commands code") == party
+            tab.get_by_role("button", name="Copy the command at each party").click()
+            tab.locator("#commands button", has_text="Copied").wait_for(timeout=SOON_MS)
+            assert tab.evaluate("getSelection().toString()") == party
+            well = "getComputedStyle(document.querySelector('.checks .mark')).color"
+            green = tab.evaluate(well)
+            status.fail("avon and brook have different <class> lists")
+        # Its last sentence comes before the connection ends.
+        tab.locator("#lost", has_text="The server has ended").wait_for(timeout=SOON_MS)
+        why = "Failed: avon and brook have different <class> lists"
+        assert tab.inner_text("#sentence.failed") == why
+        assert tab.title().startswith("Failed")
+        assert tab.locator("#commands").is_hidden()
+        assert tab.evaluate(well) != green, "a server that is gone is not well"
+        assert not [each for each in complaints if "ERR_CONNECTION" not in each]
+        tab.context.close()
+        file = tmp_path / "page.html"
+        file.write_bytes(status.overview().to_html())
+    # The stored page needs no server: nothing else is loaded.
+    tab = browser.new_page()
+    asked: list[str] = []
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.goto(file.as_uri())
+    assert tab.inner_text("#sentence") == why
+    assert tab.inner_text("#link-text") == "stored page"
+    assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
+    assert tab.locator("#lost").is_hidden()
+    tab.context.close()
 
 
 def test_the_curve_is_of_steps_and_a_finished_campaign_raises_no_alarm(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import httpx
 import numpy as np
-import pandas as pd
 import pytest
 
 from benchmarks.soak.play import NAMES, Play
@@ -18,6 +17,8 @@ from tests.support.server.statuses import chromium
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pandas as pd
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
@@ -45,6 +46,8 @@ _PLACES: Final = """() => {
 
 
 def _table(rng: np.random.Generator, rows: int) -> pd.DataFrame:
+    import pandas as pd
+
     values = rng.normal(size=(rows, len(COLUMNS))).round(3)
     at = ((np.arctan2(values[:, 1], values[:, 0]) / np.pi + 1) / 2 * len(CLASSES)).astype(int)
     made = pd.DataFrame(dict(zip(COLUMNS, values.T, strict=True)))

@@ -83,3 +83,8 @@ def test_a_campaign_is_followed_from_its_start_to_its_end(tmp_path: Path) -> Non
         server.send(signal.SIGINT)
         tab.locator("#lost", has_text="The campaign is finished").wait_for(timeout=SOON_MS)
         server.ends(130)
+        # Its last state is stored beside the ledger.
+        (stored,) = campaign.home.rglob("page.html")
+        tab.goto(stored.as_uri())
+        assert told == tab.locator("#labels tbody td.number").all_inner_texts()
+        assert "pate-server ledger verify" in tab.inner_text("#commands")

@@ -305,10 +305,13 @@ def test_settings_that_make_no_sense(
         (("--sigma2", "40", "--sigma1", "150", "--expected-teachers", "250"), "ok", "250 teachers"),
         (("--unit", "party", "--sigma2", "400", "--sigma1", "900"), "ok", "unit: party"),
         (("--aggregator", "neighbour", "--expected-records", "20000"), "ok", "one release"),
+        (("--classes", "no,yes", "--rarest", "0.05", "--expected-teachers", "90"), "warning",
+         "your rarest class is 1 in 20, expect about"),
+        (("--aggregator", "neighbour", "--rarest", "0.05"), "ok", "expect 500 records of it"),
         (("--publish", "gated", "--epsilon", "4", "--sigma2", "40", "--sigma1", "150",
-          "--max-queries", "50"), "ok", "observer: public) pays for one batch of 50"),
+          "--max-queries", "50"), "ok", "for at most 50 labels"),
         (("--publish", "gated", "--epsilon", "4", "--sigma2", "40", "--sigma1", "150",
-          "--max-queries", "50", "--delta", "1e-5"), "warning", "one batch of 50"),
+          "--max-queries", "50", "--delta", "1e-5"), "warning", "for at most 50 labels"),
     ],
 )  # fmt: skip
 def test_what_a_budget_pays_for(

@@ -41,11 +41,20 @@ def test_the_guarantee_is_the_cap_and_the_same_from_start_to_end(path: Path) -> 
         last = privacy_statement(ledger.state())
     assert first.epsilon == last.epsilon <= 5.0
     assert last.composition == "gdp"
-    assert last.epsilon == Gdp().epsilon(fraction_from_text(last.cap), last.delta)
+    worth = Gdp().epsilon(fraction_from_text(last.cap), last.delta)
+    assert worth <= last.epsilon <= worth * (1 + 1e-9)
     assert fraction_from_text(last.realised) <= fraction_from_text(last.cap)
     assert (first.queries_asked, first.realised) == (0, "0")
     assert last.labels_released <= last.queries_asked
     verify(path, Head.parse(last.ledger_head))
+
+
+def test_a_cap_of_the_whole_budget_says_the_budget(path: Path) -> None:
+    with start(path, make_spec(aggregator="gnmax", epsilon=8.0, queries=2000)) as ledger:
+        state, said = ledger.state(), privacy_statement(ledger.state())
+    assert state.epsilon_of(state.cap) < 8.0  # what bisection leaves
+    assert said.epsilon == 8.0
+    assert fraction_from_text(said.cap) == state.cap
 
 
 def test_a_plan_that_costs_less_than_the_budget_promises_more(path: Path) -> None:

@@ -7,7 +7,6 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks import measure
-from benchmarks.papers import network_reference
 from benchmarks.papers.reference import choice, judge, pooled
 from benchmarks.papers.split import Split
 from pate.data.values import Dataset, Table
@@ -80,6 +79,8 @@ def test_of_an_error_the_least_is_chosen_and_of_a_tie_the_first() -> None:
 
 @pytest.mark.slow
 def test_a_network_learns_from_every_label() -> None:
+    from benchmarks.papers import network_reference
+
     data = digits()
     held = network_reference.train(data.take(range(1200)), seed=0, progress=silent, steps=100)
     assert judge(held, data.take(range(1200, 1797)))["accuracy"] > 0.5  # chance is 0.1
@@ -127,5 +128,7 @@ def test_of_embeddings_three_models_are_judged() -> None:
 
 
 def test_a_network_takes_no_table() -> None:
+    from benchmarks.papers import network_reference
+
     with pytest.raises(UsageError, match="images"):
         network_reference.train(tumours()[0], seed=0, progress=silent)

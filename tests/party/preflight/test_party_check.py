@@ -398,8 +398,8 @@ def test_teachers_need_records(asked: CheckOptions) -> None:
     data = read_so(asked).data
     assert check_teachers(asked, data).status is Status.OK
     for number, status in ((40, Status.OK), (41, Status.WARNING)):
-        found = check_teachers(replace(asked, teachers=number), data)
-        assert (found.status, f"{10 * number} records or more" in found.text) == (status, True)
+        asks = check_teachers(replace(asked, teachers=number), data)
+        assert (asks.status, f"{10 * number} records or more" in asks.text) == (status, True)
     with pytest.raises(DataError, match="for 500 teachers"):
         check_teachers(replace(asked, teachers=500), data)
     tiny = replace(asked, model="prior")

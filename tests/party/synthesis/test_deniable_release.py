@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from benchmarks.synthesis.naive import plausible_seeds, probabilities
 from benchmarks.synthesis.speed import made_up_network, measure
@@ -150,6 +149,8 @@ def test_what_comes_out_has_the_exact_law_of_the_proof(fixed: bool) -> None:
     A noise that is shared by two attempts, a seed that counts itself twice, a coin that depends on
     the candidate: each changes this law.
     """
+    from scipy import stats
+
     draw = random.Random(f"laws {fixed}")  # noqa: S311 -- worlds, no secrets
     attempts, coin_probability = 40_000, Fraction(1, 8)
     for number in range(3):

@@ -6,7 +6,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, chisquare
 
 from party.synthesis.generators.exponential import choose, exponential_coins
 from party.synthesis.table.randomness import SystemRandomness
@@ -26,6 +25,8 @@ FALSE_ALARM = 1e-6
     ],
 )
 def test_a_choice_has_its_law(scores: list[int], rate: Fraction) -> None:
+    from scipy.stats import chisquare
+
     source = SystemRandomness()
     weights = np.exp([float((score - max(scores)) * rate) for score in scores])
     chosen = [choose(scores, rate, source) for _ in range(8000)]
@@ -42,6 +43,8 @@ def test_what_is_far_below_the_best_is_never_chosen() -> None:
 
 @pytest.mark.statistical
 def test_coins_have_their_probability() -> None:
+    from scipy.stats import binomtest
+
     source = SystemRandomness()
     n = 60_000
     for whole, rest, unit in ((0, 0, 1), (0, 1, 3), (1, 2, 3), (2, 0, 5), (0, 2**61, 2**61 + 1)):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from party.synthesis.generators import counts, exponential, structure
 from party.synthesis.generators.cfs import Cfs, _entropies, _resolution
@@ -340,6 +339,8 @@ def test_what_makes_no_sense_is_refused(generator: Generator) -> None:
 
 @pytest.mark.statistical
 def test_the_integer_noise_of_a_table_is_the_two_sided_geometric_law() -> None:
+    from scipy import stats
+
     scale = Fraction(130, 7)  # a cell of 13 attributes at epsilon 1
     draws = 1_000_000
     drawn = counts.noisy([np.zeros((1000, 1000), dtype=np.int64)], scale, SystemNoise())[0].ravel()

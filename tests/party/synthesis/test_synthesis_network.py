@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare
 
 from party.synthesis.table.domain import Attribute, Domain
 from party.synthesis.table.network import Network
@@ -31,6 +30,8 @@ def test_configurations_count_the_buckets_of_parents_in_mixed_radix() -> None:
 
 @pytest.mark.statistical
 def test_conditionals_multiply_to_a_law_and_rows_are_drawn_by_it() -> None:
+    from scipy.stats import chisquare
+
     domain = small()
     held = network(domain)
     law = held.conditionals(everything(domain)).prod(axis=1)
@@ -42,6 +43,8 @@ def test_conditionals_multiply_to_a_law_and_rows_are_drawn_by_it() -> None:
 
 @pytest.mark.statistical
 def test_resampling_keeps_the_first_and_draws_the_rest_given_them() -> None:
+    from scipy.stats import chisquare
+
     domain = small()
     held = network(domain)
     source = SystemRandomness()

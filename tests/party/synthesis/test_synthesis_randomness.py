@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare
 
 from party.synthesis.table.randomness import (
     SimulatedRandomness,
@@ -24,6 +23,8 @@ FALSE_ALARM = 1e-6
 @pytest.mark.statistical
 def test_numbers_below_a_bound_are_uniform() -> None:
     # The bound takes the branch that draws again: 2^62 + 1 words of four are refused.
+    from scipy.stats import chisquare
+
     source = SystemRandomness()
     for bound in (1, 2, 7, 3 * 2**61):
         drawn = source.below(bound, 40_000)
@@ -35,6 +36,8 @@ def test_numbers_below_a_bound_are_uniform() -> None:
 
 @pytest.mark.statistical
 def test_uniform_numbers_fill_the_interval_and_never_reach_one() -> None:
+    from scipy.stats import chisquare
+
     drawn = SystemRandomness().uniform(100_000)
     assert chisquare(np.histogram(drawn, 50, (0, 1))[0]).pvalue > FALSE_ALARM
     assert drawn.min() >= 0

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pytest
-import torch
 
-from party.teachers import descent
-from party.teachers.cnn import CnnTogether, cnn_kind
 from party.teachers.constant import Constant
 from party.teachers.device import product
 from party.teachers.linear import Linear, LinearTeacher, LookAt
-from party.teachers.networks import Plain, Residual
 from party.teachers.protocol import NO_OPINION, AnswersTogether, FitsTogether
 from party.teachers.training import train_ensemble
 from pate.data.values import Dataset, Images
@@ -22,9 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    import torch
     from numpy.typing import NDArray
     from torch import nn
 
+    from party.teachers import descent
     from party.teachers.protocol import Shard, Teacher
 
 CLASSES = ("a", "b", "c")
@@ -112,6 +110,10 @@ def test_products_on_torch_are_those_of_numpy() -> None:
 
 
 def lessons(count: int, size: tuple[int, int, int]) -> list[descent.Lesson]:
+    import torch
+
+    from party.teachers import descent
+
     draw = torch.Generator().manual_seed(0)
     found = []
     for at in range(count):
@@ -123,10 +125,14 @@ def lessons(count: int, size: tuple[int, int, int]) -> list[descent.Lesson]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", [Plain, Residual])
+@pytest.mark.parametrize("network", ["Plain", "Residual"])
 def test_networks_trained_together_are_those_trained_alone(
-    network: type[Plain | Residual],
+    network: Literal["Plain", "Residual"],
 ) -> None:
+    import torch
+
+    from party.teachers import descent, networks
+
     size = (8, 8, 1)
 
     def fresh() -> list[nn.Module]:
@@ -134,7 +140,7 @@ def test_networks_trained_together_are_those_trained_alone(
         for at in range(3):
             with torch.random.fork_rng(devices=[]):
                 torch.default_generator.manual_seed(at)
-                made.append(network(size, 3))
+                made.append(getattr(networks, network)(size, 3))
         return made
 
     alone, together, before = fresh(), fresh(), fresh()
@@ -150,6 +156,11 @@ def test_networks_trained_together_are_those_trained_alone(
 
 
 def test_who_else_is_trained_does_not_matter() -> None:
+    import torch
+
+    from party.teachers import descent
+    from party.teachers.networks import Plain
+
     size = (8, 8, 1)
 
     def trained(held: list[descent.Lesson]) -> dict[str, torch.Tensor]:
@@ -165,6 +176,8 @@ def test_who_else_is_trained_does_not_matter() -> None:
 
 
 def test_networks_on_a_processor_are_trained_one_by_one() -> None:
+    from party.teachers.cnn import CnnTogether, cnn_kind
+
     assert not isinstance(cnn_kind("cnn", "cpu"), FitsTogether)
     assert isinstance(CnnTogether("cpu"), FitsTogether)
     assert isinstance(Linear(), AnswersTogether)
@@ -173,6 +186,8 @@ def test_networks_on_a_processor_are_trained_one_by_one() -> None:
 def test_many_networks_of_shards_that_are_empty_or_of_one_class(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    from party.teachers.cnn import CnnTogether
+
     monkeypatch.setattr("party.teachers.cnn.STEPS", 2)
     monkeypatch.setattr("party.teachers.cnn._TOGETHER", 2)
     data = images(60)

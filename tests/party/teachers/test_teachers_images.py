@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import torch
-from sklearn.datasets import load_digits
 
-from party.teachers.cnn import Cnn
 from party.teachers.device import pick_device
 from party.teachers.image_features import VIEWS, WIDTH, View, image_features
 from party.teachers.linear import Linear
@@ -23,11 +20,18 @@ from pate.errors import SchemaError, UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-KINDS: list[Kind] = [Linear(), Cnn("cpu"), Cnn("cpu", "resnet")]
+
+@pytest.fixture(params=["linear", "cnn", "resnet"])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    from party.teachers.cnn import Cnn
+
+    return Linear() if request.param == "linear" else Cnn("cpu", request.param)
 
 
 @pytest.fixture(scope="module")
 def digits() -> Dataset:
+    from sklearn.datasets import load_digits
+
     held = load_digits()
     pixels = np.rint(held.images / 16 * 255).astype(np.uint8)[..., None]
     order = np.random.default_rng(0).permutation(len(pixels))
@@ -170,16 +174,19 @@ def test_linear_accuracy_on_mnist(test_data: Path) -> None:
 
 @pytest.mark.slow
 def test_cnn_accuracy_on_digits(digits: Dataset) -> None:
+    from party.teachers.cnn import Cnn
+
     test = digits.take(range(1200, 1797))
     teacher = Cnn("cpu").fit(digits.take(range(200)), 5)
     assert (teacher.predict(test.inputs) == test.labels).mean() > 0.85
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_stores_and_restores_and_is_reproducible(
     kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import torch
+
     monkeypatch.setattr("party.teachers.cnn.STEPS", 5)
     shard, queries = digits.take(range(40)), digits.take(range(40, 140)).inputs
     before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
@@ -194,7 +201,6 @@ def test_stores_and_restores_and_is_reproducible(
     assert before[1] == after[1]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_answers_only_classes_of_the_shard(
     kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,7 +210,6 @@ def test_answers_only_classes_of_the_shard(
     assert set(answers.tolist()) <= {3, 8}
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_other_inputs_are_refused(
     kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,7 +220,6 @@ def test_other_inputs_are_refused(
             teacher.predict(other)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_damaged_models(kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("party.teachers.cnn.STEPS", 1)
     stored = kind.fit(digits.take(range(20)), 0).store()
@@ -230,12 +234,16 @@ def test_damaged_models(kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyP
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [(1, 1, 1), (5, 40, 3), (64, 64, 1)])
 def test_cnn_takes_any_size(size: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    from party.teachers.cnn import Cnn
+
     monkeypatch.setattr("party.teachers.cnn.STEPS", 1)
     data = Dataset(random_images(4, *size), np.array([0, 1, 0, 1]), ("a", "b"))
     assert Cnn("cpu").fit(data, 0).predict(data.inputs).shape == (4,)
 
 
 def test_devices() -> None:
+    import torch
+
     assert pick_device("cpu") == "cpu"
     assert pick_device("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
     with pytest.raises(UsageError, match="not one of auto, cpu, cuda"):

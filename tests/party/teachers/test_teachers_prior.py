@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import torch
 
 import party.teachers.prior
 from party.teachers import tensors
 from party.teachers.chosen import Chosen, choose
 from party.teachers.conformance import check_kind
 from party.teachers.prior import weights
-from party.teachers.prior.network import describe
 from party.teachers.prior.teacher import _MOST_COLUMNS, _MOST_KNOWN, Prior, PriorTeacher, _parts
 from party.teachers.protocol import DamagedTeacherError, Stored
 from party.teachers.several import Sure
@@ -43,6 +41,8 @@ def noisy(n: int, seed: int, width: int = 10) -> Dataset:
 
 
 def logits(values: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float32]:
+    import torch
+
     with torch.inference_mode():
         found: NDArray[np.float32] = (
             weights.network()(torch.from_numpy(values)[None], torch.from_numpy(labels)[None])[0]
@@ -62,6 +62,10 @@ def some(
 
 
 def test_cells_by_hand() -> None:
+    import torch
+
+    from party.teachers.prior.network import describe
+
     values = torch.tensor([[[1.0, 5.0, 0.0], [3.0, 5.0, NAN], [9.0, 7.0, 1.0], [NAN, NAN, NAN]]])
     cells, facts, live = describe(values, 2)
     # The mean of 1 and 3 is 2, their spread 1. A query of 9 is cut off at 3 spreads, above all ranks.

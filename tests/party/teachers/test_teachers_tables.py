@@ -7,10 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import skops.io
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import FunctionTransformer
 
 from party.teachers.chosen import Chosen, choose
 from party.teachers.columns import NumberColumn, TableEncoding
@@ -136,6 +132,11 @@ def test_damaged_models(kind: Kind) -> None:
 
 @pytest.mark.slow
 def test_foreign_types_are_never_loaded() -> None:
+    import skops.io
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.pipeline import Pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
     kind = Forest()
     stored = kind.fit(labelled(50), 0).store()
     foreign = Pipeline([("f", FunctionTransformer(print)), ("m", RandomForestClassifier())])

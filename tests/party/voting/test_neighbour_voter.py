@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 
 from aggregator_server.exchange.aggregation import ANSWERS, Batch, MaskedAggregation
 from party.identity.keys import identity_key
@@ -186,6 +185,8 @@ def nearest_votes(held: Dataset, rows: Sequence[int]) -> Counts:
 
 def exact_delta(epsilon: float, mu: float) -> float:
     """Of the Gaussian mechanism, as Balle and Wang 2018 have it (Theorem 8)."""
+    from scipy.stats import norm
+
     upper = norm.cdf(mu / 2 - epsilon / mu)
     return float(upper - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import nbinom
 
 from pate.accounting.composition import Gdp, Pure, Zcdp, tightest
 from pate.accounting.events import (
@@ -87,6 +86,8 @@ def test_pure_costs_convert_at_delta_0_and_are_rounded_up() -> None:
 
 def law_of_sum(scale: float, shares: int, parties: int, reach: int) -> np.ndarray[Any, Any]:
     """The law of ``parties`` shares on -reach .. reach, by convolving the two sides of each."""
+    from scipy.stats import nbinom
+
     one = nbinom.pmf(np.arange(2 * reach + 1), parties / shares, -math.expm1(-1 / scale))
     whole = np.convolve(one, one[::-1])
     middle = len(one) - 1

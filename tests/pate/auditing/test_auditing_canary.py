@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from scipy import stats
 from scipy.optimize import linprog
 
 from pate.auditing import bugs
@@ -78,6 +77,8 @@ class TestTheorem:
             assert bound >= exact * (1 - 1e-9)
 
     def test_without_delta_it_is_the_binomial_tail(self) -> None:
+        from scipy import stats
+
         for right, guesses, epsilon in ((1, 1, 0.0), (60, 100, 0.2), (400, 500, 1.0), (3, 9, 5.0)):
             tail = stats.binom.sf(right - 1, guesses, success(epsilon))
             assert p_value(right, guesses, 700, epsilon, 0.0) == pytest.approx(tail, rel=1e-7)
@@ -96,6 +97,8 @@ class TestTheorem:
     def test_it_is_a_probability_whatever_the_numbers(
         self, guesses: int, share: float, epsilon: float, delta: float
     ) -> None:
+        from scipy import stats
+
         right = round(share * guesses)
         bound = p_value(right, guesses, guesses, epsilon, delta)
         assert 0.0 <= bound <= 1.0
@@ -126,6 +129,8 @@ class TestLowerBound:
         self, confidence: float, epsilon: float
     ) -> None:
         """Randomised response attains epsilon, and W is binomial."""
+        from scipy import stats
+
         mass = stats.binom.pmf(np.arange(81), 80, success(epsilon))
         bounds = [canary_lower_bound(right, 80, 80, 0.0, confidence) for right in range(81)]
         assert bounds == sorted(bounds)
@@ -138,6 +143,8 @@ class TestLowerBound:
     @pytest.mark.parametrize("cut", [40, 55, 60])
     def test_the_worst_code_with_delta_is_accused_no_more_often_than_said(self, cut: int) -> None:
         """With some chance it is randomised response that is lucky: at least ``cut`` right of 80."""
+        from scipy import stats
+
         epsilon, delta, coins = 0.4, 2e-3, np.arange(81)
         mass = stats.binom.pmf(coins, 80, success(epsilon))
         tail = mass[cut:].sum()
@@ -233,6 +240,8 @@ def test_among_many_teachers_nothing_is_said_to_be_seen() -> None:
 )
 def test_an_honest_campaign_stands(planting: Planting) -> None:
     """A false alarm needs more than three quarters of the guesses right: far below 1e-7."""
+    from scipy import stats
+
     told: list[tuple[int, int]] = []
     audit = audit_canaries(planting, progress=lambda *each: told.append(each))
     assert audit.holds

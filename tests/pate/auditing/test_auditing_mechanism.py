@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import Gdp, Zcdp
@@ -64,6 +63,8 @@ class TestClopperPearson:
     def test_it_is_where_the_binomial_tail_is_the_doubt(
         self, hits: int, runs: int, doubt: float
     ) -> None:
+        from scipy import stats
+
         low, high = clopper_pearson(hits, runs, doubt)
         assert stats.binom.sf(hits - 1, runs, low) == pytest.approx(doubt, rel=1e-6)
         assert stats.binom.cdf(hits, runs, high) == pytest.approx(doubt, rel=1e-6)
@@ -76,6 +77,8 @@ class TestClopperPearson:
 
     @pytest.mark.parametrize("p", [0.003, 0.2, 0.5, 0.97])
     def test_it_is_wrong_no_more_often_than_said(self, p: float) -> None:
+        from scipy import stats
+
         hits = np.arange(41)
         mass = stats.binom.pmf(hits, 40, p)
         low, high = clopper_pearson(hits, 40, 0.1)
@@ -98,6 +101,8 @@ class TestLowerBounds:
     RUNS = 60
 
     def wrong(self, bounds: NDArray[np.float64], truth: float, p: float, q: float) -> float:
+        from scipy import stats
+
         hits = np.arange(self.RUNS + 1)
         mass = np.outer(stats.binom.pmf(hits, self.RUNS, p), stats.binom.pmf(hits, self.RUNS, q))
         return float(mass[bounds > truth].sum())
@@ -116,6 +121,8 @@ class TestLowerBounds:
 
     @pytest.mark.parametrize("mu", [0.0, 0.7, 2.0, 4.0])
     def test_mu(self, mu: float) -> None:
+        from scipy import stats
+
         for at in (-mu, -mu / 2, 0.0):
             p, q = stats.norm.cdf(at + mu), stats.norm.cdf(at)
             bounds = mu_lower_bound(*self.grid(), self.RUNS, 0.2)
@@ -124,6 +131,8 @@ class TestLowerBounds:
 
     def test_they_tell_something(self) -> None:
         # 10,000 runs at the two ends of randomised response with epsilon 2.
+        from scipy import stats
+
         hits, false = 8808, 1192
         assert 1.9 < epsilon_lower_bound(hits, false, 10_000, 1e-9, 0.05) < 2.0
         assert 2.2 < mu_lower_bound(hits, false, 10_000, 0.05) < 2 * stats.norm.ppf(0.8808)
@@ -204,7 +213,6 @@ class TestAttack:
                 attack(sample, pairs, Claim(1.0, 0.1), runs=runs, confidence=confidence, step=9)
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from(["lnmax", "gnmax", "confident", "interactive"]),
     st.integers(-300, 300),
@@ -484,6 +492,8 @@ def surely_found(
     From the exact law of the answers: of all events that a likelihood ratio singles out, the bounds
     at those counts that hits do not fall below, and false hits do not pass, but with 5e-7 each.
     """
+    from scipy import stats
+
     laws = [law(mechanism, pair, world) for world in (0, 1)]
     answers = [kind for kind in range(3) if max(p[kind] for p in laws) > 1e-12]
     rows = []

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from pate.auditing.experiment import Plan, attack, bets_of
 from pate.auditing.neighbours import Pair
@@ -126,6 +125,8 @@ def test_two_bets_on_a_claim_that_is_true_refute_it_as_seldom_as_said() -> None:
 
     Each attack errs with 0.5 at most, by the confidence; 200 attacks err 137 times with 1e-7.
     """
+    from scipy import stats
+
     laws = Laws(*[(0.7, 0.3)] * 3)
     exact = Claim(9.0, 1e-2, 2 * float(stats.norm.ppf(0.7)))
     assert exact.mu is not None

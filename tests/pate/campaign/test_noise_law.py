@@ -13,7 +13,8 @@ from pate.accounting.composition import composition_named
 from pate.campaign.settings import spec_of
 from pate.campaign.spec import CampaignSpec
 from pate.campaign.terms import budget, composition_of, matrix_mechanism, recorded_terms
-from pate.data.values import Table
+from pate.data.embeddings import Embeddings
+from pate.data.values import Inputs, Table
 from pate.errors import PateError, UsageError
 from pate.mechanisms import DistributedNeighbour, Neighbour
 from tests.support.server.campaigns import make_parties
@@ -44,6 +45,39 @@ def test_by_default_noise_is_geometric_and_delta_0() -> None:
     assert composition.epsilon(cap, spec.delta) == 0.1
     assert CampaignSpec.from_dict(spec.to_dict()) == spec
     made().require_same(spec)  # a start with the same options continues it
+
+
+ROWS = Embeddings(
+    np.random.default_rng(0).integers(-300, 300, (90, 24)).astype(np.int16), "texts", "a" * 64
+)
+
+
+@pytest.mark.parametrize(
+    ("public", "options", "code", "said"),
+    [
+        (ROWS, {}, "dense-64 contrast", "two classes of an encoder's rows"),
+        (ROWS, {"classes": "a,b,c"}, "nearest", ""),
+        (ROWS, {"classes": None}, "nearest", "name them (--classes a,b)"),
+        (ROWS, {"delta": 0.0}, "nearest", ""),
+        (ROWS, {"noise_law": "geometric"}, "nearest", ""),
+        (ROWS, {"representatives": 20}, "nearest", ""),
+        (ROWS, {"answer": "ordered"}, "nearest ordered", ""),
+        (ROWS, {"code": "nearest"}, "nearest", ""),
+        (PUBLIC, {}, "nearest", ""),
+    ],
+    ids=str,
+)
+def test_the_code_follows_from_what_the_public_set_is(
+    public: Inputs, options: dict[str, Any], code: str, said: str
+) -> None:
+    fields: dict[str, Any] = {"aggregator": "neighbour", "epsilon": 1.0, "classes": "a,b"}
+    lines: list[str] = []
+    spec = spec_of(CampaignOptions(**(fields | options)), public, say=lines.append)
+    assert spec.neighbour is not None
+    assert spec.neighbour.code == code
+    assert any(said in line for line in lines)
+    # Why it is so is said where nobody stated it, and only there.
+    assert any("--code" in line for line in lines) == bool(said)
 
 
 def test_the_same_where_the_server_draws_it() -> None:

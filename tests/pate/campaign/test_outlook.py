@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from pate.campaign.choices import Guess
 from pate.campaign.outlook import Outlook, classes_in_words
+from pate.errors import UsageError
+from pate.planning.expected import expected
 from tests.support.server.campaigns import make_spec
 
 #: Photographs of ten classes at four hospitals.
@@ -20,7 +23,10 @@ FEW = {"aggregator": "gnmax", "queries": 3000, "epsilon": 4.0}
 def test_labels_a_class_are_said_and_whether_they_are_few() -> None:
     outlook = Outlook.of(make_spec(**FEW), 40, 10)
     assert (outlook.labels, outlook.few) == (51, True)
-    assert "51 labels, about 5 for each of 10 classes: few" in outlook.in_words
+    assert (
+        "51 labels, about 5 for each of 10 classes if these are equally frequent (else: --rarest): few"
+        in outlook.in_words
+    )
     enough = Outlook.of(make_spec(**FEW), 40, 2)
     assert not enough.few
     assert "few" not in enough.in_words
@@ -28,6 +34,64 @@ def test_labels_a_class_are_said_and_whether_they_are_few() -> None:
         "at most"
         in Outlook.of(make_spec(**FEW | {"aggregator": "confident-gnmax"}), 40, 2).in_words
     )
+
+
+def test_a_rarest_class_gets_its_share_of_the_labels() -> None:
+    rare = Outlook.of(make_spec(**FEW), 200, 2, rarest=0.05)
+    even = Outlook.of(make_spec(**FEW), 200, 2)
+    assert rare.labels == even.labels > 20
+    assert (rare.wanted, even.wanted) == (200, 20)
+    assert not even.few
+    some = Outlook.of(make_spec(**FEW), 40, 2, rarest=0.05)
+    assert some.few
+    about = f"expect about {some.labels / 20:.0f} of it: few"
+    assert f"and if your rarest class is 1 in 20, {about}" in some.in_words
+    # The advice is for ten of that class, and a public set that has as many.
+    found = re.search(r"(\d+) teachers at each party", some.advice())
+    assert found is not None
+    assert Outlook.of(make_spec(**FEW), 4 * int(found[1]), 2).labels >= 200
+    assert "--rarest 0.05" in some.advice()
+    small = Outlook.of(make_spec(**FEW | {"queries": 150}), 400, 2, rarest=0.05)
+    assert small.few
+    assert "a public set of 200 inputs or more" in small.advice()
+    for impossible in (0.0, -1.0, 0.6, float("nan")):
+        with pytest.raises(UsageError, match="--rarest"):
+            Outlook.of(make_spec(**FEW), 40, 2, rarest=impossible)
+
+
+@pytest.mark.parametrize(
+    ("changes", "guess", "text", "few"),
+    [
+        ({}, Guess(), "if each party has 10 teachers, the budget pays for 51 labels", True),
+        ({}, Guess(teachers=400), "with 400 teachers the budget pays for", False),
+        ({"neighbour": {}}, Guess(records=60_000), "if 60,000 records vote (your guess)", False),
+        ({"neighbour": {}}, Guess(records=300), "few, for a student wants 10 or more", True),
+        ({"neighbour": {}}, Guess(rarest=0.05), "1 in 20, expect 500 records of it", False),
+        (
+            {"neighbour": {"code": "dense-40"}},
+            Guess(),
+            "one release of sums in 40 directions",
+            False,
+        ),
+    ],
+)
+def test_what_to_expect_is_said_of_teachers_and_of_records(
+    changes: dict[str, Any], guess: Guess, text: str, few: bool
+) -> None:
+    more: dict[str, Any] = dict(FEW)
+    if "neighbour" in changes:
+        more |= {
+            "aggregator": "neighbour", "epsilon": 1.0, "representatives": list(range(40)),
+            "most_votes": 4095, "votes_per_patient": 1, **changes["neighbour"],
+        }  # fmt: skip
+    found = expected(make_spec(**more), guess, classes=None if not changes else 2)
+    assert text in found.text
+    assert (found.few, bool(found.advice)) == (few, few)
+    # Of labels that records gave, far fewer than expected come of a guess at too many records.
+    far = found.labels >= 1
+    assert bool(found.fewer(int(found.labels / 4))) == far
+    assert found.fewer(int(found.labels / 2)) == ""
+    assert far == ("get a label" in found.text)
 
 
 def test_without_classes_the_public_set_judges() -> None:

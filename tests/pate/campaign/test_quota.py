@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pate.campaign.quota import quota_order
@@ -48,13 +48,11 @@ def by_the_text(order: list[int], labels: dict[int, int], scores: NDArray[np.flo
 
 
 @given(cases())
-@settings(deadline=None)
 def test_it_is_what_the_text_says(case: Case) -> None:
     assert list(quota_order(*case)) == by_the_text(*case)
 
 
 @given(cases())
-@settings(deadline=None)
 def test_no_query_is_lost_or_doubled_and_classes_keep_their_order(case: Case) -> None:
     order, labels, scores = case
     found = quota_order(*case)
@@ -68,7 +66,6 @@ def test_no_query_is_lost_or_doubled_and_classes_keep_their_order(case: Case) ->
 
 
 @given(cases())
-@settings(deadline=None)
 def test_at_no_place_is_a_class_passed_over_that_had_fewer(case: Case) -> None:
     _, labels, scores = case
     found = [query for query in quota_order(*case) if query not in labels]

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
-import torchvision
 from PIL import Image
-from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from pate.encoders.description import FILE, Description
@@ -170,6 +167,10 @@ def test_a_vision_model_has_its_steps(
 
 @pytest.mark.slow
 def test_a_network_of_torchvision_becomes_an_encoder(tmp_path: Path) -> None:
+    import torch
+    import torchvision
+    from safetensors.torch import save_file
+
     torch.manual_seed(0)
     net = torchvision.models.shufflenet_v2_x0_5(weights=None).eval()
     save_file(net.state_dict(), tmp_path / "w.safetensors")
@@ -194,6 +195,8 @@ def test_a_network_of_torchvision_becomes_an_encoder(tmp_path: Path) -> None:
 
 
 def test_weights_that_are_more_than_tensors_are_refused(tmp_path: Path) -> None:
+    import torch
+
     torch.save(torch.nn.Linear(2, 2), tmp_path / "w.pth")  # a whole network: code by name
     with pytest.raises(DataError, match="no file of tensors only"):
         encoder("from-torchvision", "shufflenet_v2_x0_5", "--weights", tmp_path / "w.pth",

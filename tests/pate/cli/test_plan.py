@@ -77,17 +77,33 @@ def test_the_most_accurate_of_enough_labels_has_a_column() -> None:
     """With weak teachers the most right labels are often wrong, and thresholds rise above all votes."""
     typed_ = ("--teachers", "100", "--epsilon", "4", "--agreement", "0.45", "--queries", "3000")
     made = figures(*typed_)
-    best, accurate = (made["plans"][key]["expected"] for key in ("best", "accurate"))
+    best, accurate = (made["plans"][key]["expected"] for key in ("best", "enough"))
     assert accurate["answered"] >= 100  # ten a class
     assert accurate["accuracy"] > best["accuracy"] + 0.05
     assert accurate["right"] < best["right"]
-    assert any(note.startswith("To run the most accurate: pate-server") for note in made["notes"])
+    assert any(note.startswith("To run 100 labels or more: pate-server") for note in made["notes"])
     high = figures(*typed_, "--threshold", "150")
     assert any("above the 100 teachers (as given" in note for note in high["notes"])
-    assert "most accurate" in " ".join(typed(*typed_).stdout.split())
+    assert "100 labels or more" in " ".join(typed(*typed_).stdout.split())
     without = figures("--teachers", "30", "--epsilon", "1")
-    assert without["plans"]["accurate"] is None
+    assert without["plans"]["enough"] is None
     assert any("No settings are expected to give 100" in note for note in without["notes"])
+
+
+def test_what_is_expected_to_be_noise_is_no_recommendation() -> None:
+    made = figures("--teachers", "40", "--epsilon", "2")
+    noise = made["plans"]["enough"]["expected"]
+    assert noise["accuracy"] < 0.9 * made["population"]["accuracy_without_noise"]
+    (line,) = [note for note in made["notes"] if "cannot give" in note]
+    assert re.match(r"40 teachers and epsilon 2 cannot give 100 good labels: 3\d\.\d % of ", line)
+    assert [note.partition(":")[0] for note in made["notes"] if note.startswith("To run")] == [
+        "To run best found"
+    ]
+    # A rarest class needs more labels until ten are of it.
+    rare = figures("--teachers", "200", "--epsilon", "4", "--classes", "2", "--rarest", "0.05")
+    assert rare["plans"]["enough"]["expected"]["answered"] >= 200
+    shown = typed("--teachers", "200", "--epsilon", "4", "--classes", "2", "--rarest", "0.05")
+    assert "of the rarest class, 1 in 20" in " ".join(shown.stdout.replace("│", " ").split())
 
 
 def test_without_a_budget_the_noise_is_the_least_that_a_server_chooses() -> None:
@@ -134,7 +150,7 @@ def test_settings_and_budget_are_those_of_the_server(
 
 def test_the_best_plan_is_one_that_the_server_takes() -> None:
     made = figures("--teachers", "230", "--epsilon", "1.5", "--mechanism", "gnmax")
-    (line,) = [note for note in made["notes"] if note.startswith("To run it: ")]
+    (line,) = [note for note in made["notes"] if note.startswith("To run best found: ")]
     typed_options = dict(re.findall(r"--([a-z0-9-]+) (\S+)", line))
     assert typed_options["aggregator"] == "gnmax"
     spec = campaign(

@@ -145,7 +145,7 @@ def test_the_table_shows_both_figures_and_the_noise() -> None:
 def test_the_best_plan_is_one_that_the_server_takes(aggregator: str) -> None:
     options = [*CROWD, "--epsilon", "3", "--mechanism", aggregator, "--colluders", "4"]
     made = figures(*options)
-    (line,) = [note for note in made["notes"] if note.startswith("To run it: ")]
+    (line,) = [note for note in made["notes"] if note.startswith("To run best found: ")]
     found = dict(re.findall(r"--([a-z0-9-]+) (\S+)", line))
     assert found.pop("noise") == "distributed"
     spec = campaign(

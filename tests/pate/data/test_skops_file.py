@@ -6,13 +6,11 @@ import io
 import json
 import tracemalloc
 import zipfile
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import skops.io
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
 
 from party.teachers.trees import Forest
 from pate.data.skops_file import check_skops
@@ -23,26 +21,35 @@ if TYPE_CHECKING:
 
 ROWS = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
 CLASSES = np.random.default_rng(1).integers(0, 3, 60)
-FOREST: bytes = skops.io.dumps(RandomForestClassifier(3, random_state=0).fit(ROWS, CLASSES))
 #: No check may need more than this to see that a file is a bomb.
 MODEST = 2**22
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
+@cache
+def forest() -> bytes:
+    import skops.io
+    from sklearn.ensemble import RandomForestClassifier
+
+    made: bytes = skops.io.dumps(RandomForestClassifier(3, random_state=0).fit(ROWS, CLASSES))
+    return made
+
+
+def test_what_students_are_made_of_passes() -> None:
+    import skops.io
+    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression
+
+    for model in (
         RandomForestClassifier(20, random_state=0),
         LogisticRegression(max_iter=500),
         HistGradientBoostingClassifier(max_iter=20, early_stopping=False),
-    ],
-)
-def test_what_students_are_made_of_passes(model: Any) -> None:
-    made = model.fit(ROWS, CLASSES)
-    check_skops(skops.io.dumps(made))
-    deflated = skops.io.dumps(made, compression=zipfile.ZIP_DEFLATED)
-    with pytest.raises(DataError, match="unpacks to more"):
-        check_skops(deflated)
-    check_skops(deflated, most=2**24)
+    ):
+        made = model.fit(ROWS, CLASSES)
+        check_skops(skops.io.dumps(made))
+        deflated = skops.io.dumps(made, compression=zipfile.ZIP_DEFLATED)
+        with pytest.raises(DataError, match="unpacks to more"):
+            check_skops(deflated)
+        check_skops(deflated, most=2**24)
 
 
 def rebuilt(
@@ -50,7 +57,7 @@ def rebuilt(
     compression: int = zipfile.ZIP_STORED,
 ) -> bytes:
     """Return the forest's file with its description and arrays changed."""
-    with zipfile.ZipFile(io.BytesIO(FOREST)) as archive:
+    with zipfile.ZipFile(io.BytesIO(forest())) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     described = json.loads(parts.pop("schema.json"))
     change(described, parts)
@@ -127,42 +134,49 @@ def brackets(depth: int) -> bytes:
     return out.getvalue()
 
 
-BOMBS: dict[str, bytes] = {
-    "deflated zeros": rebuilt(
+BOMBS: dict[str, Callable[[], bytes]] = {
+    "deflated zeros": lambda: rebuilt(
         lambda _, parts: first(parts, npy((2**25,), "|u1", bytes(2**25))), zipfile.ZIP_DEFLATED
     ),
-    "a header beyond its member": rebuilt(lambda _, parts: first(parts, npy((2**40,), "<f8"))),
-    "a header short of its member": rebuilt(
+    "a header beyond its member": lambda: rebuilt(
+        lambda _, parts: first(parts, npy((2**40,), "<f8"))
+    ),
+    "a header short of its member": lambda: rebuilt(
         lambda _, parts: first(parts, npy((1,), "|u1", bytes(2**16)))
     ),
-    "an array of nothing": rebuilt(lambda _, parts: first(parts, npy((2**50,), "|V0"))),
-    "many empty rows": rebuilt(lambda _, parts: first(parts, npy((2**40, 0), "<f8"))),
-    "an array of objects": rebuilt(lambda _, parts: first(parts, npy((1,), "|O", bytes(8)))),
-    "no array": rebuilt(lambda _, parts: first(parts, FOREST)),
-    "an archive within": rebuilt(lambda _, parts: parts.update({"x.npz": FOREST})),
-    "an array that is read again": rebuilt(read_again),
-    "many ways to one list": rebuilt(laughing),
-    "an object in itself": rebuilt(its_own_part),
-    "a tree of many outputs": rebuilt(of_many_outputs),
-    "an array that is not there": rebuilt(lambda d, _: arrays(d)[0].update(file="gone.npy")),
-    "an array called by no name": rebuilt(lambda d, _: arrays(d)[0].update(file=["x"])),
-    "a number that is a text": rebuilt(lambda d, _: arrays(d)[0].update(__id__="1")),
-    "a number that is true": rebuilt(lambda d, _: arrays(d)[0].update(__id__=True)),
-    "deep brackets": brackets(200_000),
-    "nothing": b"",
-    "no archive": b"not a zip",
+    "an array of nothing": lambda: rebuilt(lambda _, parts: first(parts, npy((2**50,), "|V0"))),
+    "many empty rows": lambda: rebuilt(lambda _, parts: first(parts, npy((2**40, 0), "<f8"))),
+    "an array of objects": lambda: rebuilt(
+        lambda _, parts: first(parts, npy((1,), "|O", bytes(8)))
+    ),
+    "no array": lambda: rebuilt(lambda _, parts: first(parts, forest())),
+    "an archive within": lambda: rebuilt(lambda _, parts: parts.update({"x.npz": forest()})),
+    "an array that is read again": lambda: rebuilt(read_again),
+    "many ways to one list": lambda: rebuilt(laughing),
+    "an object in itself": lambda: rebuilt(its_own_part),
+    "a tree of many outputs": lambda: rebuilt(of_many_outputs),
+    "an array that is not there": lambda: rebuilt(
+        lambda d, _: arrays(d)[0].update(file="gone.npy")
+    ),
+    "an array called by no name": lambda: rebuilt(lambda d, _: arrays(d)[0].update(file=["x"])),
+    "a number that is a text": lambda: rebuilt(lambda d, _: arrays(d)[0].update(__id__="1")),
+    "a number that is true": lambda: rebuilt(lambda d, _: arrays(d)[0].update(__id__=True)),
+    "deep brackets": lambda: brackets(200_000),
+    "nothing": lambda: b"",
+    "no archive": lambda: b"not a zip",
 }
 
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_is_refused_and_takes_little(name: str) -> None:
+    bomb = BOMBS[name]()
     with pytest.raises(DataError):
-        check_skops(BOMBS[name])  # once before, for what is imported on the way
+        check_skops(bomb)  # once before, for what is imported on the way
     tracemalloc.start()
     try:
         with pytest.raises(DataError):
-            check_skops(BOMBS[name])
-        assert tracemalloc.get_traced_memory()[1] < MODEST + 4 * len(BOMBS[name])
+            check_skops(bomb)
+        assert tracemalloc.get_traced_memory()[1] < MODEST + 4 * len(bomb)
     finally:
         tracemalloc.stop()
 
@@ -186,4 +200,4 @@ def test_a_stored_teacher_is_checked_as_well() -> None:
     Forest().restore(stored)
     for name in ("a header beyond its member", "many ways to one list"):
         with pytest.raises(DamagedTeacherError):
-            Forest().restore(Stored(stored.facts, BOMBS[name]))
+            Forest().restore(Stored(stored.facts, BOMBS[name]()))

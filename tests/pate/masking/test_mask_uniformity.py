@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from scipy.stats import chi2
 
 from pate.masking.context import VERSION, Context, Member
 from pate.masking.party import PartyMasking
@@ -41,6 +40,8 @@ LENGTH = 2**22
 
 def uniform(bins: NDArray[np.int64]) -> bool:
     """Chi-square for bins that are all as likely: neither too uneven nor too even."""
+    from scipy.stats import chi2
+
     expected = bins.sum() / bins.size
     assert expected >= 32, "too few values for that many bins"
     statistic = float(((bins - expected) ** 2).sum() / expected)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.stats import hypergeom
 
 from pate.errors import UsageError
 from pate.masking.context import threshold_for
@@ -32,6 +31,8 @@ SIZES = [(150, 130, 3), (250, 225, 10), (250, 200, 20), (500, 400, 40), (1000, 9
 
 @pytest.mark.parametrize("size", SIZES)
 def test_both_chances_are_below_what_is_stated(size: tuple[int, int, int]) -> None:
+    from scipy.stats import hypergeom
+
     n, t, c = size
     degree = degree_for(n, t, c)
     k, held = degree.neighbours, degree.threshold
@@ -47,6 +48,8 @@ def test_both_chances_are_below_what_is_stated(size: tuple[int, int, int]) -> No
 
 @pytest.mark.parametrize("size", SIZES)
 def test_less_would_not_do(size: tuple[int, int, int]) -> None:
+    from scipy.stats import hypergeom
+
     n, t, c = size
     degree = degree_for(n, t, c)
     k = degree.neighbours

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from pate.errors import ProtocolError, QuorumError, RefusedError, UsageError
 from pate.masking.answers import Phase as Step
@@ -508,6 +507,8 @@ def test_votes_have_the_masks_that_they_have_without_proofs() -> None:
 @pytest.mark.statistical
 def test_link_masks_are_uniform_modulo_the_prime() -> None:
     """Chi-square, and the top of the range; a false alarm has a chance of 1e-6."""
+    from scipy import stats
+
     ring = LinkedStream(ChaChaStream(Ring(8)), 64_000)
     drawn = ring.ring.split(ring(KEY, 64_001))[1]
     counts = np.histogram(drawn, bins=100, range=(0, P))[0]

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from pate.masking.proofs.code import Code
 from pate.masking.proofs.field import FIELD, Field
@@ -146,6 +145,8 @@ def test_a_sum_of_masks_that_is_not_modulo_the_prime_would_show_single_votes() -
 @pytest.mark.statistical
 def test_opened_symbols_are_uniform_at_full_size() -> None:
     """A chi-square test of each kind of symbol; a false alarm has a chance of 1e-6."""
+    from scipy import stats
+
     about = statement(300, 4, 10)
     shape = about.shape
     votes = np.tile([10, 0, 0, 0], (300, 1))
@@ -167,6 +168,8 @@ def test_opened_symbols_are_uniform_at_full_size() -> None:
 @pytest.mark.statistical
 def test_an_open_column_does_not_tell_who_got_the_votes() -> None:
     """Correlation of a row's symbols with a codeword of its votes; false alarm below 1e-6."""
+    from scipy import stats
+
     about = statement(300, 4, 10)
     low = np.zeros((300, 4), np.int64)
     low[:, 0] = 10

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from pate.accounting.composition import Pure, total_cost
 from pate.errors import BudgetError
@@ -100,6 +99,8 @@ def test_noise_too_wide_for_shares_leaves_the_other_law() -> None:
 @pytest.mark.parametrize(("honest", "parties"), [(1, 1), (3, 3), (3, 5)])
 def test_what_is_released_has_the_law_that_is_charged(honest: int, parties: int) -> None:
     """False alarm 1e-6. With more shares than are counted, that law and independent noise."""
+    from scipy import stats
+
     cells, scale = 50_000, Fraction(5)
     rows: Any = np.full((cells // 4, 4), 7, dtype=np.int64)
     noise = SystemNoise()
@@ -128,6 +129,8 @@ def test_two_classes_with_as_many_votes_seldom_have_a_clear_margin(
     scale: Fraction, parties: int
 ) -> None:
     """By the exact law of the difference of two counts: about 5 of a hundred."""
+    from scipy import stats
+
     shares = GeometricShares(scale, 3)
     margin = clear_margin(shares, parties)
     reach = 3000

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from scipy import stats
 
 from pate.accounting.events import GaussianMax, GaussianThreshold, LaplaceMax
 from pate.errors import ProtocolError, UsageError
@@ -392,6 +391,8 @@ def outcome_law(mechanism: Mechanism, row: Sequence[int]) -> dict[int | None, fl
 )
 def test_answers_have_exactly_the_law_of_the_mechanism(mechanism: Mechanism) -> None:
     # Fails a correct mechanism with probability 1e-6.
+    from scipy import stats
+
     row, number = (3, 2, 3), 60_000
     law = outcome_law(mechanism, row)
     drawn = mechanism.answer_all(np.tile(votes(*row), (number, 1)), SystemNoise())

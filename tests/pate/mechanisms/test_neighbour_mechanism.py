@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
-from scipy.stats import chi2, norm
 
 from pate.accounting.composition import Gdp, Zcdp, total_cost
 from pate.accounting.events import NoisyHistogram
@@ -147,6 +146,7 @@ def test_parameters_that_make_no_sense_are_refused(make: Any) -> None:
 
 def mu_of(epsilon: float, delta: float) -> float:
     """Of the Gaussian mechanism that is just (epsilon, delta): Balle and Wang 2018, Theorem 8."""
+    from scipy.stats import norm
 
     def over(mu: float) -> float:
         right = norm.cdf(-mu / 2 - epsilon / mu)
@@ -294,6 +294,8 @@ def test_each_count_has_a_draw_of_its_own_and_shares_none() -> None:
 @pytest.mark.statistical
 def test_the_noise_is_the_discrete_gaussian_that_is_charged() -> None:
     """Its sum of squares over sigma^2 is chi-square: outside these bounds with a chance of 1e-9."""
+    from scipy.stats import chi2
+
     cells = 20_000
     rows = np.full((cells // 4, 4), 7, dtype=np.int64)
     noise = (CENTRAL.released(rows, SystemNoise()) - 7).ravel()
@@ -329,6 +331,8 @@ def test_two_classes_with_as_many_votes_seldom_have_a_clear_margin(
     share: Fraction, parties: int
 ) -> None:
     """Two counts differ by sqrt(2) sigma: twice that is exceeded 4.6 times of a hundred."""
+    from scipy.stats import norm
+
     sigma = float(total_sigma(share, parties))
     margin = clear_margin(GaussianShares(share), parties)
     assert margin - 1 < 2 * math.sqrt(2) * sigma <= margin

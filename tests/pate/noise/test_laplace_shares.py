@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from pate.errors import AccountingError, UsageError
 from pate.noise.exact import (
@@ -38,6 +37,8 @@ LAWS = [("20", 1), ("20", 3), ("20", 20), ("1/2", 5), ("7/3", 2), ("60", 4), ("1
 
 def side(scale: Fraction, ratio: float, reach: int) -> NDArray[np.float64]:
     """NB(ratio) on 0 .. reach: that of one side of a share, or of several."""
+    from scipy import stats
+
     law: NDArray[np.float64] = stats.nbinom.pmf(
         np.arange(reach + 1), ratio, -math.expm1(-1 / float(scale))
     )

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from pate.errors import AccountingError, UsageError
 from pate.noise.exact import (
@@ -71,6 +70,8 @@ def test_the_chi_square_test_sees_a_wrong_law() -> None:
 
 @pytest.mark.statistical
 def test_neighbouring_draws_are_uncorrelated() -> None:
+    from scipy import stats
+
     drawn = SystemNoise().gaussian(Fraction(40), DRAWS).astype(np.float64)
     correlation = float(np.corrcoef(drawn[:-1], drawn[1:])[0, 1])
     assert abs(correlation) * math.sqrt(DRAWS) < stats.norm.isf(FALSE_ALARM / 2)

@@ -75,3 +75,13 @@ def test_an_interrupt_that_is_swallowed_comes_again_and_leaves_the_clean_up_alon
         "cleaned up\n",
         "pate-test: stopped\n",
     )
+
+
+@pytest.mark.e2e
+def test_a_system_without_what_programs_need_is_named_first() -> None:
+    probe = "import os; os.name = 'nt'; from pate.start import start; start('pate-party', 'absent')"
+    done = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, timeout=120, check=False
+    )
+    said = "pate-party: this system is not supported: on Windows use WSL or a container\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)

@@ -99,8 +99,21 @@ def test_a_step_that_is_done_at_once_is_one_line(
         for step in steps:
             move(*step)
     lines = capsys.readouterr().err
-    assert lines.count("keys from parties: 4 of 4") == said
+    assert lines.count("keys from parties: 4 of 4") == lines.count("\n") == said
     assert " left" not in lines
+
+
+def test_a_step_that_waits_for_somebody_says_so_after_a_while(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    monkeypatch.delenv(EVERY, raising=False)
+    monkeypatch.setattr("time.monotonic", clock)
+    with Screen("pate-server").bar("keys from parties", timed=False) as move:
+        for done in (1, 2, 3, 3, 4):
+            move(done, 4)
+            clock.now += 2.0
+    said = [line.rpartition(": ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert said == ["3 of 4", "4 of 4"]
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(0.01, 0), (1.0, 1)])

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from scipy import stats
 
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.state import Charge, ReleasedLabel
@@ -289,6 +288,8 @@ def test_a_ledger_that_forgets_its_charges_is_found() -> None:
 
     More than half of them from one class is a test of mu 3.2, by the exact law; 0.74 is claimed.
     """
+    from scipy import stats
+
     mechanism, runs, quantile = GNMax(Fraction(2), 1), 120, 5e-7
     name = "winner changes, classes 0 and 1"
     (pair,) = (each for each in distinguishing_pairs(mechanism, 1, 1) if each.name == name)

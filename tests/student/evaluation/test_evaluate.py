@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 from rich.console import Console
-from sklearn.metrics import accuracy_score, balanced_accuracy_score, confusion_matrix, recall_score
 
 from pate.data.values import Dataset, Inputs, Table
 from pate.errors import DataError, SchemaError, UsageError
+from pate.runtime.screen import Screen
 from student.card import Provenance, write_card
 from student.evaluation.evaluate import Evaluation, evaluate
 from student.evaluation.fairness import Coverage, Groups, by_group
@@ -19,7 +19,7 @@ from student.evaluation.rates import Rate
 from student.evaluation.scores import score
 from student.evaluation.threshold import Question, Threshold, decide
 from student.export import write_evaluation
-from student.output import confusion_grid, decision_grid, group_grid, score_grid
+from student.output import confusion_grid, decision_grid, group_grid, score_grid, tell_remarks
 from tests.support.student_samples import STATEMENT
 
 if TYPE_CHECKING:
@@ -48,6 +48,13 @@ def data(said: NDArray[np.int64], truth: NDArray[np.int64], classes: tuple[str, 
 
 
 def test_numbers_are_those_of_scikit_learn() -> None:
+    from sklearn.metrics import (
+        accuracy_score,
+        balanced_accuracy_score,
+        confusion_matrix,
+        recall_score,
+    )
+
     generator = np.random.default_rng(0)
     said, truth = generator.integers(0, 3, (2, 500))
     result = evaluate(Parrot(), data(said, truth, Parrot.classes))
@@ -249,6 +256,71 @@ def test_the_positive_class_is_one_for_all_figures() -> None:
             data(np.arange(3), np.arange(3), Parrot.classes),
             question=Question(threshold=0.5),
         )
+
+
+def rare(hits: int, wrong: int = 0, *, separate: bool = True) -> Dataset:
+    """Return 285 benign inputs, some taken for the others, and 15 others, of which so many are found."""
+    truth = np.repeat([0, 1], [285, 15])
+    # The others' probabilities are above those of most benign ones, or the same.
+    known = np.where(truth == 1, 0.4 if separate else 0.2, np.linspace(0.0, 0.4, 300))
+    known[285 : 285 + hits] = 0.6
+    known[:wrong] = 0.55
+    return Dataset(Table(("sure",), (known,)), truth, Sure.classes)
+
+
+HELPS = (
+    "what helps to find more of 'malign|ant': choose a threshold, with PATH labelled data that you need "
+    "for nothing else: `pate-student evaluate --model 'my student' --label diagnosis --data PATH "
+    "--positive 'malign|ant' --at-sensitivity 0.8`"
+)
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (
+            evaluate(Sure(), rare(3)),
+            [
+                "finds 20.0% of 'malign|ant' (3 of 15), though its probabilities rank better than chance",
+                "always saying 'benign' is as good: right for 95.0%, and the student for 96.0%",
+                HELPS,
+            ],
+        ),
+        # As good as a constant answer within its interval; no class is missed.
+        (evaluate(Sure(), rare(9, 4)), ["always saying 'benign' is as good", HELPS]),
+        (
+            evaluate(Sure(), rare(0, separate=False)),
+            ["finds 0.0% of 'malign|ant' (0 of 15)", "always", "no threshold helps"],
+        ),
+        (
+            evaluate(
+                Parrot(), data(np.zeros(90, dtype=np.int64), np.arange(90) % 3, Parrot.classes)
+            ),
+            [
+                "finds less than half of 2 of 3 classes ('b': 0.0%, 'c': 0.0%)",
+                "always saying 'a' is as good",
+                "what helps: another campaign, with more labels of these classes",
+            ],
+        ),
+        (evaluate(Sure(), sure(300)), []),
+        # One class only: any answer about the other one would be unfounded.
+        (evaluate(Sure(), sure(300).take(np.flatnonzero(sure(300).labels == 1))), []),
+    ],
+    ids=["rare", "constant", "no rank", "three classes", "good", "one class"],
+)
+def test_what_the_accuracy_conceals_is_said_with_what_helps(
+    result: Evaluation, said: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = {"model": "my student", "label": "diagnosis", "encoder": None}
+    tell_remarks(result, command, Screen("pate-student"))
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(said)
+    for line, words in zip(lines, said, strict=True):
+        assert words in line
+    assert result.to_json()["remarks"] == result.remarks
+    card = write_card(Sure(), PROVENANCE, STATEMENT, result)
+    assert card.count("Always saying") == sum("always" in each for each in said)
+    assert ("A threshold finds more of that class" in card) == (len(said) == 3 and HELPS in said)
 
 
 def test_the_card_has_scores_with_the_name_and_size_of_the_data() -> None:

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import norm
 
 from pate.data.values import Dataset, Images, Table
 from pate.errors import DataError, UsageError
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
 @given(st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 @settings(deadline=None, max_examples=50)
 def test_the_interval_is_where_the_score_test_does_not_reject(case: tuple[int, int]) -> None:
+    from scipy.stats import norm
+
     hits, count = case
     low, high = Rate(hits, count).interval()
     assert 0 <= low <= hits / count <= high <= 1

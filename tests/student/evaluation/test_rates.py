@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
 
 from student.evaluation.rates import Rate, rate_of, wilson
 
@@ -14,6 +13,8 @@ from student.evaluation.rates import Rate, rate_of, wilson
 def test_the_interval_is_scipys_where_inputs_are_independent(
     hits: int, count: int, doubt: float
 ) -> None:
+    from scipy.stats import binomtest
+
     known = binomtest(hits, count).proportion_ci(1 - doubt, method="wilson")
     assert Rate(hits, count).interval(doubt) == pytest.approx((known.low, known.high), abs=1e-12)
 

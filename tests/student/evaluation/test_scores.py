@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logit
-from sklearn.calibration import calibration_curve
-from sklearn.metrics import brier_score_loss, roc_auc_score, roc_curve
 
 from pate.errors import DataError
 from student.evaluation.scores import Scores, score
@@ -48,6 +46,8 @@ def area(scores: Scores) -> float:
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("seed", range(5))
 def test_two_classes_as_scikit_learn(seed: int, *, ties: bool) -> None:
+    from sklearn.metrics import brier_score_loss, roc_auc_score, roc_curve
+
     known, truth = problem(seed, 2, ties=ties)
     found = score(known, truth, YES_NO)
     assert area(found) == pytest.approx(roc_auc_score(truth, known[:, 1]), abs=1e-12)
@@ -64,6 +64,8 @@ def test_two_classes_as_scikit_learn(seed: int, *, ties: bool) -> None:
 
 @pytest.mark.parametrize("ties", [False, True])
 def test_three_classes_as_scikit_learn(*, ties: bool) -> None:
+    from sklearn.metrics import brier_score_loss, roc_auc_score
+
     known, truth = problem(1, 3, ties=ties)
     found = score(known, truth, THREE)
     one_to_rest = roc_auc_score(truth, known, multi_class="ovr", average="macro")
@@ -74,6 +76,8 @@ def test_three_classes_as_scikit_learn(*, ties: bool) -> None:
 
 
 def test_an_absent_class_is_left_out_and_named() -> None:
+    from sklearn.metrics import roc_auc_score
+
     known, truth = problem(2, 3)
     here = truth != 1
     found = score(known[here], truth[here], THREE)
@@ -211,6 +215,8 @@ def test_the_areas_interval_covers_the_truth(rows: int) -> None:
 
 @pytest.mark.parametrize("ties", [False, True])
 def test_bins_are_of_equal_mass_and_ties_share_one(*, ties: bool) -> None:
+    from sklearn.calibration import calibration_curve
+
     generator = np.random.default_rng(9)
     judged = generator.random(500)
     if ties:

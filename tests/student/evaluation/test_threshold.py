@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import confusion_matrix, precision_score, recall_score
 
 from pate.errors import DataError, UsageError
 from student.evaluation.rates import Rate
@@ -21,6 +20,8 @@ SHARES = st.integers(1, 100).map(lambda percent: percent / 100)
 @pytest.mark.parametrize("positive", [0, 1])
 @pytest.mark.parametrize("least", [0.0, 0.3, 0.5, 0.9, 1.0])
 def test_rates_are_those_of_scikit_learn(positive: int, least: float) -> None:
+    from sklearn.metrics import confusion_matrix, precision_score, recall_score
+
     generator = np.random.default_rng(0)
     first = np.round(generator.random(300), 1).astype(np.float32)
     known = np.column_stack([first, 1 - first])

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import skops.io
 
 from pate.codes import code_of
 from pate.data.values import Table
@@ -130,6 +129,22 @@ def test_three_classes_and_a_class_that_nobody_has() -> None:
     none = NoisyVotes(noisy.queries, noisy.counts * np.array([1, 1, 0]), SIGMA)
     again = selftraining.train(lesson_of(public, none), seed=0, effort=Effort(steps=5))
     assert again.predict_probabilities(held)[:, 2].max() < 0.1
+
+
+@pytest.mark.parametrize(("noise", "models"), [(True, 7), (False, 6)])
+def test_every_model_of_a_table_is_a_step(noise: bool, models: int) -> None:
+    """Five widths, an additive guess and boosted trees; or two models, three times."""
+    public, noisy = voted()
+    lesson = lesson_of(public, noisy)
+    if not noise:
+        rows = np.arange(40)
+        lesson = Lesson(public, rows, rows % 2, THREE[:2], None)
+    told: list[tuple[int, int]] = []
+    effort = Effort(steps=5)
+    selftraining.train(
+        lesson, seed=0, effort=effort, progress=lambda done, of, _: told.append((done, of))
+    )
+    assert told == [(done, models) for done in range(models + 1)]
 
 
 @pytest.mark.slow
@@ -274,6 +289,8 @@ def test_stored_and_loaded(student: TableStudent, tmp_path: Path) -> None:
 def test_boosted_trees_that_point_outside_are_refused(
     student: TableStudent, tmp_path: Path, field: str, value: float
 ) -> None:
+    import skops.io
+
     weights.save(student, tmp_path)
     model = skops.io.loads(
         (tmp_path / "boosting.skops").read_bytes(),

@@ -2,26 +2,26 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from pate.data.values import Images
 from pate.errors import DataError, SchemaError, UsageError
 from pate.formats.noisy_counts import NoisyVotes
-from student.trainers import fixmatch
-from student.trainers.augment import Strength, strong, weak
 from student.trainers.base import Effort, Lesson
 from student.trainers.choose import train
-from student.trainers.images import choose_device
 from tests.support.student_samples import accuracy, digits, noisy_lesson, tumours
 
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
+    import torch
+
     torch.set_num_threads(1)
 
 
 @pytest.mark.slow
 def test_digits_with_noisy_labels_beat_the_floor() -> None:
+    from student.trainers import fixmatch
+
     public, held_out = digits()
     lesson = noisy_lesson(public, 150, wrong=0.05)
     seen: list[tuple[int, int]] = []
@@ -35,6 +35,10 @@ def test_digits_with_noisy_labels_beat_the_floor() -> None:
 
 @pytest.mark.slow
 def test_same_seed_same_student_and_no_global_generator_moves() -> None:
+    import torch
+
+    from student.trainers import fixmatch
+
     public, held_out = digits()
     lesson = noisy_lesson(public, 60, wrong=0.0)
     before = torch.random.get_rng_state()
@@ -52,6 +56,8 @@ def test_same_seed_same_student_and_no_global_generator_moves() -> None:
 
 @pytest.mark.slow
 def test_one_class_only_becomes_a_constant_student() -> None:
+    from student.trainers import fixmatch
+
     public, _ = digits()
     queries = np.flatnonzero(public.labels == 3)[:20]
     lesson = Lesson(public.inputs, queries, public.labels[queries], public.classes)
@@ -60,6 +66,8 @@ def test_one_class_only_becomes_a_constant_student() -> None:
 
 
 def test_time_limit_ends_the_training() -> None:
+    from student.trainers import fixmatch
+
     public, _ = digits()
     steps: list[int] = []
     fixmatch.train(
@@ -75,6 +83,8 @@ def test_time_limit_ends_the_training() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(28, 28, 1), (32, 32, 3), (9, 12, 3)])
 def test_every_image_size_trains(shape: tuple[int, int, int]) -> None:
+    from student.trainers import fixmatch
+
     pixels = np.random.default_rng(0).integers(0, 256, (20, *shape), dtype=np.uint8)
     queries = np.arange(6, dtype=np.int64)
     lesson = Lesson(Images(pixels), queries, queries % 2, ("a", "b"))
@@ -84,6 +94,9 @@ def test_every_image_size_trains(shape: tuple[int, int, int]) -> None:
 
 
 def test_refuses_tables_other_sizes_and_absent_devices() -> None:
+    from student.trainers import fixmatch
+    from student.trainers.images import choose_device
+
     rows, _ = tumours()
     with pytest.raises(DataError, match="needs images"):
         fixmatch.train(noisy_lesson(rows, 10, wrong=0.0), seed=0)
@@ -115,6 +128,10 @@ def test_a_lesson_must_hold_together() -> None:
 
 
 def test_weak_augmentation_moves_by_whole_pixels() -> None:
+    import torch
+
+    from student.trainers.augment import weak
+
     image = torch.full((64, 1, 8, 8), -1.0)
     image[:, 0, 4, 4] = 1.0
     moved = weak(image, torch.Generator().manual_seed(0))
@@ -126,6 +143,10 @@ def test_weak_augmentation_moves_by_whole_pixels() -> None:
 
 
 def test_strong_augmentation_without_strength_is_the_identity() -> None:
+    import torch
+
+    from student.trainers.augment import Strength, strong
+
     generator = torch.Generator().manual_seed(0)
     images = torch.rand((5, 3, 20, 17), generator=generator) * 2 - 1
     nothing = Strength(**dict.fromkeys(Strength.__dataclass_fields__, 0.0))
@@ -135,6 +156,10 @@ def test_strong_augmentation_without_strength_is_the_identity() -> None:
 
 def test_strong_augmentation_stays_in_range_and_never_mirrors_by_default() -> None:
     # Left half dark, right half bright: a mirrored image would have it the other way round.
+    import torch
+
+    from student.trainers.augment import strong
+
     images = torch.full((256, 1, 16, 16), -0.8)
     images[:, :, :, 8:] = 0.8
     bent = strong(images, torch.Generator().manual_seed(0))

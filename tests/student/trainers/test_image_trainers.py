@@ -4,26 +4,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
-from torch.nn import functional
 
 from pate.data.values import Dataset, Images
 from pate.errors import DataError, UsageError
 from student.onnx_graph import write
-from student.trainers import pate_g, propagation, vat
 from student.trainers.base import Effort, Lesson
 from student.trainers.choose import IMAGE_MODELS, choose, train
-from student.trainers.images import running_statistics_kept
-from student.trainers.network import Architecture, build
 from student.weights import load, save
 from tests.support.student_samples import accuracy, digits, noisy_lesson, tumours
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import torch
+
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread() -> None:
+    import torch
+
     torch.set_num_threads(1)
 
 
@@ -59,6 +58,10 @@ def test_every_trainer_learns_from_few_labels_and_can_be_published(
 @pytest.fixture(scope="module")
 def told_by_labels_alone() -> float:
     """Return how many of the held-out digits a network tells that saw only the labels."""
+    import torch
+
+    from student.trainers import vat
+
     public, held_out = digits()
     alone = vat.Settings(smoothness=0.0, decision=0.0)
     lesson = noisy_lesson(public, 95, wrong=0.03)
@@ -119,6 +122,8 @@ def test_unlabelled_images_matter(model: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("model", IMAGE_MODELS)
 def test_seeds_decide_and_no_global_generator_moves(model: str) -> None:
+    import torch
+
     public = bars(60, 0)
     lesson = noisy_lesson(public, 30, wrong=0.1)
     before = torch.random.get_rng_state()
@@ -146,6 +151,8 @@ def test_every_image_size_trains(model: str, shape: tuple[int, int, int]) -> Non
 
 @pytest.mark.slow
 def test_the_default_holds_on_digits_with_wrong_labels() -> None:
+    from student.trainers import propagation
+
     public, held_out = digits()
     lesson = noisy_lesson(public, 150, wrong=0.05)
     student = propagation.train(lesson, seed=0, device="cpu", effort=Effort(steps=300))
@@ -154,6 +161,8 @@ def test_the_default_holds_on_digits_with_wrong_labels() -> None:
 
 
 def test_models_fit_their_inputs() -> None:
+    from student.trainers import pate_g, propagation, vat
+
     images, rows = bars(4, 0).inputs, tumours()[0].inputs
     # Only it learns from noisy counts, of queries without a label too.
     assert choose("auto", images) == "propagation"
@@ -169,6 +178,13 @@ def test_models_fit_their_inputs() -> None:
 
 
 def test_the_adversarial_move_finds_the_direction_that_matters() -> None:
+    import torch
+    from torch.nn import functional
+
+    from student.trainers import vat
+    from student.trainers.images import running_statistics_kept
+    from student.trainers.network import Architecture, build
+
     network = build(Architecture(8, 8, 1, 2, (4,)), torch.Generator().manual_seed(0))
     network.train()
     images = torch.rand((16, 1, 8, 8), generator=torch.Generator().manual_seed(1)) * 2 - 1
@@ -187,6 +203,10 @@ def test_the_adversarial_move_finds_the_direction_that_matters() -> None:
 
 
 def test_unit_moves_have_length_one_and_nothing_stays_finite() -> None:
+    import torch
+
+    from student.trainers import vat
+
     moves = torch.stack([torch.full((1, 3, 3), 1e-20), torch.zeros((1, 3, 3))])
     made = vat.unit(moves)
     assert float(made[0].square().sum()) == pytest.approx(1.0, abs=1e-4)
@@ -194,6 +214,11 @@ def test_unit_moves_have_length_one_and_nothing_stays_finite() -> None:
 
 
 def test_the_extra_class_of_pate_g_is_the_logit_zero() -> None:
+    import torch
+    from torch.nn import functional
+
+    from student.trainers import pate_g
+
     real = torch.tensor([[1.0, 2.0]])
     fake = torch.tensor([[-1.0, 0.5]])
     both = [functional.softmax(functional.pad(x, (0, 1)), dim=1)[0, 2] for x in (real, fake)]
@@ -202,6 +227,10 @@ def test_the_extra_class_of_pate_g_is_the_logit_zero() -> None:
 
 
 def test_generated_images_have_the_size_of_the_public_ones() -> None:
+    import torch
+
+    from student.trainers import pate_g
+
     made = pate_g.build_generator((9, 14, 3), 5, torch.Generator().manual_seed(0))
     images = made(torch.randn((2, 5), generator=torch.Generator().manual_seed(1)))
     assert images.shape == (2, 3, 9, 14)

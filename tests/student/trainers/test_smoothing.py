@@ -9,7 +9,7 @@ from pate.data.values import Images, Table
 from pate.features.neighbours import nearest, representatives
 from pate.features.space import space_over
 from pate.formats.noisy_counts import NoisyVotes
-from student.trainers import propagation, smoothing
+from student.trainers import smoothing
 from student.trainers.base import Effort, Lesson
 from student.trainers.choose import train
 from student.trainers.counts import Cells, cells_of
@@ -65,7 +65,7 @@ def test_smoothed_chances_are_nearer_to_the_truth_than_cells_are(classes: int) -
 
 def test_it_is_the_posterior_mean_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     width, strength, residual = 0.5, 2.0, 0.3
-    monkeypatch.setattr(smoothing, "_WIDTHS", (width,))
+    monkeypatch.setattr(smoothing, "WIDTHS", (width,))
     monkeypatch.setattr(smoothing, "_STRENGTHS", (strength,))
     monkeypatch.setattr(smoothing, "_RESIDUALS", (residual,))
     points, cells, _ = heard(2, 300)
@@ -123,6 +123,8 @@ def test_a_student_of_tables_may_learn_smoothed_counts() -> None:
 def test_photographs_are_told_by_smoothed_counts(
     drawn: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from student.trainers import propagation
+
     pixels = np.random.default_rng(0).integers(60, 190, (40, 16, 16, 1), dtype=np.uint8)
     images = Images(np.where(pixels > 125, 255, 0).astype(np.uint8) if drawn else pixels)
     counts = np.tile(np.array([[200, 0], [0, 200]]), (5, 1))

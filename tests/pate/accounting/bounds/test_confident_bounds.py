@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pate.accounting.bounds import threshold
@@ -143,7 +143,6 @@ def brute(p: float, other: float, label: float, order: float) -> float:
     st.floats(1.5, 12.0),
     st.floats(0.0, 3.0),
 )
-@settings(deadline=None)
 def test_joint_is_its_formula(v: int, k: int, sigma: float, order: float, label: float) -> None:
     law = Gaussian(sigma)
     p, low, high = np.exp(threshold.log_pass([v, v - k, v + k], 30.0, law))
@@ -166,7 +165,6 @@ def test_joint_of_a_free_label_is_the_check_and_of_a_sure_check_the_label() -> N
 
 
 @given(st.floats(0.0, 300.0), st.floats(0.0, 5.0), st.floats(1.0, 3.0))
-@settings(deadline=None)
 def test_joint_rises_with_the_label_and_lies_between_its_parts(
     v: float, label: float, more: float
 ) -> None:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
@@ -94,7 +94,6 @@ def test_the_discrete_law_passes_at_the_threshold_and_fails_below_it() -> None:
 
 
 @given(laws, counts, counts, st.integers(1, 6))
-@settings(deadline=None)
 def test_no_neighbour_is_further_away(
     law: Gaussian | DiscreteGaussian, v: int, threshold: int, k: int
 ) -> None:
@@ -113,7 +112,6 @@ def test_no_neighbour_is_further_away(
 
 
 @given(st.sampled_from([1.0, 3.0, 40.0, 150.0]).map(Gaussian), counts, counts, st.integers(1, 6))
-@settings(deadline=None)
 def test_theorem_6_is_never_sharper(law: Gaussian, v: int, threshold: int, k: int) -> None:
     exact = rdp_exact([v], threshold, law, k, ORDERS)
     # The exact one holds its rounding on the safe side, down to 1e-270.

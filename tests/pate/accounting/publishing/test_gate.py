@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy import optimize, special, stats
+from scipy import optimize, special
 
 from pate.accounting.bounds import theorem6
 from pate.accounting.bounds.laws import DiscreteGaussian
@@ -231,6 +231,8 @@ def test_a_coin_has_the_probability_that_is_stated(monkeypatch: pytest.MonkeyPat
 @pytest.mark.statistical
 def test_it_opens_as_often_as_it_says() -> None:
     # An exact binomial test per vote, each with a false alarm rate of 1e-8.
+    from scipy import stats
+
     world, gate = WORLDS[0]
     noise, tosses = SimulatedNoise(20), 1200
     seen = []
