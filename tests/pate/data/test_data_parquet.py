@@ -5,7 +5,6 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -118,6 +117,8 @@ def test_a_page_must_have_its_checksum(tmp_path: Path) -> None:
 
 
 def test_the_row_numbers_of_a_frame_are_no_feature(tmp_path: Path) -> None:
+    import pandas as pd
+
     frame = pd.DataFrame({"age": [31, 55, 40, 60], "ill": ["a", "b", "a", "b"]})
     path, odd = tmp_path / "d.parquet", Odd()
     frame[frame["age"] != 55].to_parquet(path)
