@@ -30,14 +30,18 @@ TABLE_SUFFIXES: Final = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 _FORMATS: Final = f"class folders of images, .npz, IDX files, {', '.join(TABLE_SUFFIXES)}"
 
 
-def require_there(path: Path) -> None:
+def require_there(path: Path, *, flat: bool = False) -> None:
     """Check that ``path`` exists in a readable format; its content is not read.
+
+    Args:
+        path: of a file or folder.
+        flat: whether images may lie in the folder itself, as those of a public set.
 
     Raises:
         DataError: if not.
     """
     if not raw_at(path):
-        locate(path, flat=False)
+        locate(path, flat=flat)
 
 
 def locate(path: Path, *, flat: bool) -> Path:
