@@ -31,6 +31,8 @@ from party.flower.supernode import Server, UntrustedServerError
 from party.identity import enrolment
 from party.identity.enrolment import Enrolment, enrol, read_bundle
 from party.identity.keys import identity_key
+from party.options import StartOptions
+from party.session import take_part
 from pate.errors import (
     DataError,
     DiskError,
@@ -43,6 +45,7 @@ from pate.errors import (
 from pate.formats.enrolment import ROUTE, Answer, Bundle
 from pate.runtime import home as home_module
 from pate.runtime.child import free_port
+from pate.runtime.screen import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -426,6 +429,16 @@ def test_a_certificate_of_another_host_is_said_to_be_so(service: Door) -> None:
 def test_who_comes_in_clear_is_told_to_enrol(service: Door) -> None:
     with pytest.raises(UntrustedServerError, match=r"speaks TLS.*pate-party enroll"):
         Server(service.address).probe()
+
+
+def test_who_is_not_enrolled_is_told_before_a_record_is_read(service: Door, tmp_path: Path) -> None:
+    data, home = tmp_path / "h.csv", tmp_path / "home"
+    data.write_text("a table whose label column is not named\n")
+    home.mkdir()
+    options = StartOptions(data=data, server=service.address)
+    with pytest.raises(UntrustedServerError, match=r"speaks TLS.*pate-party enroll"):
+        take_part(options, "h", home, Screen("pate-party"))
+    assert {path.name for path in home.iterdir()} <= {"ledger.db", "ledger.head", "shard.key"}
 
 
 def test_who_brings_tls_to_a_server_without_is_told_so(service: Door) -> None:
