@@ -34,12 +34,8 @@ def require_there(path: Path, *, flat: bool = False) -> None:
     """Check that ``path`` exists in a readable format; its content is not read.
 
     Args:
-    <<<<<<< Updated upstream
         path: of a file or folder.
         flat: whether images may lie in the folder itself, as those of a public set.
-    =======
-        path, flat: as of :func:`locate`.
-    >>>>>>> Stashed changes
 
     Raises:
         DataError: if not.
