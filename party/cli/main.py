@@ -64,10 +64,10 @@ def check(options: CheckOptions) -> None:
     before and after `pate-party enroll`, and while a party runs; nothing is changed, and no teacher
     is trained.
 
-    One line for each finding: ok, warning, failed or unknown, and what to do. What it prints holds no record and no
-    number of records (unless you ask with --counts), so with --json, which leaves out what each column
-    looks like, it may be shown to the coordinator. The exit code is 0 if nothing failed, else that of
-    the first failure; 44 if something was not found out in time.
+    One line for each finding: ok, warning, failed or unknown, and what to do. What it prints holds no
+    record and no number of records (unless you ask with --counts), so with --json, which leaves out
+    what each column looks like, it may be shown to the coordinator. The exit code is 0 if nothing
+    failed, else that of the first failure; 44 if something was not found out in time.
     """
     from party.preflight.checks import checks_of
     from pate.preflight import present

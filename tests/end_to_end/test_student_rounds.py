@@ -170,7 +170,7 @@ def test_few_labels_are_said_on_each_screen(sites: Sites, tmp_path: Path) -> Non
         assert "a guess: --classes" in early
         for said in (
             "so the server chose it: sigma2",
-            "of 10 classes: few",
+            "of 10 classes if these are equally frequent (else: --rarest): few",
             "`pate plan --mechanism",
         ):
             assert said in late
