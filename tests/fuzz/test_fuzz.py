@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
@@ -27,7 +29,6 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.slow
 def test_broken_messages_do_no_harm(tmp_path: Path) -> None:
     # Another seed with each run would find more, but could not be repeated.
     found = run(targets(tmp_path), 2_500, seed=1)

@@ -56,14 +56,13 @@ from tests.support.every_campaign import (
     kills,
     records_of,
 )
+from tests.support.needs import others_slow
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator_server.ledger.state import CampaignState
     from pate.votes import Counts
-
-pytestmark = pytest.mark.slow
 
 KINDS: Final = pytest.mark.parametrize("kind", covering(), ids=str)
 #: Where a kill costs what was charged, and of one release all.
@@ -137,7 +136,6 @@ def check_charges(world: World, number: int = 0) -> CampaignState:
     return state
 
 
-@pytest.mark.statistical
 @KINDS
 def test_killed_at_every_step_it_ends_once_and_charged(kind: Kind, tmp_path: Path) -> None:
     """And all that is then said of it is true."""
@@ -436,7 +434,9 @@ class Broken(World):
         return handle
 
 
-@KINDS
+@pytest.mark.parametrize(
+    "kind", others_slow(covering(), lambda kind: covering().index(kind) % 5 == 0), ids=str
+)
 def test_broken_requests_and_replies_do_no_harm(kind: Kind, tmp_path: Path) -> None:
     """At a step of its own for each kind; the step is another one in another kind."""
     world = Broken(tmp_path, kind)

@@ -105,7 +105,6 @@ def test_campaigns_are_read_back_whole(path: Path) -> None:
     assert ledger.totals() == PartyLedger(path, read_only=True).totals()
 
 
-@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_counts_and_openings_are_those_of_a_ledger_that_holds_everything(

@@ -72,7 +72,6 @@ def found(
     return of_records(world) if kind == "records" else of_teachers(world.released), world
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_history_gives_a_party_away(
     homes: Path,

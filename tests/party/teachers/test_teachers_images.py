@@ -45,7 +45,6 @@ def random_images(n: int, *size: int) -> Images:
     return Images(np.random.default_rng(0).integers(0, 256, (n, *size), dtype=np.uint8))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "size", [(1, 1, 1), (2, 5, 3), (8, 8, 1), (28, 28, 1), (32, 32, 3), (150, 90, 3)]
 )
@@ -57,7 +56,6 @@ def test_features_of_any_size(size: tuple[int, int, int], view: View) -> None:
     assert np.isfinite(features).all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 def test_features_do_not_hang_on_the_batch(view: View) -> None:
     # 400 images of 32 x 32 are computed in pieces.
@@ -66,7 +64,6 @@ def test_features_do_not_hang_on_the_batch(view: View) -> None:
     np.testing.assert_allclose(image_features(images, view)[[0, 255, 256, 399]], alone, atol=1e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 def test_features_approximate_the_gaussian_kernel_of_unit_vectors(view: View) -> None:
     # Rows x of features satisfy x.y ~ exp(-|u - v|^2), so x.x ~ 1; the error of 2048 random
@@ -128,7 +125,6 @@ def test_the_error_left_out_is_that_of_leaving_out(monkeypatch: pytest.MonkeyPat
     assert fit_ridge(x, labels, 3).error == pytest.approx(np.mean(np.square(residuals)), rel=1e-4)
 
 
-@pytest.mark.slow
 def test_each_shard_decides_how_to_look(test_data: Path) -> None:
     raw = test_data / "mnist" / "MNIST" / "raw"
     digits = read_dataset(raw / "t10k-images-idx3-ubyte.gz").take(range(200))
@@ -145,7 +141,6 @@ def test_each_shard_decides_how_to_look(test_data: Path) -> None:
     assert Linear().fit(fields, 0).store().facts["view"] != "upright"
 
 
-@pytest.mark.slow
 def test_linear_accuracy_on_digits(digits: Dataset) -> None:
     # Measured: 0.76 a teacher at 25 records, of which some 7 % of digits have none.
     test = digits.take(range(1200, 1797))
@@ -158,7 +153,6 @@ def test_linear_accuracy_on_digits(digits: Dataset) -> None:
     assert np.mean(accuracies) > 0.70
 
 
-@pytest.mark.slow
 def test_linear_accuracy_on_mnist(test_data: Path) -> None:
     raw = test_data / "mnist" / "MNIST" / "raw"
     train, test = read_dataset(raw), read_dataset(raw / "t10k-images-idx3-ubyte.gz")
@@ -172,7 +166,6 @@ def test_linear_accuracy_on_mnist(test_data: Path) -> None:
     assert np.mean(accuracies) > 0.96
 
 
-@pytest.mark.slow
 def test_cnn_accuracy_on_digits(digits: Dataset) -> None:
     from party.teachers.cnn import Cnn
 
@@ -181,7 +174,6 @@ def test_cnn_accuracy_on_digits(digits: Dataset) -> None:
     assert (teacher.predict(test.inputs) == test.labels).mean() > 0.85
 
 
-@pytest.mark.slow
 def test_stores_and_restores_and_is_reproducible(
     kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,7 +223,6 @@ def test_damaged_models(kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyP
             kind.restore(Stored(dict(facts), stored.model))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", [(1, 1, 1), (5, 40, 3), (64, 64, 1)])
 def test_cnn_takes_any_size(size: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     from party.teachers.cnn import Cnn

@@ -65,7 +65,6 @@ def planned(mechanism: Mechanism, epsilon: float, population: Population = PUBLI
     return make_plan(mechanism, population, campaign, budget)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", LIKE)
 @pytest.mark.parametrize(
     "goal", [Goal(), SURE, Goal(least_accuracy=0.97), Goal(at_least=20.0), Goal(0.5, 60.0)]
@@ -89,7 +88,6 @@ def test_a_plan_meets_its_epsilon_and_its_goal(
     assert best.answered >= (goal.at_least or 0.0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "goal"),
     [
@@ -130,7 +128,6 @@ def test_no_setting_of_the_grid_is_better(
     assert getattr(best.at.mechanism, "honest", None) == getattr(like, "honest", None)
 
 
-@pytest.mark.slow
 def test_more_budget_gives_more_and_a_higher_floor_less(searches: dict[str, Search]) -> None:
     for search in searches.values():
         levels = [round(search._without_noise * level, 2) for level in (0.8, 0.9, 0.97)]
@@ -174,7 +171,6 @@ def test_a_unit_of_many_votes_gets_less() -> None:
     assert rights == sorted(rights, reverse=True)
 
 
-@pytest.mark.slow
 def test_the_first_round_spends_its_share_only() -> None:
     rounds: dict[str, Any] = {"rounds": 2, "part": Fraction(1, 4)}
     found = search_for(**rounds).best(2.0, SURE)

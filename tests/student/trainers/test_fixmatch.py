@@ -33,7 +33,6 @@ def test_digits_with_noisy_labels_beat_the_floor() -> None:
     assert seen[-1] == (len(seen), len(seen))
 
 
-@pytest.mark.slow
 def test_same_seed_same_student_and_no_global_generator_moves() -> None:
     import torch
 
@@ -80,7 +79,6 @@ def test_time_limit_ends_the_training() -> None:
     assert 1 <= len(steps) < 1000
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(28, 28, 1), (32, 32, 3), (9, 12, 3)])
 def test_every_image_size_trains(shape: tuple[int, int, int]) -> None:
     from student.trainers import fixmatch

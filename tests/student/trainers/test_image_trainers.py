@@ -36,7 +36,6 @@ def bars(count: int, seed: int) -> Dataset:
     return Dataset(Images(pixels[..., None].astype(np.uint8)), labels, ("lies", "stands"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("model", IMAGE_MODELS)
 def test_every_trainer_learns_from_few_labels_and_can_be_published(
     model: str, tmp_path: Path
@@ -103,7 +102,6 @@ def test_every_trainer_beats_a_network_that_learns_from_the_labels_alone(
     assert np.bincount(predicted, minlength=10).max() < 0.2 * len(predicted)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("model", IMAGE_MODELS)
 def test_unlabelled_images_matter(model: str) -> None:
     public = bars(60, 0)
@@ -119,7 +117,6 @@ def test_unlabelled_images_matter(model: str) -> None:
     assert np.abs(chances[0] - chances[1]).max() > 1e-5
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("model", IMAGE_MODELS)
 def test_seeds_decide_and_no_global_generator_moves(model: str) -> None:
     import torch
@@ -138,7 +135,6 @@ def test_seeds_decide_and_no_global_generator_moves(model: str) -> None:
     assert not np.allclose(chances[0], chances[2], atol=1e-3)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(28, 28, 1), (32, 32, 3), (9, 12, 3)])
 @pytest.mark.parametrize("model", IMAGE_MODELS)
 def test_every_image_size_trains(model: str, shape: tuple[int, int, int]) -> None:

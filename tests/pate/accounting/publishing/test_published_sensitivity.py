@@ -65,7 +65,6 @@ def test_smooth_sensitivity() -> None:
     assert discounted_maximum(1e9, [0.25, 7.0]) == 0.25
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [1.0, 40.0, 5000.0])
 @pytest.mark.parametrize("order", [1.01, 14.0, 512.0])
 @pytest.mark.parametrize(
