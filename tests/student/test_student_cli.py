@@ -76,7 +76,6 @@ def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     return Here(monkeypatch, capsys)
 
 
-@pytest.mark.slow
 def test_train_evaluate_predict(place: Path, here: Here) -> None:
     out, test = place / "student", place / "test.csv"
     code, printed, _ = here(
@@ -170,7 +169,6 @@ def test_train_evaluate_predict(place: Path, here: Here) -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.slow
 def test_train_with_a_server(place: Path) -> None:
     public, _ = tumours()
     inputs = read_inputs(place / "public.csv", drop=("id",))
@@ -228,7 +226,6 @@ def test_one_line_and_an_exit_code(
     assert not (place / "new").exists()
 
 
-@pytest.mark.slow
 def test_a_published_student_is_replaced_when_asked_only(
     place: Path, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
