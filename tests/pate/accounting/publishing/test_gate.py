@@ -156,7 +156,6 @@ def gates(draw: st.DrawFn) -> GateParameters:
         raise
 
 
-@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(gates())
 def test_coins_of_neighbours_keep_to_the_inequality(gate: GateParameters) -> None:
