@@ -395,7 +395,6 @@ def test_a_false_server_gets_nothing(
     assert Enrolment.load(tmp_path / "a") is None
 
 
-@pytest.mark.slow
 def test_a_server_whose_certificate_has_expired_is_said_to_be_so(tmp_path: Path) -> None:
     old = Identities.create(tmp_path / "old", (), 9092, now() - CERTIFICATE_LIFE - DAY)
     gateway, service = opened(old)
@@ -438,7 +437,6 @@ def test_who_brings_tls_to_a_server_without_is_told_so(service: Door) -> None:
         plain.stop()
 
 
-@pytest.mark.slow
 def test_nothing_older_than_tls_13_is_spoken(service: Door) -> None:
     context = ssl.create_default_context(cafile=str(service.identities.ca))
     context.maximum_version = ssl.TLSVersion.TLSv1_2

@@ -367,7 +367,6 @@ def test_only_what_was_answered_is_opened(ledger: PartyLedger) -> None:
             ledger.open_batch("c1" * 16, batch, hashes, survivors)
 
 
-@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_no_history_opens_a_query_with_two_lists_of_survivors(

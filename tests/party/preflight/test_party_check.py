@@ -209,7 +209,6 @@ def test_before_it_enrols_a_party_checks_the_server_of_its_bundle(
     assert "expired" in found["server"]["text"]
 
 
-@pytest.mark.slow
 def test_the_exit_code_is_that_of_what_failed_first(tmp_path: Path) -> None:
     nobody = f"127.0.0.1:{free_port()}"
     found = checked("--home", tmp_path, "--server", nobody, "--data", tmp_path / "no", code=40)
@@ -666,6 +665,5 @@ def test_a_gpu_is_named_and_pytorch_is_asked_whether_it_sees_it(
     assert (found.status.value, why in found.text) == (status, True), found.text
 
 
-@pytest.mark.slow
 def test_pytorch_itself_can_be_asked() -> None:
     assert {"torch", "cuda", "seen"} == set(gpu.ask_torch())

@@ -128,7 +128,6 @@ def test_stored_teachers_are_used_again(tmp_path: Path) -> None:
     assert votes_of(again, test) == votes_of(first, test)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "change", ["record", "label", "teachers", "key", "classes", "groups", "model"]
 )
@@ -166,7 +165,6 @@ def _with_cnn(data: Dataset, home: Path) -> Ensemble:
         return train(data, home, model="cnn")
 
 
-@pytest.mark.slow
 def test_a_record_changes_one_teacher_at_most(tmp_path: Path) -> None:
     # The sensitivity that the accounting starts from, with the strongest record there can be: one
     # that lies beyond all others, and has a category that no other has.

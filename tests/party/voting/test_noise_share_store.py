@@ -80,7 +80,6 @@ def test_it_is_on_the_disk_before_it_is_used(path: Path) -> None:
     ]
 
 
-@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     drawn=arrays.arrays(

@@ -111,7 +111,6 @@ def written(path: Path, columns: dict[str, list[Any]]) -> None:
     path.write_bytes(as_lines([list(typed), *map(list, zip(*texts, strict=True))]))
 
 
-@pytest.mark.slow
 @many
 @given(
     at=at_any,
@@ -161,7 +160,6 @@ def _drawn(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-@pytest.mark.slow
 @some
 @given(
     at=at_any,
