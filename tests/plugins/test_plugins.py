@@ -56,7 +56,6 @@ def here(installed: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del sys.modules[name]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_the_example_is_a_kind_of_teachers() -> None:
     records = digits()

@@ -214,7 +214,6 @@ def die_at(monkeypatch: pytest.MonkeyPatch, point: str | None) -> None:
     monkeypatch.setattr(campaign_module, "reach", reach)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("proofs", [False, True])
 def test_a_party_that_dies_before_it_opens_is_waited_for_and_no_other_list_is_asked_for(
     tmp_path: Path, proofs: bool
@@ -227,7 +226,6 @@ def test_a_party_that_dies_before_it_opens_is_waited_for_and_no_other_list_is_as
     assert sites.openings() == {"a": REST, "b": REST, "c": REST}
 
 
-@pytest.mark.slow
 def test_a_server_that_dies_before_it_asks_goes_on_with_the_list_that_it_wrote(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,7 +248,6 @@ def test_a_server_that_dies_before_it_asks_goes_on_with_the_list_that_it_wrote(
     verify(play.path)
 
 
-@pytest.mark.slow
 def test_all_of_the_list_are_waited_for_even_if_fewer_would_be_enough(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,7 +270,6 @@ def test_all_of_the_list_are_waited_for_even_if_fewer_would_be_enough(
     assert sites.asked.count(("a", "ask_keys")) == 2
 
 
-@pytest.mark.slow
 def test_a_party_of_the_list_is_waited_for_by_name(play: Play) -> None:
     sites, said = play.sites, play.lines.said
     at_first(sites, "ask_opening", "c", lambda: sites.leave("c"))
@@ -289,7 +285,6 @@ def test_a_party_of_the_list_is_waited_for_by_name(play: Play) -> None:
     assert play.responders() == REST
 
 
-@pytest.mark.slow
 def test_a_party_of_the_list_that_refuses_ends_it_with_the_reason(play: Play) -> None:
     sites = play.sites
     at_first(sites, "ask_opening", "c", lambda: both_start(sites, "c"))
@@ -306,7 +301,6 @@ def test_a_party_of_the_list_that_refuses_ends_it_with_the_reason(play: Play) ->
     assert play.responders() == REST
 
 
-@pytest.mark.slow
 def test_parties_that_opened_these_queries_with_others_end_it_at_once(tmp_path: Path) -> None:
     play = Play(tmp_path)
     play.serve()
@@ -328,7 +322,6 @@ def test_who_refuses_to_open_is_done_without_if_enough_open(play: Play) -> None:
     assert sites.openings() == {"a": NAMES, "b": NAMES, "c": None, "d": NAMES}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "step", ["describe", "ask_keys", "ask_shares", "ask_masked", "ask_consent", "ask_opening"]
 )

@@ -56,7 +56,6 @@ def attempts(draw: st.DrawFn) -> tuple[Attempt, list[list[str]]]:
     return attempt, phases
 
 
-@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(attempts())
 def test_the_sum_is_exact_whoever_drops_out(case: tuple[Attempt, list[list[str]]]) -> None:

@@ -56,7 +56,6 @@ def proof_of(
 HIDDEN = [(0, 0, 0, 0), (1, 16, 5, 9)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("votes", range(3))
 @pytest.mark.parametrize("hidden", HIDDEN)
 def test_each_link_and_each_test_of_codewords_is_as_likely(
@@ -73,7 +72,6 @@ def test_each_link_and_each_test_of_codewords_is_as_likely(
     assert len(links) == len(nears) == P**2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("votes", "zeros"), [(0, range(3)), (1, range(2)), (2, range(2))])
 def test_each_test_of_counts_that_holds_is_as_likely(votes: int, zeros: range) -> None:
     seen: Counter[bytes] = Counter()

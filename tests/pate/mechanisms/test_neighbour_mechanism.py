@@ -188,7 +188,6 @@ def test_the_number_of_queries_costs_nothing_and_none_costs_nothing() -> None:
     )
 
 
-@pytest.mark.slow
 @given(
     epsilon=st.floats(0.02, 20.0),
     delta=st.floats(1e-9, 1e-2),

@@ -77,7 +77,6 @@ def test_neighbouring_draws_are_uncorrelated() -> None:
     assert abs(correlation) * math.sqrt(DRAWS) < stats.norm.isf(FALSE_ALARM / 2)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("t", "s"), [(1, 1), (2, 1), (1, 2)])
 def test_one_laplace_proposal_has_exact_probabilities(t: int, s: int) -> None:
     found, cut = enumerate_paths(lambda lanes: lanes.laplace(t, s, 1), 4e-6)

@@ -108,7 +108,6 @@ def test_the_scan_lets_the_system_generator_pass(source: str) -> None:
     assert not draws_in(source)
 
 
-@pytest.mark.slow
 def test_guarded_code_names_no_other_generator() -> None:
     files = [
         file
