@@ -13,7 +13,8 @@ from typing import Annotated, Final, Literal
 import typer
 
 from pate.campaign.choices import TEACHERS_EACH, Unit
-from pate.data.cells import Decimal, Reading
+from pate.data.cells import Decimal, Reading, Thousands
+from pate.data.labels import clean_name
 from pate.errors import PateError, UsageError
 from pate.runtime.home import default_home
 from pate.runtime.options import (
@@ -42,10 +43,14 @@ DecimalOption = Annotated[
     Decimal,
     of_data(help="Table: before decimals stands a point (12.5) or a comma (12,5)."),
 ]
+ThousandsOption = Annotated[
+    Thousands | None,
+    of_data(help="Table: what stands between thousands (1,250); none: nothing."),
+]
 MissingOption = Annotated[
     list[str] | None,
     of_data(
-        help="Table: a word for a missing value, such as 999; repeat for more.",
+        help="A word for no value, in any column, such as 999; repeat for more.",
         metavar="WORD",
     ),
 ]
@@ -102,6 +107,7 @@ class OwnOptions(CommandOptions):
     drop: DropOption = None
     encoder: EncoderOption = None
     decimal: DecimalOption = "point"
+    thousands: ThousandsOption = None
     missing: MissingOption = None
     strict: Annotated[
         bool,
@@ -113,12 +119,12 @@ class OwnOptions(CommandOptions):
     @property
     def class_list(self) -> tuple[str, ...] | None:
         """``--classes``, None if there are none."""
-        return tuple(c.strip() for c in self.classes.split(",")) if self.classes else None
+        return tuple(map(clean_name, self.classes.split(","))) if self.classes else None
 
     @property
     def label_list(self) -> tuple[str, ...]:
         """``--labels``, each."""
-        return names_in(self.labels)
+        return tuple(map(clean_name, names_in(self.labels)))
 
     @property
     def only_records(self) -> bool:
@@ -156,8 +162,8 @@ class OwnOptions(CommandOptions):
 
     @property
     def reading(self) -> Reading:
-        """The format of a table's cells."""
-        return Reading.of(self.decimal, self.missing)
+        """The format of a table's cells; errors as of :meth:`Reading.of`."""
+        return Reading.of(self.decimal, self.missing, self.thousands)
 
     @property
     def dropped(self) -> tuple[str, ...]:

@@ -120,7 +120,7 @@ def train(options: TrainOptions) -> None:
     name = ""
     if released is None:
         released, name = _follow(options, inputs, trainer, measured, screen, pixels)
-    if options.test is not None and not (early and columns_of(released) == ("class", ())):
+    if options.test is not None and not (early and columns_of(released)[0] == "class"):
         measured = test_data(options, released, screen)
     facts = {
         "seed": options.seed,
@@ -238,7 +238,8 @@ def evaluate(
         group_column,
         patient_column,
         window,
-        encoder=encoder,
+        ("class", student.classes),
+        encoder,
         text=text,
         dicom_labels=dicom_labels,
         screen=screen,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from student.evaluation.evaluate import LabelledData
     from student.options import TrainOptions
 
-#: What labelled data have: ``class``, ``labels`` with their names, or ``number``.
+#: What labelled data have: ``class`` with the classes, if known, ``labels`` with their names, or ``number``.
 Columns: TypeAlias = tuple[str, tuple[str, ...]]
 
 
@@ -106,11 +106,11 @@ def columns_of(released: LabelSet | None) -> Columns:
     from pate.codes import code_of
 
     if released is None or released.noisy is None:
-        return "class", ()
+        return "class", () if released is None else released.classes
     kind = code_of(released.noisy.code).answer.name
     if kind == LABELS:
         return "labels", tuple(name for name in released.classes if name != NONE)
-    return ("number" if kind == NUMBER else "class"), ()
+    return ("number", ()) if kind == NUMBER else ("class", released.classes)
 
 
 def test_data(options: TrainOptions, released: LabelSet | None, screen: Screen) -> LabelledData:
@@ -176,7 +176,7 @@ def labelled_data(
     from student.evaluation.evaluate import LabelledData
     from student.evaluation.fairness import group_column, require_groups
 
-    kind, names_of_labels = asked
+    kind, listed = asked
     if kind == "labels" and label is not None:
         raise UsageError("several labels are in columns of their names: leave --label out")
     if kind == "number" and label is None:
@@ -185,7 +185,8 @@ def labelled_data(
         read_dataset,
         path,
         label=label if kind == "class" else None,
-        labels=names_of_labels if kind == "labels" else (),
+        classes=listed if kind == "class" and listed else None,
+        labels=listed if kind == "labels" else (),
         number=label if kind == "number" else None,
         window=window,
         text=text,

@@ -82,7 +82,7 @@ def _campaign(options: CampaignOptions) -> None:
     from pate.data.locate import require_there
 
     require_sense(options)
-    require_there(public)
+    require_there(public, flat=True)
     with importing():
         from aggregator_server.flower.internals import SUPERLINK_MAIN
         from aggregator_server.session import start_campaign

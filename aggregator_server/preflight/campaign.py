@@ -93,7 +93,7 @@ def check_public(inputs: Inputs, notes: Sequence[str]) -> Finding:
             "distributed a campaign in several batches refuses them",
         )
     if notes:
-        return Finding.warning(text, "save these images as they are to be read, or continue")
+        return Finding.warning(text, "see whether it is read as it is meant, or continue")
     return Finding.ok(text)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from party.preflight.handshake import server_of
 from party.preflight.rules import last_campaign, policy_at
-from party.voting.columns import described, left_out, listed, warnings
+from party.voting.columns import alike, described, left_out, listed, warnings
 from party.voting.own_data import OwnFile
 from party.voting.request import check_fits
 from pate.answers import LABELS, NONE
@@ -148,6 +148,7 @@ def check_records(options: CheckOptions, records: Records) -> list[Finding]:
                 "check the labels; a party with one class can only take part with --votes neighbour",
             )
     problems = odd.problems(counts=options.counts)
+    problems += alike("classes", data.classes) if data.kind == "class" else []
     if schema is None:  # else the columns are compared with it
         problems += warnings(data.inputs, None, odd.names)
     found = [kind, *_warnings(problems)]
@@ -254,6 +255,7 @@ def check_schema(options: CheckOptions, campaign: Known, records: Records) -> li
             problems += read_so.odd.problems(counts=options.counts)
         data, odd, _ = read_so
         problems += [left_out(odd.left_out)] if odd.left_out else []
+        problems += alike("columns", (*(schema.numeric or ()), *odd.left_out))
         problems += warnings(data.inputs, schema, (*file.no_features, *odd.names))
         problems += _unseen(data.inputs, campaign.public)
         fits.append(f"our data can be read as {source} says")

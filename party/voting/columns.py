@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.data.cells import COMMAS, PLAIN
+from pate.data.cells import PLAIN, may_be_number
+from pate.data.labels import look_alike
 from pate.data.odd import Problem
 from pate.data.values import Table, is_numeric
 from pate.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from numpy.typing import NDArray
 
-    from pate.data.cells import Reading
     from pate.data.odd import Odd
     from pate.data.schema import Schema
     from pate.data.values import Column, Inputs
@@ -64,9 +64,11 @@ def warnings(inputs: Inputs, schema: Schema | None, told: Collection[str] = ()) 
         if (kind := _looks_like(column)) is not None:
             like[kind].append(name)
     texts = {n: c for n, c in held.items() if n not in empty and not is_numeric(c)}
-    shares = {name: _numbers(column, PLAIN) for name, column in texts.items()}
-    commas = [
-        n for n, column in texts.items() if _numbers(column, COMMAS) > shares[n] + 1 - _MOSTLY
+    shares = {name: _numbers(column, _is_number) for name, column in texts.items()}
+    separated = [
+        n
+        for n, column in texts.items()
+        if _numbers(column, may_be_number) > shares[n] + 1 - _MOSTLY
     ]
     slips = [name for name, share in shares.items() if _MOSTLY <= share < 1]
     numbers = [name for name, share in shares.items() if known is not None and share == 1]
@@ -79,7 +81,9 @@ def warnings(inputs: Inputs, schema: Schema | None, told: Collection[str] = ()) 
         f"of free text: {drop}": like["free text"],
         f"with another value in nearly every row, as an identifier has: {drop} or, if it names the "
         "patient, give it to --group": like["identifier"],
-        "of numbers with a decimal comma: say so with --decimal comma": commas,
+        "of numbers with separators of decimals or thousands: say which with --decimal and --thousands": (
+            separated
+        ),
         "of numbers, but for cells that are none (such as <5), "
         + (
             "read as text, since the campaign's schema is not known yet" if known is None else has
@@ -98,6 +102,18 @@ def left_out(names: Sequence[str]) -> Problem:
         "that the campaign has not, left out",
         "nothing, if they are meant to be; else correct their names, or agree with the coordinator",
     )
+
+
+def alike(what: str, names: Collection[str]) -> list[Problem]:
+    """Return the problem of each few names of one kind that look like one name."""
+    return [
+        Problem(
+            f"{what} {', '.join(map(repr, some[:_NAMED]))} ",
+            "differ by case, spaces or punctuation only",
+            "if they are one, write it in one way",
+        )
+        for some in look_alike(names)
+    ]
 
 
 def described(inputs: Inputs, odd: Odd, *, counts: bool) -> list[str]:
@@ -189,7 +205,11 @@ def _looks_like(column: Column) -> str | None:
     words = np.median([len(str(cell).split()) for cell in present.tolist()])
     if distinct >= _DISTINCT_TEXT and words > 1:
         return "free text"
-    return "identifier" if distinct >= _DISTINCT and _numbers(column, COMMAS) < _MOSTLY else None
+    return (
+        "identifier"
+        if distinct >= _DISTINCT and _numbers(column, may_be_number) < _MOSTLY
+        else None
+    )
 
 
 def _share(column: Column, pattern: re.Pattern[str]) -> float:
@@ -200,12 +220,16 @@ def _share(column: Column, pattern: re.Pattern[str]) -> float:
     return sum(pattern.fullmatch(cell) is not None for cell in present) / len(present)
 
 
-def _numbers(column: Column, reading: Reading) -> float:
-    """Return the share of present cells that are numbers or words for none; 0 for few cells."""
+def _is_number(cell: str) -> bool:
+    return PLAIN.number(cell) is not None
+
+
+def _numbers(column: Column, is_number: Callable[[str], bool]) -> float:
+    """Return the share of present cells that are numbers; 0 for few cells."""
     present = [str(cell) for cell in column.tolist() if cell != ""]
     if len(present) < _FEWEST:
         return 0.0
-    return sum(reading.number(cell) is not None for cell in present) / len(present)
+    return sum(map(is_number, present)) / len(present)
 
 
 def listed(names: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from party.teachers.training import Ensemble, train_ensemble
-from party.voting.columns import described, left_out, warnings
+from party.voting.columns import alike, described, left_out, warnings
 from party.voting.neighbour import NeighbourVotes, require_answer
 from pate.answers import CLASS, LABELS, NONE, NUMBER
 from pate.data.cells import PLAIN, Reading
@@ -47,7 +47,7 @@ class OwnFile:
     """The options about the party's records; each field is the option of that name.
 
     Attributes:
-        reading: --decimal and --missing.
+        reading: --decimal, --thousands and --missing.
         encoder: the open one of --encoder, or of a campaign.
     """
 
@@ -100,6 +100,8 @@ class OwnFile:
         # Left out where there are none, so that a series goes on.
         more = [[*self.labels], self.number] if self.labels or self.number is not None else []
         more += [] if self.text is None else ["text", self.text]
+        thousands = self.reading.thousands
+        more += [] if thousands is None else ["thousands", thousands]
         return json.dumps([self.label, self.group, self.reading.comma, missing, *more])
 
     @property
@@ -211,6 +213,7 @@ class OwnFile:
             text=self.text,
             dicom_labels=self.dicom_labels,
             classes=self.classes or classes,
+            reading=self.reading,
         )
         if told is None:
             return None
@@ -462,9 +465,14 @@ class OwnVoters:
         """Warn of what is odd about our file, each once, though it is read again."""
         odd = self._odd
         told = (*self._file.no_features, *odd.names)
-        extra = [str(left_out(odd.left_out))] if odd.left_out else []
-        extra += [] if len(held) else [_none_takes_part(odd)]
-        self._warn_once([*extra, *map(str, warnings(held.inputs, schema, told))])
+        found = [left_out(odd.left_out)] if odd.left_out else []
+        found += alike("classes", held.classes) if held.kind == "class" else []
+        found += (
+            [] if schema is None else alike("columns", (*(schema.numeric or ()), *odd.left_out))
+        )
+        found += warnings(held.inputs, schema, told)
+        extra = [] if len(held) else [_none_takes_part(odd)]
+        self._warn_once([*map(str, found), *extra])
 
     def _warn_once(self, lines: Iterable[str]) -> None:
         for line in lines:

@@ -42,7 +42,7 @@ NoiseLawOption = Annotated[
 CodeOption = Annotated[
     str | None,
     _neighbour(
-        help="nearest, or spread, dense or kernel, with -K or not. Default: by the public set",
+        help="nearest, spread, dense or kernel, with -K or not. Default: by the set",
         metavar="CODE",
     ),
 ]

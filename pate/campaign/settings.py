@@ -17,6 +17,7 @@ from pate.campaign.spec import CampaignSpec, new_campaign_id
 from pate.campaign.sum_terms import SumTerms
 from pate.codes import DENSE, NEAREST, SPREAD, code_of, usual_answer
 from pate.data.embeddings import Embeddings
+from pate.data.labels import clean_name
 from pate.data.values import Images, Inputs, content_hash
 from pate.errors import UsageError
 from pate.masking.context import most_colluders, threshold_for
@@ -235,7 +236,7 @@ def _columns(options: MechanismOptions) -> tuple[str, ...] | None:
         return range_in(options.range)
     if not options.classes:
         return None
-    names = tuple(each.strip() for each in options.classes.split(","))
+    names = tuple(map(clean_name, options.classes.split(",")))
     several = (
         options.aggregator == "neighbour"
         and answer_of(options.answer or CLASS).name == LABELS

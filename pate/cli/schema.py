@@ -11,7 +11,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from pate.data.labels import parse_number, plain_names
+from pate.data.labels import is_nothing, parse_number, plain_names
 from pate.errors import DataError, UsageError
 from pate.formats.synthesis_schema import SCHEMA_FORMAT, TODO
 from pate.runtime.help import Commands
@@ -147,7 +147,8 @@ def _of_codebook(book: TextTable) -> list[dict[str, object]]:
             listed = [code.strip() for code in values.split("|") if code.strip()]
             column = _category(name, list(dict.fromkeys(plain_names(listed))))
         else:
-            column = _number(name, _ends(values, where) if values else None, kind == "whole")
+            ends = None if is_nothing(values) else _ends(values, where)
+            column = _number(name, ends, kind == "whole")
         if missing[row].casefold() in {"yes", "true", "1"}:
             column["missing"] = True
         made.append(column)

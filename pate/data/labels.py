@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from typing import TYPE_CHECKING, Final
 
 from pate.errors import DataError, SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -28,9 +29,11 @@ LONGEST_CLASS: Final = 256
 LONGEST_CLASS_LIST: Final = 65_536
 #: Texts of truth values in a column that also has text, case-folded.
 _TRUTHS: Final = {"true": "1", "false": "0"}
-#: Texts of a missing value there.
-_NOTHING: Final = frozenset({"nan", "+nan", "-nan"})
-_NOTHING_OF_PANDAS: Final = frozenset({"NaT", "<NA>"})
+#: Words for no value in addition to an empty cell, case-folded: of numbers, categories, labels and groups.
+_NOTHING: Final = frozenset({
+    "?", ".", "-", "\N{EN DASH}", "\N{EM DASH}", "na", "n/a", "#n/a", "#na", "<na>", "null", "none", "nan",
+    "+nan", "-nan", "nat",
+})  # fmt: skip
 #: What a cell of a column of a yes-or-no label says, case-folded, after :func:`plain_category`.
 _YES_OR_NO: Final = {
     **dict.fromkeys(("1", "yes", "y", "true", "t"), True),
@@ -59,6 +62,21 @@ def parse_number(text: str) -> float | None:
         return None
 
 
+def float_text(number: float | np.floating) -> str:
+    """Return a number's text, "" for NaN; of a whole number without a point, as in a column of integers.
+
+    It is the shortest that reads back as the same number of its type.
+
+    >>> import numpy as np
+    >>> float_text(np.float32(0.1)), float_text(7.0), float_text(1e16)
+    ('0.1', '7', '1e+16')
+    """
+    value = float(str(number))
+    if math.isnan(value):
+        return ""
+    return str(int(value)) if abs(value) < _EXACT and value.is_integer() else repr(value)
+
+
 def plain_truth(cell: str) -> str:
     """Return 1 or 0 for the text of a truth value, other text as it is.
 
@@ -69,12 +87,30 @@ def plain_truth(cell: str) -> str:
 
 
 def is_nothing(cell: str) -> bool:
-    """Return whether a text is one that programs write for a missing value."""
-    return cell in _NOTHING_OF_PANDAS or cell.casefold() in _NOTHING
+    """Return whether a cell is empty, or a word that people and programs write for no value.
+
+    >>> is_nothing("N/A"), is_nothing("?"), is_nothing("no")
+    (True, True, False)
+    """
+    return not cell or cell.casefold() in _NOTHING
+
+
+def clean_name(text: str) -> str:
+    """Return the name of a column, class or group, or a cell, as all readers take it.
+
+    It has no spaces around it, and its letters are composed unless it is longer than a class may be: an
+    accent is no character of its own, whichever system the name was typed on.
+
+    >>> clean_name(" Gru\N{COMBINING DIAERESIS}n ") == "Gr\N{LATIN SMALL LETTER U WITH DIAERESIS}n"
+    True
+    """
+    text = text.strip()
+    # Accents are put in order one by one: among 100,000 of them that takes half a minute.
+    return unicodedata.normalize("NFC", text) if len(text) <= LONGEST_CLASS else text
 
 
 def plain_categories(cells: Iterable[str]) -> dict[str, str]:
-    """Return the canonical text of each cell's value, "" for missing.
+    """Return the canonical text of each cell's value, "" for a word for no value.
 
     >>> plain_categories(["True", "7.0", "7", "x", "NaN", "2020-01-01 00:00:00"])
     {'True': '1', '7.0': '7', '7': '7', 'x': 'x', 'NaN': '', '2020-01-01 00:00:00': '2020-01-01'}
@@ -83,21 +119,30 @@ def plain_categories(cells: Iterable[str]) -> dict[str, str]:
 
 
 def plain_category(cell: str) -> str:
-    """Return the canonical text of a cell's value, "" for missing."""
-    return "" if is_nothing(cell) else _plain_name(plain_truth(_plain_day(cell)))
+    """Return the canonical text of a cell's value, "" for a word for no value."""
+    return "" if is_nothing(cell) else plain_name(cell)
 
 
-def plain_identities(cells: Sequence[str]) -> list[str]:
-    """Return the names of labels or groups, "" for none: :func:`plain_categories`, but for large numbers.
+def plain_name(cell: str) -> str:
+    """Return the canonical text of a label's value, whichever container it is from.
+
+    >>> plain_name(" 01"), plain_name("True"), plain_name("NA")
+    ('1', '1', 'NA')
+    """
+    return _plain_name(plain_truth(_plain_day(clean_name(cell))))
+
+
+def plain_identity(cell: str) -> str:
+    """Return :func:`plain_name` of a label or group, "" for a large number that may lack digits.
 
     A float from 2^53 on may be any of several whole numbers, so it is no identifier: two patients may
     have become one. Text that no program writes for a float, such as 12e45, is an ordinary name.
 
-    >>> plain_identities(["7.0", "10000000000000001", "1e+16", "NaN", "12e45"])
-    ['7', '10000000000000001', '', '', '12e45']
+    >>> [plain_identity(cell) for cell in ("7.0", "10000000000000001", "1e+16", "12e45")]
+    ['7', '10000000000000001', '', '12e45']
     """
-    names = plain_categories(cells)
-    return ["" if _may_lack_digits(names[cell]) else names[cell] for cell in cells]
+    name = plain_name(cell)
+    return "" if _may_lack_digits(name) else name
 
 
 def _plain_day(cell: str) -> str:
@@ -132,7 +177,13 @@ def _plain_name(value: str) -> str:
     number = parse_number(value)
     if number is None or not math.isfinite(number) or abs(number) >= _EXACT:
         return value
-    return str(int(number)) if number.is_integer() else f"{number:.15g}"
+    if number.is_integer():
+        return str(int(number))
+    import numpy as np  # not for the names of classes, which every command's options need
+
+    # 0.1 of 32 bits has the same name if one record made 64 of them.
+    short = np.float32(number)
+    return f"{float(str(short)) if short == number else number:.15g}"
 
 
 def can_be_class(name: str) -> bool:
@@ -164,6 +215,18 @@ def _natural(name: str) -> tuple[list[tuple[int, int, str]], str]:
     ], name
 
 
+def look_alike(names: Collection[str]) -> list[list[str]]:
+    """Return the names that differ from one another by case, spaces or punctuation only.
+
+    >>> look_alike(["COVID-19", "covid 19", "<30", ">30", "1.5", "15"])
+    [['COVID-19', 'covid 19']]
+    """
+    alike: dict[str, list[str]] = {}
+    for name in sorted(set(names)):
+        alike.setdefault(_spelled_alike(name), []).append(name)
+    return [some for some in alike.values() if len(some) > 1]
+
+
 def yes_or_no(cell: str) -> bool | None:
     """Return what a cell says of a label, None if it says neither.
 
@@ -188,8 +251,11 @@ def not_classes(names: Iterable[str], classes: Sequence[str]) -> dict[str, str]:
 
 
 def _spelled_alike(name: str) -> str:
-    """Return a name without what people write differently: case, blanks and a final dot."""
-    return "".join(name.casefold().split()).removesuffix(".")
+    """Return a name without case, spaces and punctuation, which people write differently; a number as is."""
+    if parse_number(name) is not None:
+        return name
+    kept = (sign for sign in name.casefold() if unicodedata.category(sign)[0] not in "PZ")
+    return "".join(kept) or name
 
 
 def encode_labels(
@@ -216,17 +282,20 @@ def encode_labels(
     """
     if not names:
         raise DataError(f"{path} holds no records" + (f": {odd.none_left()}" if odd else ""))
-    absent = {name for name in set(names) if name in {"", "?"} or name.casefold() == "nan"}
+    listed = () if classes is None else classes
+    # A word for no value is a class only where the list says so.
+    absent = set(filter(is_nothing, names)) - {*map(plain_name, listed), *listed}
     if absent and odd is None:
         row = next(row for row, name in enumerate(names) if name in absent)
-        raise DataError(f"{path}: record {row + 1} has no label; label it or take it out")
+        raise DataError(
+            f"{path}: record {row + 1}: {_no_label(names[row])}; label it or take it out"
+        )
     never: set[str] = set()
     if odd is not None and classes is None:
         never = {name for name in set(names) - absent if not can_be_class(name)}
     known = sorted_classes(set(names) - absent - never) if classes is None else tuple(classes)
-    alike = plain_categories(known)
     at = dict.fromkeys(absent | never, -1)
-    at |= {alike[name]: spot for spot, name in enumerate(known) if alike[name]}
+    at |= {plain: spot for spot, name in enumerate(known) if (plain := plain_name(name))}
     at |= {name: spot for spot, name in enumerate(known)}
     unknown = set(names) - at.keys()
     reasons = not_classes(unknown, known)
@@ -240,7 +309,7 @@ def encode_labels(
     if odd is not None and (absent or never or unknown):
         for row, name in enumerate(names):
             if name in absent:
-                odd.record("it has no label", place(row))
+                odd.record(_no_label(name), place(row))
             elif name in never:
                 odd.record("its label cannot be the name of a class", place(row))
             elif name in unknown:
@@ -248,3 +317,9 @@ def encode_labels(
     import numpy as np  # not for the names of classes, which every command's options need
 
     return np.array([at.get(name, -1) for name in names], dtype=np.int64), known
+
+
+def _no_label(name: str) -> str:
+    if not name:
+        return "it has no label"
+    return f"its label is {name!r}, a word for no value: if it is a class, name it in --classes"

@@ -7,7 +7,7 @@ folder of class folders   it has folders that hold image files
 IDX files                 ``*images-idx3-ubyte``, labels beside it, each also ``.gz``
 NumPy archive             ``.npz``; see :mod:`pate.data.files.npz` for the keys
 table                     ``.csv`` or ``.tsv``, each also ``.gz``, or ``.parquet``; see
-                          :mod:`pate.data.files.tables` and :mod:`pate.data.files.parquet`
+                          :mod:`pate.data.files.csv_lines` and :mod:`pate.data.files.parquet`
 folder                    it holds exactly one of the files above, or ``MNIST/raw``; a table in
                           parts, as Spark writes it, has to be joined first
 ========================  ==========================================================
@@ -30,14 +30,18 @@ TABLE_SUFFIXES: Final = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 _FORMATS: Final = f"class folders of images, .npz, IDX files, {', '.join(TABLE_SUFFIXES)}"
 
 
-def require_there(path: Path) -> None:
+def require_there(path: Path, *, flat: bool = False) -> None:
     """Check that ``path`` exists in a readable format; its content is not read.
+
+    Args:
+        path: of a file or folder.
+        flat: whether images may lie in the folder itself, as those of a public set.
 
     Raises:
         DataError: if not.
     """
     if not raw_at(path):
-        locate(path, flat=False)
+        locate(path, flat=flat)
 
 
 def locate(path: Path, *, flat: bool) -> Path:

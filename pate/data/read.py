@@ -16,9 +16,9 @@ import numpy as np
 from pate.answers import NONE
 from pate.data.cells import PLAIN, Reading
 from pate.data.encoded import require_encoder
-from pate.data.files import idx, images, parquet, pictures, tables
+from pate.data.files import csv_lines, idx, images, parquet, pictures, tables
 from pate.data.files.npz import Archive
-from pate.data.labels import encode_labels
+from pate.data.labels import clean_name, encode_labels
 from pate.data.locate import TABLE_SUFFIXES, is_table, locate, raw_at, require_there
 from pate.data.odd import Odd
 from pate.data.read_raw import embedded, read_raw
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from pate.data.raw import Raw
     from pate.data.values import Window
 
-__all__ = ["TABLE_SUFFIXES", "read_dataset", "read_inputs", "read_table", "require_there"]
+__all__ = [
+    "TABLE_SUFFIXES", "is_wanted", "read_dataset", "read_inputs", "read_table", "require_there",
+]  # fmt: skip
 
 
 def read_dataset(
@@ -75,7 +77,7 @@ def read_dataset(
             column.
         odd: collects unreadable cells and records. The records are excluded, each by itself, without
             effect on others. None: the first of them is an error.
-        reading: format of a table's cells.
+        reading: format of a table's cells; its words for no value are those of all labels and groups.
         labels: in place of ``label``, columns of yes or no, or such arrays of an archive.
         number: in place of ``label``, a column of numbers, or such an array of an archive.
         encoder: makes embeddings of the records, as of :func:`~pate.data.read_raw.read_raw`; not used if
@@ -85,7 +87,8 @@ def read_dataset(
         none_fits: whether records of which none can be used are a data set without records, and no error:
             whether one of them can be is nobody else's business. For problems that are collected, and a
             class list.
-        notes: collects what is lost in reading images, where ``odd`` does not.
+        notes: collects what is lost in reading images, and what may be read otherwise than intended, where
+            ``odd`` does not.
 
     Raises:
         DataError: if there is nothing there, or what is there cannot be used.
@@ -102,7 +105,9 @@ def read_dataset(
     if window is not None:
         check_window(window)
     schema = schema or Schema(window=window)
-    raw = _raw_of(path, schema, encoder, several, text, dicom_labels, label, group, odd, notes)
+    raw = _raw_of(
+        path, schema, encoder, several, text, dicom_labels, label, group, odd, reading, notes
+    )
     if isinstance(raw, tuple):
         return _embedded_dataset(*raw, several, classes, reading, none_fits=none_fits)
     found = locate(path, flat=False)
@@ -113,26 +118,27 @@ def read_dataset(
         if label is not None and label == group:
             raise UsageError(f"column {label!r} cannot be both the label and the group")
         roles = (*several.columns, *filter(None, [label, group]))
-        table = read_table(found, odd, wanted=partial(_is_wanted, roles, drop, schema.numeric))
+        wanted = partial(is_wanted, roles, drop, schema.numeric)
+        table = read_table(found, odd, reading, wanted=wanted)
         if several:
             return _several_of_table(
-                table, several, group, drop, schema.numeric, odd, reading, none_fits=none_fits
+                table, several, group, drop, schema.numeric, odd, notes, none_fits=none_fits
             )
         assert label is not None  # noqa: S101 - checked
         return _table_dataset(
-            table, label, group, classes, drop, schema.numeric, odd, reading, none_fits=none_fits
+            table, label, group, classes, drop, schema.numeric, odd, notes, none_fits=none_fits
         )
     if not (known and schema.encoder is not None):
         _require_kind(found, "images", not known or schema.size is not None, schema)
     if found.name.casefold().endswith(".npz"):
-        archive = Archive(found, odd, label)
+        archive = Archive(found, odd, reading, label=label)
         held: Inputs
         if several:
             held, good = _inputs_of(archive, schema)
             cells = [archive.cells(name) for name in several.columns]
             return several_dataset(
                 held, several, cells, archive.groups(group), found, good=good, odd=odd,
-                none_fits=none_fits,
+                reading=reading.of_arrays, none_fits=none_fits,
             )  # fmt: skip
         names = archive.labels()
         listed = archive.declared_classes() if classes is None else classes
@@ -163,7 +169,7 @@ def read_dataset(
                     )
                 raise SchemaError(f"no image of {found} can be used: {reasons}")
             files = [files[at] for at in kept]
-        names = [name for name, _ in files]
+        names = _with_label([name for name, _ in files], reading)
         places = [f"{file.parent.name}/{file.name}" for _, file in files]
         return _dataset(
             held, names, classes, None, found, odd=odd, place=places.__getitem__,
@@ -186,6 +192,7 @@ def told_before_embedding(
     text: str | None,
     dicom_labels: Path | None,
     classes: Sequence[str] | None,
+    reading: Reading,
 ) -> tuple[tuple[str, ...], bool] | None:
     """Return what is known of records before an encoder has one: class names, and whether they have groups.
 
@@ -195,13 +202,14 @@ def told_before_embedding(
         None if the records are embeddings already.
     """
     several, odd = Several(tuple(labels), number), Odd()
-    raw = _raw_of(path, schema, encoder, several, text, dicom_labels, label, group, odd)
+    raw = _raw_of(path, schema, encoder, several, text, dicom_labels, label, group, odd, reading)
     if raw is None:
         return None
     held, _ = raw
     if several:
         return tuple(labels), held.groups is not None
-    _, known = encode_labels(_names_of(held), classes, path=held.path, odd=odd)
+    names = _with_label(_names_of(held), reading)
+    _, known = encode_labels(names, classes, path=held.path, odd=odd)
     return known, held.groups is not None
 
 
@@ -216,7 +224,8 @@ def read_inputs(
 ) -> Inputs:
     """Return the inputs of a public set; labels are ignored.
 
-    The kinds of a table's columns and its decimal separator are inferred from its cells, which are public.
+    The kinds of a table's columns are inferred from its cells, which are public. Its format is not: numbers
+    with a separator of thousands or a decimal comma are an error.
 
     Args:
         path: as for :func:`read_dataset`; a folder of images may also be flat.
@@ -244,9 +253,8 @@ def read_inputs(
     elif is_table(found):
         if window is not None:
             raise UsageError(f"--window is for images, and {found} is a table")
-        table = read_table(found, wanted=partial(_is_wanted, (), drop, None))
-        odd.of_file += table.nameless(drop)
-        inputs = table.table(tuple(drop), reading=Reading(comma=table.writes_commas(drop)))
+        table = read_table(found, wanted=partial(is_wanted, (), drop, None))
+        inputs = table.table(tuple(drop), notes=odd)
     elif found.name.casefold().endswith(".npz"):
         archive = Archive(found, public=True)
         made = archive.embeddings()
@@ -265,18 +273,28 @@ def read_inputs(
     return inputs
 
 
-def _is_wanted(
-    roles: Collection[str], drop: Collection[str], numeric: Mapping[str, bool] | None, name: str
+def is_wanted(
+    roles: Collection[str], drop: Collection[str], features: Collection[str] | None, name: str
 ) -> bool:
-    """Return whether a column has a role or may be a feature."""
-    if name in roles:
+    """Return whether a column has a role or may be a feature.
+
+    Args:
+        roles: columns that have one.
+        drop: columns that are no feature.
+        features: those of the schema; None: any that somebody named.
+        name: of the column.
+    """
+    if name in map(clean_name, roles):
         return True
-    return name not in drop and (tables.is_named(name) if numeric is None else name in numeric)
+    if name in map(clean_name, drop):
+        return False
+    return tables.is_named(name) if features is None else name in features
 
 
 def read_table(
     path: Path,
     odd: Odd | None = None,
+    reading: Reading = PLAIN,
     *,
     wanted: Callable[[str], bool] = tables.is_named,
 ) -> tables.TextTable:
@@ -285,7 +303,8 @@ def read_table(
     Args:
         path: a file, or a folder with one.
         odd: as of :func:`read_dataset`.
-        wanted: as of :func:`~pate.data.files.tables.read_csv`.
+        reading: as of :func:`read_dataset`.
+        wanted: as of :func:`~pate.data.files.csv_lines.read_csv`.
 
     Raises:
         DataError: if there is no table, or it cannot be read.
@@ -293,8 +312,10 @@ def read_table(
     found = locate(path, flat=True)
     if not is_table(found):
         raise DataError(f"{found} is no table")
-    read = parquet.read_parquet if found.name.casefold().endswith(".parquet") else tables.read_csv
-    return read(found, odd, wanted=wanted)
+    read = (
+        parquet.read_parquet if found.name.casefold().endswith(".parquet") else csv_lines.read_csv
+    )
+    return read(found, odd, reading=reading, wanted=wanted)
 
 
 def _require_encoder(encoder: Embedder | None, text: str | None, table: Path | None) -> None:
@@ -316,6 +337,7 @@ def _raw_of(
     label: str | None,
     group: str | None,
     odd: Odd | None,
+    reading: Reading,
     notes: Odd | None = None,
 ) -> tuple[Raw, Embedder] | None:
     """Return the records for an encoder, of which none is read yet, and the encoder; None if it has none."""
@@ -337,12 +359,19 @@ def _raw_of(
         window=schema.window,
         odd=odd,
         notes=notes,
+        reading=reading,
     )
     if raw is None:
         return None
     if not several:
         _names_of(raw)
     return raw, wanted
+
+
+def _with_label(names: Sequence[str], reading: Reading) -> list[str]:
+    """Return names of folders, "" for the words that the owner names."""
+    nothing = set(filter(reading.is_missing, names))
+    return ["" if name in nothing else name for name in names]
 
 
 def _names_of(raw: Raw) -> Sequence[str]:
@@ -370,7 +399,7 @@ def _embedded_dataset(
         )  # fmt: skip
     return _dataset(
         inputs,
-        raw.names or [],
+        _with_label(raw.names or [], reading),
         classes,
         raw.groups,
         raw.path,
@@ -420,7 +449,7 @@ def _several_of_table(
     drop: Sequence[str],
     numeric: Mapping[str, bool] | None,
     odd: Odd | None,
-    reading: Reading,
+    notes: Odd | None,
     *,
     none_fits: bool,
 ) -> Dataset:
@@ -429,9 +458,12 @@ def _several_of_table(
     cells = [text.cells(name, "label") for name in several.columns]
     groups = None if group is None else np.array(text.column(group, "group"), dtype=np.str_)
     told = (*several.columns, *drop) if group is None else (*several.columns, group, *drop)
-    inputs = text.table(told, numeric=numeric, reading=reading).plain()
+    inputs = text.table(told, numeric=numeric, notes=notes).plain()
+    noted = odd if notes is None else notes
+    if several.number is not None and noted is not None:
+        text.note_points(several.number, noted)
     return several_dataset(
-        inputs, several, cells, groups, text.path, odd=odd, place=text.place, reading=reading,
+        inputs, several, cells, groups, text.path, odd=odd, place=text.place, reading=text.reading,
         none_fits=none_fits,
     )  # fmt: skip
 
@@ -444,7 +476,7 @@ def _table_dataset(
     drop: Sequence[str],
     numeric: Mapping[str, bool] | None,
     odd: Odd | None,
-    reading: Reading,
+    notes: Odd | None,
     *,
     none_fits: bool,
 ) -> Dataset:
@@ -452,7 +484,7 @@ def _table_dataset(
     names = text.column(label, "label")
     groups = None if group is None else np.array(text.column(group, "group"), dtype=np.str_)
     told = (label,) if group is None else (label, group)
-    inputs = text.table((*told, *drop), numeric=numeric, reading=reading).plain()
+    inputs = text.table((*told, *drop), numeric=numeric, notes=notes).plain()
     return _dataset(
         inputs, names, classes, groups, path, odd=odd, place=text.place, none_fits=none_fits
     )

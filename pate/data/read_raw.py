@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pate.data.cells import PLAIN, Reading
 from pate.data.embeddings import Embeddings
 from pate.data.files import idx, images
 from pate.data.files.dicom import holds_dicom, read_dicom
@@ -41,6 +42,7 @@ def read_raw(
     flat: bool = False,
     odd: Odd | None = None,
     notes: Odd | None = None,
+    reading: Reading = PLAIN,
 ) -> Raw | None:
     """Return the raw records at ``path``; None if they are embeddings already.
 
@@ -58,6 +60,7 @@ def read_raw(
         flat: whether neither classes nor groups are wanted, as of a public set.
         odd: collects unusable records; None: the first of them is an error.
         notes: collects what is lost in reading images.
+        reading: how a table writes its cells; its words for no value are those of all labels and groups.
 
     Raises:
         DataError: if there is nothing there, or it cannot be read.
@@ -68,7 +71,9 @@ def read_raw(
     if source == "texts":
         if dicom_labels is not None or window is not None:
             raise UsageError("--dicom-labels and --window are for images; the encoder takes texts")
-        return read_texts(path, text, label=label, group=group, columns=columns, flat=flat, odd=odd)
+        return read_texts(
+            path, text, label=label, group=group, columns=columns, flat=flat, odd=odd, reading=reading
+        )  # fmt: skip
     if text is not None:
         raise UsageError("--text is for an encoder of texts; this one takes images")
     if dicom_labels is not None or _is_dicom(path):
@@ -81,13 +86,14 @@ def read_raw(
             columns=columns,
             flat=flat,
             odd=odd,
+            reading=reading,
         )
     found = locate(path, flat=flat)
     if is_table(found):
         raise UsageError(f"--encoder is for images, and {found} is a table")
     stated = "images" if window is None else "images window {} {}".format(*window)
     if found.name.casefold().endswith(".npz"):
-        archive = Archive(found, odd, label, public=flat)
+        archive = Archive(found, odd, reading, label=label, public=flat)
         if archive.has_embeddings:
             return None
         count, stream = archive.one_by_one(window)

@@ -79,9 +79,12 @@ def several_dataset(
         made.append([found[cell] for cell in column])
     answers = np.array(made, dtype=np.float64)
     whole = ~np.isnan(answers).any(axis=0)
-    why = "is no number" if several.number is not None else "is neither yes nor no"
     for row in np.flatnonzero(~whole).tolist():
-        name = several.columns[int(np.isnan(answers[:, row]).argmax())]
+        at = int(np.isnan(answers[:, row]).argmax())
+        name, cell = several.columns[at], cells[at][row]
+        why = "is neither yes nor no"
+        if several.number is not None:
+            why = "has no number" if reading.is_nothing(cell) else reading.why_not(cell)
         if odd is None:
             raise DataError(f"{path}: the cell of {place(row)} in the column {name!r} {why}")
         odd.record(f"its cell in the column {name!r} {why}", place(row))

@@ -33,7 +33,10 @@ LAW: dict[str, tuple[str, ...]] = {"noise_law": ("gaussian", "geometric")}
 SERVER = CAMPAIGN | UNIT | LAW | {"publish": ("capped", "gated")}
 DEVICE: dict[str, tuple[str, ...]] = {"device": ("auto", "cpu", "cuda")}
 VOTES: dict[str, tuple[str, ...]] = {"votes": ("any", "teachers", "neighbour")}
-DECIMAL: dict[str, tuple[str, ...]] = {"decimal": ("point", "comma")}
+DECIMAL: dict[str, tuple[str, ...]] = {
+    "decimal": ("point", "comma"),
+    "thousands": ("none", "point", "comma", "space", "apostrophe"),
+}
 CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
     "pate account": {
         "mechanism": OF_TEACHERS,
@@ -55,8 +58,7 @@ CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "pate plan-neighbour": {"unit": ("record", "patient")} | LAW,
     "pate simulate": CAMPAIGN | LAW | {"engine": ("local", "ray")},
-    "pate-server": SERVER,
-    "pate-server check": SERVER,
+    **dict.fromkeys(("pate-server", "pate-server start", "pate-server check"), SERVER),
     **dict.fromkeys(("pate-party start", "pate-party answer", "pate-party train", "pate-party watch"),
                     DEVICE | VOTES | DECIMAL),
     "pate-party check": DEVICE | VOTES | UNIT | DECIMAL,

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from pate.errors import every_kind
 
@@ -155,6 +156,16 @@ def test_a_program_is_started_by_its_name_or_its_verb() -> None:
 def test_a_wrong_option_is_exit_code_2() -> None:
     assert run("party", "start", "--no-such-option").returncode == 2
     assert run("aggregator_server").returncode == 2  # no public set
+
+
+@pytest.mark.e2e
+def test_a_public_set_may_be_a_folder_of_images_without_classes(tmp_path: Path) -> None:
+    (tmp_path / "public").mkdir()
+    Image.new("L", (8, 8)).save(tmp_path / "public" / "1.png")
+    public = ("--public", str(tmp_path / "public"), "--home", str(tmp_path / "home"))
+    done = run("aggregator_server", *public, "--host", "0.0.0.0")  # noqa: S104 - it is refused
+    assert done.returncode == 2, done.stderr
+    assert "identit" in done.stderr or "init" in done.stderr
 
 
 @pytest.mark.e2e

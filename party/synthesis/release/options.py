@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from party.options import DecimalOption, MissingOption, PolicyOption, name_of
+from party.options import DecimalOption, MissingOption, PolicyOption, ThousandsOption, name_of
 from party.synthesis.choices import Accounting, Method, Release, Test
 from pate.errors import UsageError
 from pate.runtime.home import default_home
@@ -101,6 +101,7 @@ class SynthesisOptions(CommandOptions):
         ),
     ] = False
     decimal: DecimalOption = "point"
+    thousands: ThousandsOption = None
     missing: MissingOption = None
     strict: Annotated[
         bool,

@@ -141,7 +141,7 @@ def _rows(options: SynthesisOptions, domain: Domain, screen: Screen) -> PrivateR
         drop=tuple(options.drop or ()),
         columns_of_schema=options.columns_of_schema,
         strict=options.strict,
-        reading=Reading.of(options.decimal, options.missing),
+        reading=Reading.of(options.decimal, options.missing, options.thousands),
     )
     for line in found.odd.lines(len(found.codes)):
         screen.say(line, "warning")

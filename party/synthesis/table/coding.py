@@ -14,7 +14,8 @@ from pate.data.cells import PLAIN, Reading
 from pate.data.labels import (
     is_nothing,
     parse_number,
-    plain_categories,
+    plain_category,
+    plain_name,
     plain_names,
     plain_truth,
 )
@@ -137,9 +138,7 @@ def _encode(
         cells = ["" if math.isnan(v) else repr(v) for v in distinct.tolist()]
     else:
         texts, at = np.unique(column, return_inverse=True)
-        cells = [
-            "" if reading.is_missing(t) or t.casefold() == "nan" else str(t) for t in texts.tolist()
-        ]
+        cells = ["" if reading.is_missing(text) else text for text in texts.tolist()]
     codes = [-1 if code is None else code for code in _codes(cells, attribute, reading)]
     return np.array(codes, dtype=np.intp)[at], at, cells
 
@@ -147,13 +146,12 @@ def _encode(
 def _codes(cells: list[str], attribute: Attribute, reading: Reading) -> list[int | None]:
     """Return the code of each cell, or None if it has none."""
     # One value has one code, whatever type its column was written as.
-    cells = ["" if is_nothing(cell) else plain_truth(cell) for cell in cells]
     if attribute.edges is None:
-        alike = plain_categories(attribute.codes)
-        place = {alike[code]: at for at, code in enumerate(attribute.codes)}
+        place = {plain_name(code): at for at, code in enumerate(attribute.codes)}
         place |= {code: at for at, code in enumerate(attribute.codes)}
-        plain = plain_categories(cells)
-        return [place.get(plain[cell]) for cell in cells]
+        # A word for no value is a code only where the schema lists it.
+        return [place.get(plain_name(cell), place.get(plain_category(cell))) for cell in cells]
+    cells = ["" if is_nothing(cell) else plain_truth(cell) for cell in cells]
     edges = np.array(attribute.edges)
     bins = len(edges) - 1
     found: list[int | None] = []

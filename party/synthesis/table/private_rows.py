@@ -6,15 +6,15 @@ import hashlib
 import hmac
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from party.synthesis.table.coding import encode, encode_fitting
 from pate.data.cells import PLAIN, Reading
-from pate.data.files.tables import is_named
 from pate.data.odd import Odd
-from pate.data.read import TABLE_SUFFIXES, read_table
+from pate.data.read import TABLE_SUFFIXES, is_wanted, read_table
 from pate.data.values import content_hash
 from pate.errors import DataError
 
@@ -85,18 +85,14 @@ def read_rows(
     if path.exists() and not _holds_table(path):
         raise DataError(_IMAGES.format(path))
     odd = Odd()
-
-    def wanted(name: str) -> bool:
-        if name == group or name in drop:
-            return name == group
-        return name in domain.names if columns_of_schema else is_named(name)
-
-    text = read_table(path, None if strict else odd, wanted=wanted)
+    roles = [*filter(None, [group])]
+    wanted = partial(is_wanted, roles, drop, domain.names if columns_of_schema else None)
+    text = read_table(path, None if strict else odd, reading, wanted=wanted)
     alone = None if group is None else _alone(text, group, strict, odd)
-    without = [*drop, *filter(None, [group])]
+    without = [*drop, *roles]
     # Each cell as text: a column's inferred kind would depend on all of its cells.
     table = text.table(without, as_text=text.columns)
-    content = content_hash(replace(text, odd=Odd()).table(without))
+    content = content_hash(replace(text, odd=Odd(), reading=PLAIN).table(without))
     if strict:
         codes = encode(table, domain, str(path), reading)
     else:

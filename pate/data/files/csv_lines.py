@@ -1,4 +1,4 @@
-"""The records of a CSV file, with recovery after a malformed one.
+"""Tables from CSV files, with recovery after a malformed record.
 
 The header decides what separates cells: the separator by which it has the most names. A ``.tsv`` has tabs
 wherever its header has one, and a first line such as ``sep=;``, which Excel reads and writes, states it.
@@ -14,17 +14,42 @@ import io
 import re
 from typing import TYPE_CHECKING, Final
 
+from pate.data.cells import PLAIN, Reading
+from pate.data.files.tables import (
+    NO_TEXT,
+    TextTable,
+    clean,
+    column_names,
+    is_named,
+    is_utf8,
+    listed,
+)
+from pate.data.labels import clean_name
+from pate.data.limits import CELL_BYTES, MAX_BYTES, read_whole, require_room
+from pate.errors import DataError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from pate.data.odd import Odd
 
 _SEPARATORS: Final = ",;\t"
 _STATED: Final = re.compile(r'"?sep=([,;|\t])"?[\r\n]*', re.IGNORECASE)
 #: Most lines of one record of a CSV file, with line breaks within quotes.
-MOST_LINES: Final = 200
+_MOST_LINES: Final = 200
 #: The same in a file with a column of long texts.
-MOST_LINES_OF_A_TEXT: Final = 5_000
+_MOST_LINES_OF_A_TEXT: Final = 5_000
+#: What is often saved or renamed as a CSV file, by its first bytes.
+_NO_TABLES: Final = {
+    b"PK\x03\x04": "a workbook or an archive",
+    b"\xd0\xcf\x11\xe0": "a workbook",
+    b"\x1f\x8b": "a gzip file whose name does not end in .gz",
+    b"\xff\xfe": "text in UTF-16",
+    b"\xfe\xff": "text in UTF-16",
+}
 #: Part of the error of a cell beyond the csv module's limit.
-TOO_LONG: Final = "field limit"
+_TOO_LONG: Final = "field limit"
 
 
 class Lines:
@@ -36,7 +61,7 @@ class Lines:
         tabs: whether the file's name says that cells are separated by tabs.
     """
 
-    def __init__(self, text: str, most_lines: int = MOST_LINES, *, tabs: bool = False) -> None:
+    def __init__(self, text: str, most_lines: int = _MOST_LINES, *, tabs: bool = False) -> None:
         self._most_lines = most_lines
         # Line breaks are not translated: those within quotes belong to the cell.
         self._lines = list(io.StringIO(text, newline=""))
@@ -89,3 +114,113 @@ class Lines:
                 return  # within a record, which is an error: an unclosed quote
             self._at += 1
             yield self._lines[self._at - 1]
+
+
+def read_csv(
+    path: Path,
+    odd: Odd | None = None,
+    *,
+    text: str | None = None,
+    reading: Reading = PLAIN,
+    wanted: Callable[[str], bool] = is_named,
+) -> TextTable:
+    """Return the cells of a CSV file with a header line; comma, semicolon or tab between cells.
+
+    A record takes one line, or more where a cell has line breaks within quotes. With ``odd``, a line
+    that begins no record with the header's number of cells is excluded by itself, and reading continues
+    with the next line.
+
+    Args:
+        path: of the file.
+        odd: collects unreadable cells and lines; None: they are errors.
+        text: a column of long texts, which are neither cut, stripped nor taken for missing. Text that is
+            not UTF-8 has surrogates there.
+        reading: how the file writes its cells.
+        wanted: whether a column of this name is read; the cells of others cannot refuse the file.
+
+    Raises:
+        DataError: if it is not UTF-8 text, a line has another number of cells than the header, or cells
+            are too many or too long.
+    """
+    content = read_whole(path)
+    for start, what in _NO_TABLES.items():
+        if content.startswith(start):
+            raise DataError(f"{path} is {what}, by its first bytes; save it as CSV, in UTF-8")
+    try:
+        whole = content.decode("utf-8-sig", errors="strict" if odd is None else "surrogateescape")
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, content.count(b"\n", 0, error.start) + 1) from error
+    del content
+    tabs = path.name.casefold().removesuffix(".gz").endswith(".tsv")
+    lines = Lines(whole, _MOST_LINES if text is None else _MOST_LINES_OF_A_TEXT, tabs=tabs)
+    del whole
+    names = _header(path, lines)
+    columns: dict[str, list[str]] = {name: [] for name in names if wanted(name)}
+    kept = [(names.index(name), held) for name, held in columns.items()]
+    numbers: list[int] = []
+    most = MAX_BYTES // (CELL_BYTES * max(1, len(columns)))
+    why_none = ""
+    for line, row, problem in lines.records():
+        if row is None or len(row) != len(names):
+            place, told = f"line {line}", "has a quote without an end"
+            why = f"{told}: the file may be truncated"
+            if row is not None:
+                place += f" of {_many_cells(row)}"
+                told = "has more or fewer cells than the header"
+                why = f"has {_many_cells(row)}, {_shown(names)}"
+            elif _TOO_LONG in problem:
+                told = "has a cell that is too long"
+                why = f"{told}: take it out"
+            why_none = why_none or f"line {line} {why}"
+            if odd is None:
+                raise DataError(f"{path} {why_none}")
+            lines.go_on_after(line)
+            odd.record(f"the line {told}", place)
+            continue
+        if len(numbers) == most:
+            require_room(path, (most + 1) * CELL_BYTES * len(columns))
+        numbers.append(line)
+        for spot, held in kept:
+            held.append(row[spot])
+    if not numbers:
+        if odd is None or not why_none:
+            raise DataError(f"{path} holds no records below its header, {listed(names)}")
+        odd.of_file.append(why_none)
+    found = TextTable(path, columns, numbers, odd, text, reading, names=tuple(names))
+    for name, held in columns.items():
+        columns[name] = clean(found, name, held)
+    return found
+
+
+def _many_cells(cells: Sequence[str]) -> str:
+    return f"{len(cells)} cell" + ("" if len(cells) == 1 else "s")
+
+
+def _shown(names: Sequence[str]) -> str:
+    """Return how a header was read, and what to do."""
+    return (
+        f"the header {len(names)} ({listed(names)}): name each cell of a line in the header, or delete "
+        "lines above it and separators at the end of lines"
+    )
+
+
+def _header(path: Path, lines: Lines) -> list[str]:
+    """Return the names of the header; a name that is empty is the one that pandas gives it."""
+    at, row, why = next(lines.records(), (1, [], ""))
+    if row is None:
+        raise DataError(f"{path} line {at} {why}; the file may be truncated")
+    if not row:
+        raise DataError(f"{path} has no header line, which names its columns")
+    names = [clean_name(name) for name in row]
+    if any(NO_TEXT in name or not is_utf8(name) for name in names):
+        raise _not_utf8(path, at)
+    if 2 * names.count("") > len(names):
+        raise DataError(
+            f"{path} needs a header line of column names, and line {at} has {len(names)} cells of which "
+            f"{names.count('')} are empty; delete the lines above the header"
+        )
+    return column_names(path, names)
+
+
+def _not_utf8(path: Path, line: int) -> DataError:
+    return DataError(f"{path} line {line} is not UTF-8 text; save the file as UTF-8")

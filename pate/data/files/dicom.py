@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from pate.data.files import dicom_pixels, parquet, tables
+from pate.data.cells import PLAIN, Reading
+from pate.data.files import csv_lines, dicom_pixels, parquet
 from pate.data.files.dicom_header import UnusableError, is_dicom, read_header
 from pate.data.files.images import entries
 from pate.data.files.pictures import DEEP, WINDOW, DeepImagesError
-from pate.data.labels import plain_identities
+from pate.data.labels import clean_name, plain_name
 from pate.data.odd import Unusable, UnusableRecordError, judged, usable
 from pate.data.raw import Raw
 from pate.errors import DataError, UsageError
@@ -73,6 +74,7 @@ def read_dicom(
     columns: Sequence[str] = (),
     flat: bool = False,
     odd: Odd | None = None,
+    reading: Reading = PLAIN,
 ) -> Raw:
     """Return the frames at ``path``, with their groups, and classes or cells.
 
@@ -88,6 +90,7 @@ def read_dicom(
         columns: its columns of several labels, or of a number.
         flat: whether neither classes nor groups are wanted, as of a public set.
         odd: collects unusable files and frames; None: the first of them is an error.
+        reading: how the table writes its cells; its words for no value are those of headers, too.
 
     Raises:
         DataError: if there are no files, or too many, or the table cannot be read.
@@ -118,7 +121,7 @@ def read_dicom(
     names: list[str] | None = None
     cells: dict[str, list[str]] = {}
     if table is not None and not flat:
-        told = _labels(table, label, columns, odd)
+        told = _labels(table, label, columns, odd, reading)
         cells = {
             name: [by.get(_key(each, key), "") for each in of_record] for name, key, by in told
         }
@@ -128,7 +131,8 @@ def read_dicom(
     groups = None
     if not flat:
         held = [getattr(each.header, _GROUPS[group or "PatientID"]) for each in of_record]
-        groups = np.array(plain_identities(held), dtype=np.str_)
+        by_value = reading.identities(held, labels=False)
+        groups = np.array([by_value[value] for value in held], dtype=np.str_)
         if odd is None and (groups == "").any():
             first = place(int(np.flatnonzero(groups == "")[0]))
             raise DataError(f"{path}: {first} has no {group or 'PatientID'}; take it out")
@@ -195,7 +199,7 @@ def _headers(path: Path, odd: Odd | None, *, by_folder: bool) -> Iterator[_File]
             continue
         header = usable(judged(partial(_header_of, file)), odd, place)
         if header is not None:
-            yield _File(file, place, file.relative_to(root).parts[0], header)
+            yield _File(file, place, plain_name(file.relative_to(root).parts[0]), header)
 
 
 def _header_of(file: Path) -> Header:
@@ -238,13 +242,16 @@ def _says_so(file: Path) -> bool:
 
 
 def _labels(
-    table: Path, label: str | None, columns: Sequence[str], odd: Odd | None
+    table: Path, label: str | None, columns: Sequence[str], odd: Odd | None, reading: Reading
 ) -> list[tuple[str, str, dict[str, str]]]:
     """Return for each wanted column its name, the header's value that it goes by, and cells by that."""
-    read = parquet.read_parquet if table.name.casefold().endswith(".parquet") else tables.read_csv
+    read = (
+        parquet.read_parquet if table.name.casefold().endswith(".parquet") else csv_lines.read_csv
+    )
     if not table.is_file():
         raise DataError(f"there is no file at {table}: --dicom-labels")
-    held = read(table, odd, wanted={*_KEYS, *columns, label}.__contains__)
+    wanted = set(map(clean_name, filter(None, (*_KEYS, *columns, label))))
+    held = read(table, odd, reading=reading, wanted=wanted.__contains__)
     of_column = next((name for name in _KEYS if name in held.columns), None)
     if of_column is None:
         raise DataError(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.data.files.pictures import read_picture, told_size
+from pate.data.labels import plain_name
 from pate.data.limits import require_room
 from pate.data.odd import Odd, Unusable, judged, usable
 from pate.data.values import Images
@@ -64,7 +65,7 @@ def class_files(folder: Path, odd: Odd | None = None) -> list[tuple[str, Path]]:
         DataError: if a class folder holds something that is no image.
     """
     return [
-        (home.name, path)
+        (plain_name(home.name), path)
         for home in entries(folder)
         if home.is_dir()
         for path in _only_images(home, odd)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pate.data.files.parquet import float_text
+from pate.data.cells import PLAIN, Reading
 from pate.data.files.tables import TextTable, clean
+from pate.data.labels import clean_name, float_text
 from pate.data.limits import CELL_BYTES, MAX_BYTES, read_whole, require_room
 from pate.errors import DataError
 from pate.foreign import json_value
@@ -21,7 +22,12 @@ _LONGEST_LINE: Final = 1 << 20
 
 
 def read_json_lines(
-    path: Path, wanted: Sequence[str], odd: Odd | None, *, text: str | None = None
+    path: Path,
+    wanted: Sequence[str],
+    odd: Odd | None,
+    *,
+    text: str | None = None,
+    reading: Reading = PLAIN,
 ) -> TextTable:
     """Return some columns of a file of JSON objects, one a line; other keys are not kept.
 
@@ -30,15 +36,16 @@ def read_json_lines(
         wanted: keys; a record that lacks one has a missing cell there.
         odd: collects lines that are no object, and cells that are a list or an object; None: they are
             errors.
-        text: the key of long texts, as of :func:`~pate.data.files.tables.read_csv`.
+        text: the key of long texts, as of :func:`~pate.data.files.csv_lines.read_csv`.
+        reading: how the file writes its cells.
 
     Raises:
         DataError: if the file cannot be read, or no record has one of the keys.
     """
-    wanted = tuple(dict.fromkeys(wanted))
+    wanted = tuple(dict.fromkeys(map(clean_name, wanted)))
     columns: dict[str, list[str]] = {name: [] for name in wanted}
     numbers: list[int] = []
-    table = TextTable(path, columns, numbers, odd, text)
+    table = TextTable(path, columns, numbers, odd, text, reading, typed=True)
     seen: set[str] = set()
     most = MAX_BYTES // (CELL_BYTES * max(1, len(wanted)))
     for at, line in enumerate(read_whole(path).removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
@@ -53,6 +60,7 @@ def read_json_lines(
         if len(numbers) == most:
             require_room(path, (most + 1) * CELL_BYTES * len(wanted))
         numbers.append(at)
+        held = {clean_name(name): value for name, value in held.items()}
         seen.update(name for name in wanted if name in held)
         for name in wanted:
             cell = _cell(held.get(name))

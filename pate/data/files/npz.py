@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pate.data.cells import PLAIN, Reading
 from pate.data.embeddings import Embeddings
 from pate.data.files.pictures import OUTSIDE, WINDOW, DeepImagesError, windowed
 from pate.data.files.tables import LONGEST_TEXT, LOST_DIGITS
-from pate.data.labels import is_nothing, parse_number, plain_identities, plain_names
+from pate.data.labels import clean_name, float_text, plain_name
 from pate.data.limits import require_room
 from pate.data.odd import UnusableRecordError, judged, usable
 from pate.data.schema import Schema
@@ -53,8 +54,6 @@ _PARTS: Final = tuple(
     for images, labels in (("{}_images", "{}_labels"), ("x_{}", "y_{}"), ("X_{}", "y_{}"))
     for part in ("train", "val", "test")
 )
-#: The name of a label outside ``classes``: none that a class can have.
-_OUTSIDE: Final = "\n"
 _WHOLE: Final = re.compile(r"-?[0-9]+", re.ASCII)
 
 
@@ -64,6 +63,7 @@ class Archive:
     Args:
         path: of the file.
         odd: collects unusable records; None: they are errors.
+        reading: its owner's words for no value, in labels and groups.
         label: name of the array of labels, or None for the usual ones.
         public: whether only images are wanted, so that no labels say which of several are meant.
 
@@ -73,10 +73,17 @@ class Archive:
     """
 
     def __init__(
-        self, path: Path, odd: Odd | None = None, label: str | None = None, *, public: bool = False
+        self,
+        path: Path,
+        odd: Odd | None = None,
+        reading: Reading = PLAIN,
+        *,
+        label: str | None = None,
+        public: bool = False,
     ) -> None:
         self._path = path
         self._odd = odd
+        self._reading = reading.of_arrays
         self._label = label
         self._public = public
         self._members: dict[str, ZipInfo] = {}
@@ -182,7 +189,7 @@ class Archive:
         listed = self.declared_classes()
         if listed is None:
             return names
-        for at, name in enumerate(plain_identities(listed)):
+        for at, name in enumerate(map(plain_name, listed)):
             if _WHOLE.fullmatch(name) and int(name) != at:
                 raise DataError(
                     f"{self._path}: 'classes' has the number {listed[at]!r:.80} at place {at}, so a "
@@ -195,9 +202,12 @@ class Archive:
             raise DataError(
                 f"{self._path}: label {outside[0]} lies outside its {len(listed)} classes"
             )
-        found = {
-            name: listed[at] if 0 <= at < len(listed) else _OUTSIDE for name, at in places.items()
-        }
+        found = {name: listed[at] if 0 <= at < len(listed) else "" for name, at in places.items()}
+        for row, name in enumerate(names):
+            if found.get(name) == "" and self._odd is not None:
+                self._odd.cell(
+                    "labels", "lies outside the classes of its file", f"record {row + 1}"
+                )
         return [found.get(name, name) for name in names]
 
     def cells(self, key: str) -> list[str]:
@@ -249,12 +259,12 @@ class Archive:
     def _identities(self, array: NDArray[np.generic], what: str) -> list[str]:
         """Return each value's name; "" for an invalid one if problems are collected."""
         texts = _as_texts(array, what, self._path, self._odd)
-        names = plain_identities(texts)
+        by = self._reading.identities(texts, labels=what == "labels")
         if self._odd is not None:
-            for row, (text, name) in enumerate(zip(texts, names, strict=True)):
-                if not name and parse_number(text) is not None and not is_nothing(text):
+            for row, text in enumerate(texts):
+                if not by[text] and not self._reading.is_nothing(text):
                     self._odd.cell(what, LOST_DIGITS, f"record {row + 1}")
-        return names
+        return [by[text] for text in texts]
 
     @cached_property
     def _keys(self) -> tuple[Sequence[str], Sequence[str]]:
@@ -429,8 +439,7 @@ def _as_texts(array: NDArray[np.generic], what: str, path: Path, odd: Odd | None
     if kind == "f":
         if odd is None and not np.isfinite(array).all():
             raise DataError(f"{path}: {what} hold NaN or infinity; take those records out")
-        texts = [repr(float(value)) for value in array.tolist()]
-        return ["" if text == "nan" else text for text in plain_names(texts)]
+        return list(map(float_text, array))
     if kind == "S":
         return [_text(value.decode(errors="replace"), odd) for value in array.tolist()]
     if kind == "U":
@@ -440,7 +449,7 @@ def _as_texts(array: NDArray[np.generic], what: str, path: Path, odd: Odd | None
 
 
 def _text(value: object, odd: Odd | None) -> str:
-    text = str(value)
+    text = clean_name(str(value))
     if odd is not None and (len(text) > LONGEST_TEXT or not _encodes(text)):
         return ""
     return text

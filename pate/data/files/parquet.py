@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING, Final
 
+from pate.data.cells import PLAIN, Reading
 from pate.data.files.images import entries
-from pate.data.files.tables import TextTable, clean, is_named
+from pate.data.files.tables import TextTable, clean, column_names, is_named
+from pate.data.labels import float_text
 from pate.data.limits import CELL_BYTES, MAX_BYTES, require_room
 from pate.errors import DataError
 
@@ -31,6 +32,7 @@ def read_parquet(
     odd: Odd | None = None,
     *,
     text: str | None = None,
+    reading: Reading = PLAIN,
     wanted: Callable[[str], bool] = is_named,
 ) -> TextTable:
     """Return the cells of a Parquet file of numbers, truth values, text, dates and times.
@@ -41,8 +43,9 @@ def read_parquet(
     Args:
         path: of the file.
         odd: collects unreadable cells; None: they are errors.
-        text: a column of long texts, as of :func:`~pate.data.files.tables.read_csv`.
-        wanted: as of :func:`~pate.data.files.tables.read_csv`.
+        text: a column of long texts, as of :func:`~pate.data.files.csv_lines.read_csv`.
+        reading: how the file writes its cells.
+        wanted: as of :func:`~pate.data.files.csv_lines.read_csv`.
 
     Raises:
         DataError: if it is damaged or truncated, a wanted column is of another kind, or cells are too many or
@@ -54,19 +57,20 @@ def read_parquet(
     try:
         with pq.ParquetFile(path) as file:
             schema, told = file.schema_arrow, file.metadata
-            columns: dict[str, list[str]] = {each: [] for each in schema.names if wanted(each)}
-            _check_claims(path, told, len(columns))
-        if len(set(schema.names)) != len(schema.names):
-            raise DataError(f"{path} has columns of the same name: {sorted(schema.names)}")
-        for name in columns:
-            _check_kind(path, name, schema.field(name).type)
-        found = TextTable(path, columns, None, odd, text, tuple(schema.names))
+        names = dict(zip(schema.names, column_names(path, schema.names), strict=True))
+        columns: dict[str, list[str]] = {each: [] for each in names.values() if wanted(each)}
+        _check_claims(path, told, len(columns))
+        fields = [field for field in schema if names[field.name] in columns]
+        for field in fields:
+            _check_kind(path, field.name, field.type)
+        found = TextTable(
+            path, columns, None, odd, text, reading, typed=True, names=tuple(names.values())
+        )
         held = 0
-        fields = [schema.field(name) for name in columns]
         for part in _parts(path, told, fields) if fields else ():
             held += CELL_BYTES * part.num_rows * part.num_columns
-            for name, column in zip(part.schema.names, part.columns, strict=True):
-                if name in columns:  # with "a" Arrow also reads "a.b"
+            for written, column in zip(part.schema.names, part.columns, strict=True):
+                if (name := names[written]) in columns:  # with "a" Arrow also reads "a.b"
                     columns[name] += _cells(found, name, column, held, len(columns[name]))
                     held += _bytes_of_texts(column)
             require_room(path, held)
@@ -250,21 +254,15 @@ def _as_text(cells: pa.Array, replace: bool) -> list[str]:
             "" if cell is None else cell.decode(errors="surrogateescape")
             for cell in cells.cast(binary).to_pylist()
         ]
+    if pa.types.is_floating(cells.type):
+        # As numbers of their own type, whose text is shorter than that of a Python float.
+        return list(map(float_text, cells.to_numpy(zero_copy_only=False)))
     texts = []
     for cell in cells.to_pylist():
         if cell is None:
             texts.append("")
         elif isinstance(cell, bool):
             texts.append(str(int(cell)))
-        elif isinstance(cell, float):
-            texts.append(float_text(cell))
         else:
             texts.append(str(cell))
     return texts
-
-
-def float_text(cell: float) -> str:
-    """Return a number's text; a whole number's without a point, as in a column of integers."""
-    if math.isnan(cell):
-        return ""
-    return str(int(cell)) if abs(cell) < 2**53 and cell.is_integer() else repr(cell)

@@ -1,9 +1,8 @@
-"""Tables from CSV files, and the rules for cells that all tables follow.
+"""Tables of any file, and the rules for cells that all of them follow.
 
-``?`` and empty cells are missing, and in columns of numbers also words such as ``NA``
-(:mod:`pate.data.cells`). If a schema states a column's kind, each cell is read only by it. Without one,
-a column is numbers if every cell that is not missing parses as one, else categories;
-CSV and Parquet files (:mod:`pate.data.files.parquet`) follow the same rule.
+Empty cells and words such as ``NA`` are missing (:mod:`pate.data.cells`). If a schema states a column's
+kind, each cell is read only by it. Without one, a column is numbers if every cell is one or missing, else
+categories. CSV and Parquet files (:mod:`pate.data.files.parquet`) follow the same rule.
 
 A party's own file is read with a collector of problems (:class:`~pate.data.odd.Odd`): an unreadable
 cell is missing, a malformed line is excluded, and both are noted there. Without a collector the first
@@ -20,20 +19,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.data.cells import COMMAS, NO_WORDS, PLAIN, Reading
-from pate.data.files.csv_lines import MOST_LINES, MOST_LINES_OF_A_TEXT, TOO_LONG, Lines
-from pate.data.labels import is_nothing, plain_identities, plain_truth
-from pate.data.limits import CELL_BYTES, MAX_BYTES, MAX_CELL, read_whole, require_room
+from pate.data.cells import PLAIN, SEPARATED, Reading, may_be_number, may_be_thousands
+from pate.data.labels import clean_name, plain_truth
+from pate.data.limits import MAX_CELL, require_room
 from pate.data.values import Column, Table
-from pate.errors import DataError, SchemaError
+from pate.errors import DataError, SchemaError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from pate.data.odd import Odd
 
-_MISSING: Final = frozenset({"", "?"})
 #: A longer text in a party's own file counts as missing. In an array every cell takes the size of the
 #: longest, so without a bound one record could exhaust the memory.
 LONGEST_TEXT: Final = 256
@@ -44,23 +41,15 @@ LOST_DIGITS: Final = (
 )
 #: Most names of a header in a message.
 _SHOWN: Final = 5
-#: What is often saved or renamed as a CSV file, by its first bytes.
-_NO_TABLES: Final = {
-    b"PK\x03\x04": "a workbook or an archive",
-    b"\xd0\xcf\x11\xe0": "a workbook",
-    b"\x1f\x8b": "a gzip file whose name does not end in .gz",
-    b"\xff\xfe": "text in UTF-16",
-    b"\xfe\xff": "text in UTF-16",
-}
 #: Replacement of bytes that are not UTF-8.
-_NO_TEXT: Final = "\N{REPLACEMENT CHARACTER}"
+NO_TEXT: Final = "\N{REPLACEMENT CHARACTER}"
 #: The names that pandas gives to a column without one, and Parquet to a frame's unnamed row numbers.
 _NAMELESS: Final = re.compile(r"Unnamed: [0-9]+(?:_level_[0-9]+)?|__index_level_[0-9]+__", re.ASCII)
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """The cells of a file as text, column by column, "" for missing.
+    """The cells of a file as text, column by column, "" for empty ones.
 
     Attributes:
         path: of the file, for messages.
@@ -68,7 +57,12 @@ class TextTable:
         lines: of a CSV file, the line on which each record begins.
         odd: collects unreadable cells and lines; None: they are errors.
         text: the column of long texts, whose cells are as they are in the file; None if there is none.
+        reading: how the file writes its cells.
+        typed: whether the file has numbers as such, and not only as text.
         names: of all of the file's columns, also of those that were not read; () if all were.
+
+    Raises:
+        UsageError: if it has, and points are to be of thousands.
     """
 
     path: Path
@@ -76,7 +70,17 @@ class TextTable:
     lines: Sequence[int] | None = None
     odd: Odd | None = field(default=None, compare=False)
     text: str | None = None
+    reading: Reading = PLAIN
+    typed: bool = False
     names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        # By the kind of file and not of a column, which one cell of text changes.
+        if self.typed and self.reading.thousands == "point":
+            raise UsageError(
+                f"{self.path} has numbers as such, where 1.250 is one and a quarter, so --thousands point is "
+                "not for it: save columns as numbers, or the table as a CSV file"
+            )
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -96,15 +100,15 @@ class TextTable:
             DataError: if there is no such column, a cell of it is missing, or an array of it
                 would be too large.
         """
-        self.cells(name, role)
+        held = self.cells(name, role)
         # 12 and 12.0 are one class, and one patient: otherwise a patient could have two teachers.
-        cells = plain_identities(self.columns[name])
+        names = self.reading.identities(held, labels=role == "label")
+        cells = [names[cell] for cell in held]
         require_room(self.path, _room(cells))
         for row, cell in enumerate(cells):
             if cell:
                 continue
-            found = self.columns[name][row]
-            lost = bool(found) and not is_nothing(found)
+            lost = not self.reading.is_nothing(held[row])
             if self.odd is None:
                 raise DataError(
                     f"{self.path}: record {row + 1} "
@@ -124,6 +128,7 @@ class TextTable:
 
         Arguments and errors as for :meth:`column`, but any cell may be missing.
         """
+        name = clean_name(name)
         if name not in self.columns:
             told = [] if self.odd is None else self.odd.of_file
             raise DataError(
@@ -137,25 +142,28 @@ class TextTable:
         without: Sequence[str],
         as_text: Collection[str] = (),
         numeric: Mapping[str, bool] | None = None,
-        reading: Reading = PLAIN,
+        notes: Odd | None = None,
     ) -> Table:
         """Return the columns that are not in ``without``, as numbers or categories.
 
         Args:
             without: columns to leave out.
-            as_text: columns that are categories even if every cell of them is a number.
+            as_text: columns that are categories even if every cell of them is a number, with usual words
+                for no value as they are.
             numeric: kind of each column by the schema; other columns are excluded. None: inferred from
                 the cells.
-            reading: how the file writes its cells.
+            notes: collects cells and columns that may be read otherwise than intended; None: as problems are.
 
         Raises:
-            DataError: if no column is left, a number is infinite, or arrays of the columns would
-                be too large.
+            DataError: if no column is left, a number is infinite, a column seems to be of numbers in another
+                format and problems are not collected, or arrays of the columns would be too large.
             SchemaError: if the schema has none of the columns, or a cell of a column of numbers is not one.
         """
-        names = tuple(name for name in self.columns if name not in without)
-        if self.odd is not None:
-            self.odd.of_file += self.nameless(without)
+        left = set(map(clean_name, without))
+        names = tuple(name for name in self.columns if name not in left)
+        notes = self.odd if notes is None else notes
+        if notes is not None:
+            notes.of_file += self._nameless(left)
         if not names and numeric is None:
             raise DataError(f"{self.path} has no columns besides {', '.join(without)}")
         if numeric is not None:
@@ -163,7 +171,7 @@ class TextTable:
                 self.odd.left_out += [
                     name
                     for name in self.names or self.columns
-                    if name not in numeric and name not in without and is_named(name)
+                    if name not in numeric and name not in left and is_named(name)
                 ]
             names = tuple(name for name in names if name in numeric)
             if not names:
@@ -174,47 +182,62 @@ class TextTable:
         held = 0
         for name in names:
             wanted = None if numeric is None else numeric[name]
-            typed = (
-                name not in as_text and self._parses(name, reading) if wanted is None else wanted
-            )
-            made.append(
-                self._numbers(name, numeric, reading) if typed else self._text(name, held, reading)
-            )
+            raw = name in as_text
+            typed = not raw and self._parses(name) if wanted is None else wanted
+            made.append(self._numbers(name, numeric) if typed else self._text(name, held, raw))
             held += made[-1].nbytes
+            if typed and notes is not None:
+                self.note_points(name, notes)
         return Table(names, tuple(made))
 
-    def nameless(self, without: Sequence[str]) -> list[str]:
+    def _nameless(self, left: Collection[str]) -> list[str]:
         """Return a line about columns that are left out for want of a name, if there are any."""
-        names = [
-            name
-            for name in self.names
-            if name not in self.columns and name not in without and not is_named(name)
-        ]
+        told = {*self.columns, *left}
+        names = [name for name in self.names if name not in told and not is_named(name)]
         what = "columns without a name in the file are left out, as row numbers"
-        return [f"{what}: name those that are features ({_listed(names)})"] if names else []
+        return [f"{what}: name those that are features ({listed(names)})"] if names else []
 
-    def writes_commas(self, without: Sequence[str]) -> bool:
-        """Return whether a column is numeric only with a decimal comma.
+    def _parses(self, name: str) -> bool:
+        """Return whether all cells of a column are numbers, or words for no value.
 
-        It reads all cells of a column, so it is only for public tables.
+        Raises:
+            DataError: if they seem to be in another format, and problems are not collected.
         """
-        return any(
-            self._parses(name, COMMAS) and not self._parses(name, PLAIN)
-            for name in self.columns
-            if name not in without
-        )
+        cells = set(self.columns[name])
+        if all(self.reading.number(cell) is not None for cell in cells):
+            return True
+        if self.odd is None and all(map(may_be_number, cells)):
+            row = next(
+                row
+                for row, cell in enumerate(self.columns[name])
+                if self.reading.number(cell) is None
+            )
+            raise DataError(
+                f"{self.path} {self.place(row)}: the cell in column {name!r} {SEPARATED}; where "
+                "there are no such options, write a decimal point and nothing between thousands, or "
+                "leave the column out with --drop"
+            )
+        return False
 
-    def _parses(self, name: str, reading: Reading) -> bool:
-        """Return whether all present cells of a column, and at least one, are numbers."""
-        cells = set(self.columns[name]) - {""}
-        if any(reading.number(cell) is None for cell in cells):
-            return False
-        # Missing-value words do not make a column numeric.
-        return not cells or any(cell.casefold() not in NO_WORDS for cell in cells)
+    def note_points(self, name: str, notes: Odd) -> None:
+        """Note the cells of a column of numbers whose points could all be of thousands.
 
-    def _numbers(self, name: str, numeric: Mapping[str, bool] | None, reading: Reading) -> Column:
+        They are read as decimals, as the owner has said nothing else.
+        """
+        cells = self.cells(name, "label")
+        stated = self.reading.comma or self.reading.thousands is not None
+        either = frozenset() if stated else may_be_thousands(set(cells))
+        for row, cell in enumerate(cells):
+            if cell in either:
+                notes.note(
+                    f"in column {name!r} three digits follow each point, which is read as decimal: if it is "
+                    "of thousands, say --decimal comma --thousands point",
+                    self.place(row),
+                )
+
+    def _numbers(self, name: str, numeric: Mapping[str, bool] | None) -> Column:
         cells = self.columns[name]
-        found = {cell: reading.number(plain_truth(cell)) for cell in set(cells)}
+        found = {cell: self.reading.number(plain_truth(cell)) for cell in set(cells)}
         numbers = {
             cell: math.nan if number is None or math.isinf(number) else number
             for cell, number in found.items()
@@ -228,23 +251,23 @@ class TextTable:
             for row, cell in enumerate(cells):
                 if cell not in wrong:
                     continue
+                why = self.reading.why_not(cell)
                 if self.odd is not None:
-                    comma = COMMAS.number(cell) is not None
-                    why = "has a decimal comma: see --decimal" if comma else "is no number"
                     self.odd.cell(name, why, self.place(row))
                 elif numeric is None:
                     raise DataError(f"{self.path}: column {name!r} holds {cell}; leave it empty")
                 else:
                     raise SchemaError(
                         f"{self.path}: column {name!r} holds numbers by the campaign's schema, and "
-                        f"the cell of {self.place(row)} is none"
+                        f"the cell of {self.place(row)} is none: it {why}"
                     )
         return np.array([numbers[cell] for cell in cells], dtype=np.float64)
 
-    def _text(self, name: str, held: int, reading: Reading) -> Column:
-        """Return a column of text; the ones before it take ``held`` bytes."""
+    def _text(self, name: str, held: int, raw: bool) -> Column:
+        """Return a column of text, ``raw`` with usual words for no value; others take ``held`` bytes."""
         cells = self.columns[name]
-        none = {cell for cell in set(cells) if reading.is_missing(cell)}
+        is_nothing = self.reading.is_missing if raw else self.reading.is_nothing
+        none = set(filter(is_nothing, set(cells)))
         if self.odd is not None:
             self.odd.no_value(name, Counter(cell.casefold() for cell in cells if cell in none))
         if any(none):
@@ -262,121 +285,22 @@ def is_named(name: str) -> bool:
     return _NAMELESS.fullmatch(name) is None
 
 
-def read_csv(
-    path: Path,
-    odd: Odd | None = None,
-    *,
-    text: str | None = None,
-    wanted: Callable[[str], bool] = is_named,
-) -> TextTable:
-    """Return the cells of a CSV file with a header line; comma, semicolon or tab between cells.
-
-    A record takes one line, or more where a cell has line breaks within quotes. With ``odd``, a line
-    that begins no record with the header's number of cells is excluded by itself, and reading continues
-    with the next line.
-
-    Args:
-        path: of the file.
-        odd: collects unreadable cells and lines; None: they are errors.
-        text: a column of long texts, which are neither cut, stripped nor taken for missing. Text that is
-            not UTF-8 has surrogates there.
-        wanted: whether a column of this name is read; the cells of others cannot refuse the file.
+def column_names(path: Path, written: Sequence[str]) -> list[str]:
+    """Return the names of a file's columns; an empty one is called as pandas calls it.
 
     Raises:
-        DataError: if it is not UTF-8 text, a line has another number of cells than the header, or cells
-            are too many or too long.
+        DataError: if two are equal.
     """
-    content = read_whole(path)
-    for start, what in _NO_TABLES.items():
-        if content.startswith(start):
-            raise DataError(f"{path} is {what}, by its first bytes; save it as CSV, in UTF-8")
-    try:
-        whole = content.decode("utf-8-sig", errors="strict" if odd is None else "surrogateescape")
-    except UnicodeDecodeError as error:
-        raise _not_utf8(path, content.count(b"\n", 0, error.start) + 1) from error
-    del content
-    tabs = path.name.casefold().removesuffix(".gz").endswith(".tsv")
-    lines = Lines(whole, MOST_LINES if text is None else MOST_LINES_OF_A_TEXT, tabs=tabs)
-    del whole
-    names = _header(path, lines)
-    columns: dict[str, list[str]] = {name: [] for name in names if wanted(name)}
-    kept = [(names.index(name), held) for name, held in columns.items()]
-    numbers: list[int] = []
-    most = MAX_BYTES // (CELL_BYTES * max(1, len(columns)))
-    why_none = ""
-    for line, row, problem in lines.records():
-        if row is None or len(row) != len(names):
-            place, told = f"line {line}", "has a quote without an end"
-            why = f"{told}: the file may be truncated"
-            if row is not None:
-                place += f" of {_many_cells(row)}"
-                told = "has more or fewer cells than the header"
-                why = f"has {_many_cells(row)}, {_shown(names)}"
-            elif TOO_LONG in problem:
-                told = "has a cell that is too long"
-                why = f"{told}: take it out"
-            why_none = why_none or f"line {line} {why}"
-            if odd is None:
-                raise DataError(f"{path} {why_none}")
-            lines.go_on_after(line)
-            odd.record(f"the line {told}", place)
-            continue
-        if len(numbers) == most:
-            require_room(path, (most + 1) * CELL_BYTES * len(columns))
-        numbers.append(line)
-        for spot, held in kept:
-            held.append(row[spot])
-    if not numbers:
-        if odd is None or not why_none:
-            raise DataError(f"{path} holds no records below its header, {_listed(names)}")
-        odd.of_file.append(why_none)
-    found = TextTable(path, columns, numbers, odd, text, tuple(names))
-    for name, held in columns.items():
-        columns[name] = clean(found, name, held)
-    return found
-
-
-def _many_cells(cells: Sequence[str]) -> str:
-    return f"{len(cells)} cell" + ("" if len(cells) == 1 else "s")
-
-
-def _shown(names: Sequence[str]) -> str:
-    """Return how a header was read, and what to do."""
-    return (
-        f"the header {len(names)} ({_listed(names)}): name each cell of a line in the header, or delete "
-        "lines above it and separators at the end of lines"
-    )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(name[:40] for name in names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-
-
-def _header(path: Path, lines: Lines) -> list[str]:
-    """Return the names of the header; a name that is empty is the one that pandas gives it."""
-    at, row, why = next(lines.records(), (1, [], ""))
-    if row is None:
-        raise DataError(f"{path} line {at} {why}; the file may be truncated")
-    names = [name.strip() for name in row]
-    if any(_NO_TEXT in name or not is_utf8(name) for name in names):
-        raise _not_utf8(path, at)
-    if 2 * names.count("") > len(names):
-        raise DataError(
-            f"{path} needs a header line of column names, and line {at} has {len(names)} cells of which "
-            f"{names.count('')} are empty; delete the lines above the header"
-        )
-    names = [name or f"Unnamed: {place}" for place, name in enumerate(names)]
+    names = [clean_name(name) or f"Unnamed: {at}" for at, name in enumerate(written)]
     twice = [name for name, count in Counter(names).items() if count > 1]
-    if not names or twice:
-        raise DataError(
-            f"{path} needs a header line of distinct column names, and line {at} has "
-            f"{f'{twice[0]!r:.80} twice' if twice else 'none'}"
-        )
+    if twice:
+        raise DataError(f"{path} has two columns called {twice[0]!r:.80}; give each its own name")
     return names
 
 
-def _not_utf8(path: Path, line: int) -> DataError:
-    return DataError(f"{path} line {line} is not UTF-8 text; save the file as UTF-8")
+def listed(names: Sequence[str]) -> str:
+    """Return the first names of a file's columns, for a message."""
+    return ", ".join(name[:40] for name in names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
 
 
 def is_utf8(text: str) -> bool:
@@ -389,7 +313,7 @@ def is_utf8(text: str) -> bool:
 
 
 def clean(table: TextTable, name: str, cells: Sequence[str], first: int = 0) -> list[str]:
-    """Return cells without spaces around them, "" for missing ones; long texts as they are.
+    """Return cells as :func:`~pate.data.labels.clean_name` makes them; long texts as they are.
 
     Args:
         table: that they belong to.
@@ -402,10 +326,7 @@ def clean(table: TextTable, name: str, cells: Sequence[str], first: int = 0) -> 
     """
     if name == table.text:
         return list(cells)
-    odd, clean = table.odd, {}
-    for cell in set(cells):
-        stripped = cell.strip()
-        clean[cell] = "" if stripped in _MISSING else stripped
+    odd, clean = table.odd, {cell: clean_name(cell) for cell in set(cells)}
     if odd is None:
         if max(map(len, clean), default=0) > MAX_CELL:
             raise DataError(
@@ -427,7 +348,7 @@ def _unreadable(cell: str) -> str:
     """Return why a cell of a party's own file is unreadable, or ""."""
     if len(cell) > LONGEST_TEXT:
         return f"is longer than {LONGEST_TEXT} characters"
-    return "is not UTF-8 text" if _NO_TEXT in cell or not is_utf8(cell) else ""
+    return "is not UTF-8 text" if NO_TEXT in cell or not is_utf8(cell) else ""
 
 
 def _room(cells: Sequence[str]) -> int:

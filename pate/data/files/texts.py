@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.data.files import json_lines, parquet, tables
+from pate.data.cells import PLAIN, Reading
+from pate.data.files import csv_lines, json_lines, parquet, tables
 from pate.data.files.images import entries
+from pate.data.labels import clean_name, plain_name
 from pate.data.limits import read_at_most
 from pate.data.odd import UnusableRecordError, judged, usable
 from pate.data.raw import Raw
@@ -45,6 +47,7 @@ def read_texts(
     columns: Sequence[str] = (),
     flat: bool = False,
     odd: Odd | None = None,
+    reading: Reading = PLAIN,
 ) -> Raw:
     """Return the texts at ``path``, with their classes, groups or cells where a column names them.
 
@@ -57,6 +60,7 @@ def read_texts(
         columns: of several labels, or of a number.
         flat: whether a folder of ``.txt`` files without classes will do, as for a public set.
         odd: collects unusable records; None: the first of them is an error.
+        reading: how a table writes its cells.
 
     Raises:
         DataError: if there are no texts, or the file cannot be read.
@@ -83,9 +87,10 @@ def read_texts(
         raise DataError(f"{path} holds no texts that can be read; use {_FORMATS}")
     if column is None:
         raise UsageError(f"{path} is a table; name its column of texts with --text")
-    if column in (label, group, *columns):
+    column = clean_name(column)
+    if column in map(clean_name, filter(None, (label, group, *columns))):
         raise UsageError(f"column {column!r} cannot be the text and a label or group, too")
-    return _of_table(path, column, label, group, columns, odd)
+    return _of_table(path, column, label, group, columns, odd, reading)
 
 
 def holds_texts(folder: Path) -> bool:
@@ -116,15 +121,21 @@ def _of_table(
     group: str | None,
     columns: Sequence[str],
     odd: Odd | None,
+    reading: Reading,
 ) -> Raw:
     name = path.name.casefold()
-    wanted = [each for each in (column, label, group, *columns) if each is not None]
+    column = clean_name(column)
+    wanted = [clean_name(each) for each in (column, label, group, *columns) if each is not None]
     if name.endswith(".parquet"):
-        table = parquet.read_parquet(path, odd, text=column, wanted=wanted.__contains__)
+        table = parquet.read_parquet(
+            path, odd, text=column, reading=reading, wanted=wanted.__contains__
+        )
     elif "json" in name.removesuffix(".gz").rpartition(".")[2]:
-        table = json_lines.read_json_lines(path, wanted, odd, text=column)
+        table = json_lines.read_json_lines(path, wanted, odd, text=column, reading=reading)
     else:
-        table = tables.read_csv(path, odd, text=column, wanted=wanted.__contains__)
+        table = csv_lines.read_csv(
+            path, odd, text=column, reading=reading, wanted=wanted.__contains__
+        )
     held = table.cells(column, "text")
 
     def stream() -> Iterator[str | None]:
@@ -206,7 +217,7 @@ def _files(folder: Path, odd: Odd | None, *, flat: bool) -> list[tuple[str, Path
     for home in homes:
         for path in entries(home):
             if _is_text_file(path):
-                found.append((home.name, path))
+                found.append((plain_name(home.name), path))
             elif odd is None:
                 raise DataError(f"{path} is not a .txt file; move it out of the class folder")
             else:

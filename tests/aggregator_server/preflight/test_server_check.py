@@ -274,7 +274,8 @@ def test_pictures_that_are_not_read_as_they_are_saved(home: Path, tmp_path: Path
     assert found["status"] == "warning"
     assert found["text"].endswith(f"sent in 1 piece; {public}: {line}")
     named = ("--home", str(home), "--public", str(public))
-    for command in (("--min-parties", "9", *named), ("resume", *named)):  # both fail after it
+    too_many = ("--aggregator", "neighbour", "--representatives", "7")  # of six
+    for command in ((*too_many, *named), ("resume", *named)):  # both fail after it
         done = CliRunner().invoke(app, command)
         assert done.exception is not None
         assert f"{public}: {line}" in done.stderr

@@ -514,7 +514,10 @@ def messy(folder: Path, site: str) -> CheckOptions:
 def test_before_a_campaign_is_known_each_column_is_described(tmp_path: Path) -> None:
     asked = messy(tmp_path, "b")
     found = records_of(asked)
-    assert "column 'radius' of numbers with a decimal comma: say so with --decimal" in found.text
+    assert (
+        "column 'radius' of numbers with separators of decimals or thousands: say which"
+        in found.text
+    )
     for what in ("'visit' of dates", "'note' of free text", "'id' with another value in nearly"):
         assert f"column {what}" in found.text
     assert [line.split()[:2] for line in found.lines[1:]] == [
@@ -539,13 +542,33 @@ def test_what_differs_from_the_public_set_is_named(tmp_path: Path, site: str) ->
     assert "a table of 3 columns (2 of numbers, 1 of categories)" in found.text
     assert f"missing: 24 '{SITES[site][1].casefold()}'" in found.lines[2]
     if site == "b":
-        asked = replace(asked, decimal="comma")
+        asked = replace(asked, decimal="comma")  # 13,510 could be of thousands
+        assert "column 'radius': 20 cells" in data_of(asked).text
+        asked = replace(asked, thousands="none")
         found = data_of(asked)
         assert "radius" not in found.text
         assert found.lines[1].split("  ")[0].strip() == "radius"
         assert "number    up to 3 decimals" in found.lines[1]
     shown = " ".join(checked("--data", asked.data or "", "--label", "y")["records"])
     assert "lines" not in shown  # JSON is passed on
+
+
+def test_names_that_look_alike_and_words_that_are_no_class_are_named(tmp_path: Path) -> None:
+    labels = ["COVID-19", "covid 19", "NA", "healthy", "NA"]
+    rows = [f"{at},1,{labels[at % 5]}" for at in range(20)]
+    (tmp_path / "h.csv").write_text("\n".join(["Crp (mg),age,y", *rows]))
+    asked = CheckOptions(home=tmp_path / "home", data=tmp_path / "h.csv", label="y", teachers=2)
+    found = records_of(asked)
+    assert "3 classes" in found.text
+    assert "classes 'COVID-19', 'covid 19' differ by case, spaces or punctuation only" in found.text
+    assert "its label is 'NA', a word for no value" in found.text
+    asked = replace(asked, schema="table crp-mg:number, age:number")
+    found = data_of(asked)
+    assert "columns 'Crp (mg)', 'crp-mg' differ by case, spaces or punctuation only" in found.text
+    asked = replace(asked, classes="COVID-19,NA,healthy", counts=True, schema=None)
+    found = records_of(asked)
+    assert "differ by" not in found.text
+    assert "private: 16 of 20 records take part (COVID-19: 4, healthy: 4, NA: 8)" in found.text
 
 
 def test_a_table_of_many_columns_is_folded(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from party.voting.series import series_voters
 from pate.accounting.composition import Gdp, Pure, total_cost
 from pate.accounting.filters import GAUSSIAN_PART, Delta
 from pate.codes import GRID
+from pate.data.cells import Decimal, Reading, Thousands
 from pate.data.schema import Schema
 from pate.data.values import Table, batch_hash
 from pate.errors import ProtocolError
@@ -394,3 +395,22 @@ def test_a_patient_has_one_vote_whatever_the_server_varies(
     assert votes[0]
     assert sum(each or 0 for each in votes) == PATIENTS
     assert None not in votes
+
+
+def test_another_reading_of_cells_is_another_way_to_know_them(tmp_path: Path) -> None:
+    """1,250 is 1250 or 1.25 by the owner's words only, and each is another record."""
+    (tmp_path / "h.csv").write_text('lab,y\n"1,250",0\n"2,500",1\n')
+    words: tuple[tuple[Decimal, Thousands | None], ...] = (
+        ("point", None), ("point", "comma"), ("comma", None), ("comma", "none"), ("comma", "point"),
+    )  # fmt: skip
+    known, hashes = set(), set()
+    for decimal, thousands in words:
+        file = OwnFile(
+            data=tmp_path / "h.csv", label="y", reading=Reading.of(decimal, None, thousands)
+        )
+        data, _ = file.read(Schema.parse("table lab:number"), ("0", "1"))
+        records = NeighbourVotes(data, b"key", known_by=file.known_by)
+        known.add(series_voters(records, OFFER, b"secret", lambda _: frozenset(), None).known_by)
+        hashes.add(tuple(data.row_hashes()))
+    assert len(known) == len(words)
+    assert len(hashes) == 3  # missing, by thousands and by decimals

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pate.data.labels import encode_labels, parse_number, plain_names, sorted_classes
+from pate.data.labels import clean_name, encode_labels, parse_number, plain_names, sorted_classes
+from pate.data.odd import Odd
 from pate.errors import DataError, SchemaError
 
 HERE = Path("data.csv")
@@ -65,12 +66,41 @@ def test_a_label_outside_the_list_is_named() -> None:
         encode_labels(["a", "d"], ["a", "b"], path=HERE)
 
 
-@pytest.mark.parametrize("missing", ["", "?", "NaN"])
-def test_a_missing_label_is_refused_with_its_record(missing: str) -> None:
-    with pytest.raises(DataError, match="record 2 has no label"):
+@pytest.mark.parametrize(
+    ("missing", "why"), [("", "it has no label"), ("?", "its label is '[?]', a word for no value")]
+)
+def test_a_missing_label_is_refused_with_its_record(missing: str, why: str) -> None:
+    with pytest.raises(DataError, match=f"record 2: {why}"):
         encode_labels(["a", missing], None, path=HERE)
+
+
+@pytest.mark.parametrize("word", ["NA", "Null", "none", "N/A", "-", ".", "#N/A", "NaN", "NaT", "?"])
+def test_a_word_for_no_value_is_a_class_only_where_the_list_names_it(word: str) -> None:
+    odd = Odd()
+    labels, classes = encode_labels(["a", word, "b", ""], None, path=HERE, odd=odd)
+    assert (labels.tolist(), classes) == ([0, -1, 1, -1], ("a", "b"))
+    assert odd.reasons == [
+        "it has no label",
+        f"its label is {word!r}, a word for no value: if it is a class, name it in --classes",
+    ]
+    labels, _ = encode_labels(["a", word], ["a", "b"], path=HERE, odd=odd)
+    assert labels.tolist() == [0, -1]
+    labels, _ = encode_labels(["a", word], [word, "a"], path=HERE)
+    assert labels.tolist() == [1, 0]
+
+
+def test_a_class_is_found_by_its_value_however_it_is_written() -> None:
+    decomposed = "Gru\N{COMBINING DIAERESIS}n"
+    labels, _ = encode_labels(["1", "0.5", "Gr\u00fcn"], [decomposed, " 01", "0.50 "], path=HERE)
+    assert labels.tolist() == [1, 2, 0]
 
 
 def test_no_records() -> None:
     with pytest.raises(DataError, match="no records"):
         encode_labels([], None, path=HERE)
+
+
+def test_a_long_text_is_not_composed_which_would_take_a_minute() -> None:
+    accents = "\N{COMBINING ACUTE ACCENT}\N{COMBINING DOT BELOW}" * 100_000
+    assert clean_name(f" a{accents}") == f"a{accents}"
+    assert clean_name(f" a{accents[:200]}") != f"a{accents[:200]}"

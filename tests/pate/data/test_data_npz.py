@@ -204,6 +204,15 @@ def test_odd_records_are_left_out_one_by_one(tmp_path: Path) -> None:
     ]
 
 
+def test_a_label_beyond_the_classes_of_its_file_is_named_so(tmp_path: Path) -> None:
+    path = save(tmp_path, images=PIXELS, labels=np.array([0, 2, 1]), classes=np.array(["a", "b"]))
+    odd = Odd()
+    assert read_dataset(path, classes=["a", "b", "2"], odd=odd).labels.tolist() == [0, 1]
+    assert odd.columns() == [
+        "column 'labels' has cells that count as missing: each lies outside the classes of its file"
+    ]
+
+
 KINDS = (np.uint8, np.uint16, np.int64, np.float32, np.float64)
 
 
@@ -283,12 +292,6 @@ def test_a_set_that_is_saved_in_parts(tmp_path: Path, form: str) -> None:
     assert read_dataset(path, odd=odd).classes == ("6",)
     (line,) = odd.lines()
     assert line.startswith(f"the images are {parts['train'][0]}, not {parts['val'][0]}")
-
-
-def test_a_label_outside_the_classes_has_its_own_reason(tmp_path: Path) -> None:
-    path, odd = save(tmp_path, x=X, y=np.array([0, 1, 2]), classes=np.array(["a", "b"])), Odd()
-    assert len(read_dataset(path, odd=odd)) == 2
-    assert odd.lines() == ["1 record (record 3) take no part: its label is not in the class list"]
 
 
 def test_the_parts_of_pneumoniamnist(test_data: Path) -> None:

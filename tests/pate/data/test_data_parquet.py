@@ -174,8 +174,16 @@ def test_parquet_days_and_exact_numbers_are_what_a_csv_file_would_have(tmp_path:
 def test_whole_numbers_of_a_parquet_file_are_one_category_however_they_are_stored(
     tmp_path: Path,
 ) -> None:
-    for name, kind in (("i", pa.int64()), ("f", pa.float64()), ("s", pa.string())):
-        cells = ["1", "22"] if name == "s" else [1, 22]
+    for name, kind in (
+        ("i", pa.int64()), ("f", pa.float64()), ("n", pa.float32()), ("h", pa.float16()), ("s", pa.string()),
+    ):  # fmt: skip
+        cells = (
+            ["1", "22"]
+            if name == "s"
+            else np.array([1, 22], np.float16)
+            if name == "h"
+            else [1, 22]
+        )
         pq.write_table(
             pa.table({"a": pa.array(cells, kind), "y": ["0", "1"]}), tmp_path / f"{name}.parquet"
         )
@@ -185,6 +193,22 @@ def test_whole_numbers_of_a_parquet_file_are_one_category_however_they_are_store
                 tmp_path / f"{name}.parquet", label="y", schema=Schema.parse("table a:category")
             ).row_hashes()
         )
-        for name in "ifs"
+        for name in "ifnhs"
     }
     assert len(found) == 1
+
+
+def test_a_fraction_of_a_short_type_is_the_number_that_was_written(tmp_path: Path) -> None:
+    """0.1, and not what the nearest number of 32 bits is in 64."""
+    short = pa.array([0.1, None, 0.7], pa.float32())
+    schema = Schema.parse("table x:number, c:category")
+    for cells in (short, short.cast(pa.float64())):  # as one record of more digits makes of all
+        pq.write_table(pa.table({"x": short, "c": cells, "y": cells}), tmp_path / "d.parquet")
+        data = read_dataset(tmp_path, label="y", classes=["0.1", "0.7"], schema=schema, odd=Odd())
+        assert isinstance(data.inputs, Table)
+        assert [column.tolist() for column in data.inputs.columns] == [[0.1, 0.7], ["0.1", "0.7"]]
+        assert data.labels.tolist() == [0, 1]
+    (tmp_path / "d.parquet").unlink()
+    labels = np.array([0.1, 0.7], np.float32)
+    np.savez(tmp_path / "d.npz", images=np.zeros((2, 2, 2), np.uint8), labels=labels)
+    assert read_dataset(tmp_path).classes == ("0.1", "0.7")

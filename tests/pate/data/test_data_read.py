@@ -1,15 +1,95 @@
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
+from pate.data.cells import Reading
+from pate.data.files.dicom import read_dicom
+from pate.data.files.texts import read_texts
+from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
 from pate.errors import DataError
+from tests.support.encoders.dicom_files import dicom, grey, write
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+#: Ways to write three classes, the last of which is none.
+NAMES = [
+    "benign ",
+    "Mu\N{COMBINING DIAERESIS}de",
+    "M\u00fcde",
+    "01",
+    "1.0",
+    " benign",
+    "NA",
+    "away",
+]
+CLASSES = ["benign", "M\u00fcde", "M\u00fcde", "1", "1", "benign"]
+AWAY = Reading.of("point", ["Away"])
+
+
+def in_csv(folder: Path) -> list[str]:
+    (folder / "h.csv").write_text("x,y \n" + "".join(f"1,{name}\n" for name in NAMES))
+    data = read_dataset(folder / "h.csv", label=" y", odd=Odd(), reading=AWAY)
+    return [data.classes[at] for at in data.labels.tolist()]
+
+
+def in_parquet(folder: Path) -> list[str]:
+    pq.write_table(pa.table({"x": [1] * len(NAMES), "y ": NAMES}), folder / "h.parquet")
+    data = read_dataset(folder / "h.parquet", label="y", odd=Odd(), reading=AWAY)
+    return [data.classes[at] for at in data.labels.tolist()]
+
+
+def in_archive(folder: Path) -> list[str]:
+    np.savez(
+        folder / "h.npz", images=np.zeros((len(NAMES), 2, 2), np.uint8), labels=np.array(NAMES)
+    )
+    data = read_dataset(folder / "h.npz", odd=Odd(), reading=AWAY)
+    return [data.classes[at] for at in data.labels.tolist()]
+
+
+def in_folders(folder: Path) -> list[str]:
+    for name in NAMES:
+        (folder / name).mkdir()
+        Image.new("L", (2, 2)).save(folder / name / "x.png")
+    data = read_dataset(folder, odd=Odd(), reading=AWAY)
+    return [data.classes[at] for at in data.labels.tolist()]
+
+
+def in_lines(folder: Path) -> list[str]:
+    lines = (json.dumps({"text": "a", " y": name}) for name in NAMES)
+    (folder / "h.jsonl").write_text("\n".join(lines))
+    raw = read_texts(folder / "h.jsonl", "text", label="y", odd=Odd(), reading=AWAY)
+    return [name for name in raw.names or () if name not in ("", "NA")]
+
+
+def in_headers(folder: Path) -> list[str]:
+    for at, name in enumerate(NAMES):
+        write(
+            folder / "a" / f"{at}.dcm",
+            dicom(grey(4, 4), PatientID=name, SpecificCharacterSet="ISO_IR 192"),
+        )
+    raw = read_dicom(folder, odd=Odd(), reading=AWAY)
+    assert raw.groups is not None
+    return [name for name in raw.groups.tolist() if name]
+
+
+@pytest.mark.parametrize(
+    "names", [in_csv, in_parquet, in_archive, in_folders, in_lines, in_headers]
+)
+def test_a_name_is_the_same_in_every_container(
+    tmp_path: Path, names: Callable[[Path], list[str]]
+) -> None:
+    """Spaces around it, composed letters and numbers; a word for no value is none, nor the owner's."""
+    assert sorted(names(tmp_path)) == sorted(CLASSES)
 
 
 def test_nothing_there(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pate.data.cells import COMMAS
+from pate.data.cells import COMMAS, SEPARATED
 from pate.data.checks import require_trainable
 from pate.data.odd import Odd
 from pate.data.read import read_dataset
@@ -63,12 +63,17 @@ def test_numbers_are_read_and_those_that_are_none_left_out(table: Path, tmp_path
     assert data.kind == "number"
     assert data.answers is not None
     assert data.answers.tolist() == [3, 2.5, 14, 1]
-    assert odd.reasons == ["its cell in the column 'days' is no number"]
+    assert odd.reasons == ["its cell in the column 'days' has no number"]
     other = tmp_path / "comma.csv"
-    other.write_text("a;days\n1;2,5\n2;1e400\n")
-    data = read(other, Odd(), number="days", reading=COMMAS)
+    other.write_text("a;days\n1;2,5\n2;1e400\n3;-\n4;1.250\n")
+    odd = Odd()
+    data = read(other, odd, number="days", reading=COMMAS)
     assert data.answers is not None
     assert data.answers.tolist() == [2.5]
+    assert odd.reasons == [
+        f"its cell in the column 'days' {why}"
+        for why in (SEPARATED, "has no number", "is no finite number")
+    ]
 
 
 @pytest.mark.parametrize("form", ["columns", "matrix"])

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from party.synthesis.table.domain import Attribute, Domain
 from party.synthesis.table.private_rows import read_rows
 from party.voting.own_data import OwnFile
+from pate.data.cells import COMMAS, PLAIN, Reading
 from pate.data.values import Images, Table
 from pate.errors import DataError
 from tests.party.voting.one_record.test_one_record import PIXELS, SIZE, as_lines, check, held, place
@@ -67,6 +68,7 @@ TRUTHS: Final = (("False", "True"), ("0", "1"))
 values = st.one_of(
     st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.integers(-2, 4), st.floats(),
     st.sampled_from(["", "?", "x", "True", "FALSE", "7.0", "1e3", "nan", "2020-01-01 00:00:00", "é"]),
+    st.sampled_from(["NA", "None", "-", "1,250", "1.250", "1.234,5", "e\N{COMBINING ACUTE ACCENT}"]),
     st.text(max_size=6).filter(lambda text: text.isprintable()),
     st.dates(), st.datetimes(), st.decimals(-99, 99, places=3), st.binary(max_size=4),
 )  # fmt: skip
@@ -119,10 +121,11 @@ def written(path: Path, columns: dict[str, list[Any]]) -> None:
     public=st.sampled_from([NUMBERS, CATEGORIES]),
     classes=st.sampled_from(TRUTHS),
     groups=st.booleans(),
+    reading=st.sampled_from([PLAIN, COMMAS, Reading.of("comma", ["1"], "none")]),
 )
 def test_tables_of_which_one_cell_changes_the_type(
     place: Path, at: int, cells: list[Any], suffix: str, public: Inputs,
-    classes: tuple[str, ...], groups: bool,
+    classes: tuple[str, ...], groups: bool, reading: Reading,
 ) -> None:  # fmt: skip
     columns = COLUMNS | {
         "y": [at % 3 == 0 for at in range(SIZE)],
@@ -135,7 +138,7 @@ def test_tables_of_which_one_cell_changes_the_type(
         files.append(
             OwnFile(
                 data=path, label="y", group="who" if groups else None,
-                drop=() if groups else ("who",),
+                drop=() if groups else ("who",), reading=reading,
             )
         )  # fmt: skip
         columns = {
