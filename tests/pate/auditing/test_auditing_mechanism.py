@@ -422,7 +422,7 @@ def test_what_ships_stands(mechanism: Mechanism) -> None:
         (LNMax(Fraction(1), 1), 0.25),
         (ConfidentGNMax(60, Fraction(3), Fraction(3), 1), 0.2),
         (InteractiveGNMax(20, Fraction(3), Fraction(3), HALF, 1), 0.2),
-    ], lambda case: case[0].name == "gnmax"),
+    ], lambda case: case[0].name == "lnmax"),
 )  # fmt: skip
 def test_an_attack_on_what_ships_comes_somewhere_near(mechanism: Mechanism, share: float) -> None:
     """Seeded, so that it comes out the same always: an attack that finds nothing tests nothing."""
