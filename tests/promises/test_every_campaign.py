@@ -321,7 +321,7 @@ def first_pairs() -> list[tuple[Kind, Kind, str]]:
     return fewest(
         pairs(),
         lambda pair: [pair[2], pair[0] == pair[1], *(
-            (at, *member) for at in (0, 1) for member in members(pair[at])
+            (at, *member) for at, kind in enumerate(pair[:2]) for member in members(kind)
         )],
     )  # fmt: skip
 
