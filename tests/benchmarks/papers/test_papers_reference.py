@@ -77,6 +77,7 @@ def test_of_an_error_the_least_is_chosen_and_of_a_tie_the_first() -> None:
     assert tied["model"] == "one"
 
 
+@pytest.mark.slow
 def test_a_network_learns_from_every_label() -> None:
     from benchmarks.papers import network_reference
 
@@ -85,6 +86,7 @@ def test_a_network_learns_from_every_label() -> None:
     assert judge(held, data.take(range(1200, 1797)))["accuracy"] > 0.5  # chance is 0.1
 
 
+@pytest.mark.slow
 def test_of_images_four_models_are_judged() -> None:
     data = digits()
     split = Split(

@@ -103,6 +103,7 @@ def test_half_the_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found_epsilon(Marginals(), monkeypatch, Fraction(1, 2)) > 1
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_third_of_the_noise_is_caught(
     generator: Generator, monkeypatch: pytest.MonkeyPatch

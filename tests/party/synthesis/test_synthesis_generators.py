@@ -365,6 +365,7 @@ def two_way(first: NDArray[np.intp], second: NDArray[np.intp], domain: Domain) -
     return float(np.mean(found))
 
 
+@pytest.mark.slow
 def test_l1_keeps_more_of_adult_than_marginals_do(test_data: Path, tmp_path: Path) -> None:
     domain = schema.read(SCHEMAS / "adult_schema.json")
     codes = encode(adult(test_data, tmp_path), domain, "adult")

@@ -45,15 +45,13 @@ def random_images(n: int, *size: int) -> Images:
     return Images(np.random.default_rng(0).integers(0, 256, (n, *size), dtype=np.uint8))
 
 
-@pytest.mark.parametrize(
-    "size", [(1, 1, 1), (2, 5, 3), (8, 8, 1), (28, 28, 1), (32, 32, 3), (150, 90, 3)]
-)
 @pytest.mark.parametrize("view", VIEWS)
-def test_features_of_any_size(size: tuple[int, int, int], view: View) -> None:
-    features = image_features(random_images(3, *size), view)
-    assert features.shape == (3, WIDTH)
-    assert features.dtype == np.float32
-    assert np.isfinite(features).all()
+def test_features_of_any_size(view: View) -> None:
+    for size in ((1, 1, 1), (2, 5, 3), (8, 8, 1), (28, 28, 1), (32, 32, 3), (150, 90, 3)):
+        features = image_features(random_images(3, *size), view)
+        assert features.shape == (3, WIDTH), size
+        assert features.dtype == np.float32
+        assert np.isfinite(features).all(), size
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -141,6 +139,7 @@ def test_each_shard_decides_how_to_look(test_data: Path) -> None:
     assert Linear().fit(fields, 0).store().facts["view"] != "upright"
 
 
+@pytest.mark.slow
 def test_linear_accuracy_on_digits(digits: Dataset) -> None:
     # Measured: 0.76 a teacher at 25 records, of which some 7 % of digits have none.
     test = digits.take(range(1200, 1797))
@@ -153,6 +152,7 @@ def test_linear_accuracy_on_digits(digits: Dataset) -> None:
     assert np.mean(accuracies) > 0.70
 
 
+@pytest.mark.slow
 def test_linear_accuracy_on_mnist(test_data: Path) -> None:
     raw = test_data / "mnist" / "MNIST" / "raw"
     train, test = read_dataset(raw), read_dataset(raw / "t10k-images-idx3-ubyte.gz")
@@ -166,6 +166,7 @@ def test_linear_accuracy_on_mnist(test_data: Path) -> None:
     assert np.mean(accuracies) > 0.96
 
 
+@pytest.mark.slow
 def test_cnn_accuracy_on_digits(digits: Dataset) -> None:
     from party.teachers.cnn import Cnn
 
@@ -223,13 +224,13 @@ def test_damaged_models(kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyP
             kind.restore(Stored(dict(facts), stored.model))
 
 
-@pytest.mark.parametrize("size", [(1, 1, 1), (5, 40, 3), (64, 64, 1)])
-def test_cnn_takes_any_size(size: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cnn_takes_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     from party.teachers.cnn import Cnn
 
     monkeypatch.setattr("party.teachers.cnn.STEPS", 1)
-    data = Dataset(random_images(4, *size), np.array([0, 1, 0, 1]), ("a", "b"))
-    assert Cnn("cpu").fit(data, 0).predict(data.inputs).shape == (4,)
+    for size in ((1, 1, 1), (5, 40, 3), (64, 64, 1)):
+        data = Dataset(random_images(4, *size), np.array([0, 1, 0, 1]), ("a", "b"))
+        assert Cnn("cpu").fit(data, 0).predict(data.inputs).shape == (4,), size
 
 
 def test_devices() -> None:

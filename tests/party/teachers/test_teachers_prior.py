@@ -131,6 +131,7 @@ def test_conforms() -> None:
     check_kind(Chosen(), noisy(12, 0), noisy(20, 1).inputs)
 
 
+@pytest.mark.slow
 def test_tiny_shards_are_read_better_than_by_a_forest() -> None:
     """Made-up data of a fixed seed: a broken network would be near one half."""
     test = noisy(200, 99)

@@ -63,6 +63,7 @@ def test_a_case_of_another_operation_is_no_failure(
     assert "case 0: delta" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dataset", ["mnist", "svhn", "adult"])
 def test_published_votes(test_data: Path, dataset: str) -> None:
     (case,) = (c for c in read(test_data, "published_votes.json") if c["dataset"] == dataset)

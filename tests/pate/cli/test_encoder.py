@@ -165,6 +165,7 @@ def test_a_vision_model_has_its_steps(
         from_hugging_face(tmp_path, Card("n", "t", "l"))
 
 
+@pytest.mark.slow
 def test_a_network_of_torchvision_becomes_an_encoder(tmp_path: Path) -> None:
     import torch
     import torchvision

@@ -71,6 +71,7 @@ def test_diffusion_survives_duplicates() -> None:
     np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_neighbours_of_digits_are_purer_along_the_public_set(test_data: Path) -> None:
     held = read_dataset(test_data / "mnist").take(np.arange(4000))
     public, private = held.take(np.arange(2000)), held.take(np.arange(2000, 4000))

@@ -23,6 +23,7 @@ from pate.mechanisms import DistributedNeighbour, Neighbour
 from pate.noise.exact import SystemNoise
 from simulation.audit.options import AuditOptions
 from simulation.audit.run import mechanism_of
+from tests.support.needs import others_slow
 from tests.support.planting import plant, seed
 
 if TYPE_CHECKING:
@@ -50,8 +51,11 @@ def found_with(runs: int, mechanism: Neighbour | DistributedNeighbour = SHARED) 
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("bug", bugs_of(SHARED), ids=lambda bug: bug.name)
+@pytest.mark.parametrize(
+    "bug",
+    others_slow(bugs_of(SHARED), lambda bug: bug is bugs.HALF_SHARES),
+    ids=lambda bug: bug.name,
+)
 def test_a_planted_bug_is_found_with_as_many_runs_as_was_said(
     bug: Bug, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ def test_noise_in_many_classes_does_not_outweigh_the_votes() -> None:
     assert evidence[:, 3].mean() > 0.9
 
 
+@pytest.mark.slow
 def test_large_sets_of_drawn_shapes_are_described_by_what_distortions_leave(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -104,6 +105,7 @@ def test_labels_may_be_wrong() -> None:
     assert np.allclose(beliefs.with_labels(sure, np.zeros((2, 2))), sure, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_beliefs_beat_the_labels_they_came_from() -> None:
     public, _ = digits()
     lesson = noisy_lesson(public, 100, wrong=0.1)
