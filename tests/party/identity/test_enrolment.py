@@ -554,6 +554,7 @@ def test_what_is_no_name_is_refused_before_anything_is_made(
 ) -> None:
     monkeypatch.setattr(main, "default_home", lambda _role: tmp_path / "state")
     data = tmp_path / "my data.csv"  # what it is called makes no name either
+    data.write_text("x,y\n1,a\n2,b\n")
     for asked in (["--name", name], []):
         if not name and asked:
             continue  # as if it were left out
@@ -561,12 +562,15 @@ def test_what_is_no_name_is_refused_before_anything_is_made(
             run = CliRunner().invoke(main.app, ["start", "--data", str(data), *asked, *home])
             assert isinstance(run.exception, UsageError), run.output
             assert "--name" in str(run.exception)
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [data]
 
 
 def test_an_enrolled_party_has_one_name(home: Path, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("x,y\n")
+
     def start(*options: str) -> BaseException | None:
-        data = ["--data", str(tmp_path / "none"), "--home", str(home)]
+        data = ["--data", str(table), "--label", "y", "--home", str(home)]
         return CliRunner().invoke(main.app, ["start", *data, *options]).exception
 
     error = start("--name", "other")
