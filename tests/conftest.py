@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from tests.support.postgres import Cluster
+    from tests.support.world.commands import Homes
 
 # Before the first import of flwr anywhere: no telemetry, no update check, no runtime installs.
 os.environ.update(QUIET_FLOWER)
@@ -132,6 +133,14 @@ def test_data() -> Path:
     if not (folder / "mnist").is_dir():
         pytest.skip("PATE_TEST_DATA is not set: the real data sets are not here")
     return folder
+
+
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
+    """Three parties with trained teachers; each campaign has homes of its own."""
+    from tests.support.world.commands import Homes
+
+    return Homes.make(tmp_path_factory.mktemp("dealt"))
 
 
 @pytest.fixture(scope="session")

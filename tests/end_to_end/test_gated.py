@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.needs import others_slow
-from tests.support.processes.commands import Campaign
+from tests.support.world.commands import Campaign
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from simulation.commands import Sites
+    from tests.support.world.sites import Sites
 
 QUERIES = 40
 #: Whatever six teachers say, 40 answers with this much noise cost less than the gate's target, so

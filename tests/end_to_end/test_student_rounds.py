@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 from aggregator_server.results.report import entries
 from pate.formats.labels import LabelSet
-from tests.support.processes.commands import Campaign
+from tests.support.world.commands import Campaign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from simulation.commands import Sites
+    from tests.support.world.sites import Sites
 
 #: Brings loopback up in a new network namespace, says so, and keeps the namespace.
 _HOLD = """

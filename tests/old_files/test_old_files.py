@@ -18,12 +18,12 @@ import pytest
 from typer.testing import CliRunner
 
 from aggregator_server.cli.main import app as server
-from benchmarks.soak.play import Stand
 from party.cli.main import app as party
 from pate.errors import DataError
 from pate.runtime.child import free_port
 from simulation.programs import Program
 from student.cli import app as student
+from tests.support.world.stand import Stand
 
 if TYPE_CHECKING:
     import typer

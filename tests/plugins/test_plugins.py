@@ -17,12 +17,12 @@ from party.teachers.conformance import NotConformingError, check_kind
 from party.teachers.registry import kind_for
 from pate.errors import DataError, UsageError
 from pate.runtime import plugins
-from simulation.commands import Sites
 from simulation.datasets import digits
 from student import weights
 from student.trainers.choose import train
-from tests.support.processes.commands import Campaign
 from tests.support.student_samples import noisy_lesson, tumours
+from tests.support.world.commands import Campaign
+from tests.support.world.sites import Sites
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,7 +25,7 @@ from pate.mechanisms import MECHANISMS
 from pate.noise.share_laws import IN_WORDS
 from tests.mutants.modules import ROOT, Module
 from tests.promises import test_every_campaign
-from tests.support.every_campaign import COLUMNS, covering
+from tests.support.world.kinds import COLUMNS, covering
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ import party.cli.main
 import simulation.cli
 import student.cli
 from pate.runtime.child import python, python_environment
-from tests.support.processes.commands import signals_restored
+from tests.support.world.commands import signals_restored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,10 +10,10 @@ import httpx
 import numpy as np
 import pytest
 
-from benchmarks.soak.play import NAMES, Play
-from simulation.commands import Sites
 from simulation.programs import until
 from tests.support.server.statuses import chromium
+from tests.support.world.commands import Play
+from tests.support.world.sites import NAMES, Sites
 
 if TYPE_CHECKING:
     from pathlib import Path

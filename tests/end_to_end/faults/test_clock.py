@@ -17,10 +17,10 @@ from aggregator_server.results.report import LEDGER_FILE, verify
 from party.ledger.ledger import PartyLedger
 from pate.errors import UnreachableError
 from pate.votes import Histogram
-from simulation.commands import Sites
 from tests.support.needs import others_slow, require
-from tests.support.processes.commands import Campaign
 from tests.support.server.campaigns import CLASSES, NAMES, make_parties, make_spec, make_votes
+from tests.support.world.commands import Campaign
+from tests.support.world.sites import Sites
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,20 +13,15 @@ import pytest
 from pate.errors import DiskError, UnreachableError
 from simulation.programs import until
 from tests.support.needs import others_slow, require
-from tests.support.processes.homes import Homes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from benchmarks.soak.play import Play, Stand
+    from tests.support.world.commands import Homes, Play
+    from tests.support.world.stand import Stand
 
 _QUERIES = 100
-
-
-@pytest.fixture(scope="module")
-def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
-    return Homes.make(tmp_path_factory.mktemp("dealt"), _QUERIES)
 
 
 @pytest.fixture

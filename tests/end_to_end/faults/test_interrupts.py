@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.processes.commands import Campaign, stopped
+from tests.support.world.commands import Campaign, stopped
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from simulation.commands import Sites
+    from tests.support.world.sites import Sites
 
 pytestmark = pytest.mark.slow
 

@@ -14,16 +14,12 @@ import pytest
 from aggregator_server.results.report import LEDGER_FILE
 from pate.errors import StateError
 from simulation.programs import until
-from tests.support.processes.homes import Homes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-
-@pytest.fixture(scope="module")
-def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
-    return Homes.make(tmp_path_factory.mktemp("dealt"), 100)
+    from tests.support.world.commands import Homes
 
 
 @contextlib.contextmanager

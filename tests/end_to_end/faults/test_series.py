@@ -11,9 +11,9 @@ import pytest
 
 from pate.errors import QuorumError
 from pate.formats.labels import LabelSet
-from simulation.commands import RECORDS, Sites, lenient
 from simulation.datasets import write_labelled
-from tests.support.processes.commands import Campaign
+from tests.support.world.commands import Campaign
+from tests.support.world.sites import RECORDS, Sites, lenient
 
 if TYPE_CHECKING:
     from pathlib import Path

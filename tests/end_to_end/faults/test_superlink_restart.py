@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator_server.results.report import entries
-from simulation.commands import TEACHERS, Sites, lenient
 from tests.end_to_end.faults.test_crashes import kill_superlink
-from tests.support.processes.commands import Campaign
+from tests.support.world.commands import Campaign
+from tests.support.world.sites import TEACHERS, Sites, lenient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ from aggregator_server.results.report import entries
 from pate.codes import GRID, code_of
 from pate.formats.labels import LabelSet
 from pate.formats.privacy_statement import adjacency_of
-from simulation.commands import Sites
-from tests.support.processes.commands import Campaign
+from tests.support.world.commands import Campaign
+from tests.support.world.sites import Sites
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,19 +13,13 @@ from aggregator_server.ledger.verify import read_campaign, verify
 from aggregator_server.results.report import LEDGER_FILE
 from pate.errors import StateError, UnreachableError, UsageError
 from tests.support.postgres import LossyLink
-from tests.support.processes.homes import Homes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from benchmarks.soak.play import Play
     from simulation.programs import Program
     from tests.support.postgres import Cluster
-
-
-@pytest.fixture(scope="module")
-def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
-    return Homes.make(tmp_path_factory.mktemp("dealt"), 100)
+    from tests.support.world.commands import Homes, Play
 
 
 def serving_options(play: Play, name: str) -> list[str]:
