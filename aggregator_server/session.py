@@ -17,6 +17,7 @@ from aggregator_server.envelopes.session import (
     forget_key,
     last_envelopes,
 )
+from aggregator_server.exchange.presence import noting
 from aggregator_server.identities import require_lasting_key
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.store import stores
@@ -28,7 +29,8 @@ from aggregator_server.reaching import enrolled_of, reaching
 from aggregator_server.results.report import describe_state
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from aggregator_server.student_service import StudentService
-from pate.campaign.choices import NO_GUESS, Guess
+from pate.campaign.choices import NO_GUESS, TEACHERS_EACH, Guess
+from pate.campaign.outlook import Outlook
 from pate.data.embeddings import encoder_in
 from pate.data.values import Inputs, content_hash
 from pate.errors import PateError, ProtocolError, SchemaError, StateError, UsageError
@@ -187,6 +189,12 @@ def _say_guess(spec: CampaignSpec, guess: Guess, screen: Screen) -> None:
     The number of teachers, or records, is a guess, so there is no message if they are enough: but for a
     rarest class that is stated.
     """
+    each = Outlook.teachers_wanted(spec)
+    if each > TEACHERS_EACH:
+        screen.say(
+            f"{TEACHERS_EACH} teachers at each party are too few for this budget: a party that starts "
+            f"without --teachers has {each}"
+        )
     found = expected(spec, guess)
     if found.few:
         screen.say(f"{found.text}; what helps: {found.advice}", "warning")
@@ -315,7 +323,7 @@ def _run(
                     await_predictions=lambda round_: service.wait_for_predictions(
                         round_, never, campaign.look
                     ),
-                    show=status.present,
+                    show=noting(folder, lambda: ledger.state().phase, status.present),
                     returning=reached.returning,
                     pause=reached.pause,
                     courier=reached.courier,

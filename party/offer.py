@@ -70,6 +70,7 @@ class Offer:
         code: how votes are cast, the text of a :class:`~pate.codes.Code`; its default for teachers that
             vote for a class.
         series: name of the series of campaigns in which a unit votes once; None for none.
+        wanted_teachers: k of a party whose owner states none; None: the campaign wants no number.
 
     Raises:
         ProtocolError: for impossible values.
@@ -101,6 +102,7 @@ class Offer:
     gate: GatedBatch | None = field(default=None, metadata=in_text(omitted=True))
     code: str = field(default=NEAREST, metadata=in_text(omitted=True))
     series: str | None = field(default=None, metadata=in_text(omitted=True))
+    wanted_teachers: int | None = field(default=None, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
         try:
@@ -121,8 +123,9 @@ class Offer:
         choices.check_count("public_queries", self.public_queries, 1, _MOST)
         choices.check_count("rounds", self.rounds, 1, _MOST)
         choices.check_count("queries", self.queries, 0, _MOST)
-        if self.teachers is not None:
-            choices.check_count("teachers", self.teachers, 1, _MOST)
+        for name in ("teachers", "wanted_teachers"):
+            if (number := getattr(self, name)) is not None:
+                choices.check_count(name, number, 1, _MOST)
         _require(
             not self.sums.distributed or self.composition != Gate.name,
             "a gate needs exact votes, which noise shares never reveal",

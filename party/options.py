@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from pate.campaign.choices import TEACHERS_EACH, Unit
+from pate.campaign.choices import Unit
 from pate.data.cells import Decimal, Reading, Thousands
 from pate.data.labels import clean_name
 from pate.errors import PateError, UsageError
@@ -70,9 +70,9 @@ class OwnOptions(CommandOptions):
         of_campaign(help="Your name on the roster. Default: that of --data", metavar="NAME"),
     ] = None
     teachers: Annotated[
-        int,
-        of_teachers(min=1, help="Teachers, each of its own shard."),
-    ] = TEACHERS_EACH
+        int | None,
+        of_teachers(min=1, help="Teachers, each of its own shard. Default: as the campaign wants"),
+    ] = None
     votes: Annotated[
         Literal["any", "teachers", "neighbour"],
         of_teachers(help="Who votes; any: as asked."),

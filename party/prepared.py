@@ -17,6 +17,7 @@ from party.voting.own_data import OwnFile, OwnVoters
 from party.voting.received.encoders import Encoders
 from party.voting.site import Site
 from party.voting.voter import Voter
+from pate.campaign.choices import TEACHERS_EACH
 from pate.data.read import read_inputs
 from pate.encoders.reading import Reader
 from pate.noise.exact import SystemNoise
@@ -145,7 +146,6 @@ def _own_voters(
     def training() -> Iterator[Callable[[int, int], None]]:
         before = status.standing.state
         status.is_now("training")
-        status.trained(0, options.teachers)
         with screen.bar("teachers ready") as move:
 
             def progress(done: int, total: int) -> None:
@@ -157,7 +157,8 @@ def _own_voters(
 
     return OwnVoters(
         OwnFile.of(options, encoder),
-        teachers=None if options.only_records else options.teachers,
+        teachers=None if options.only_records else options.teachers or TEACHERS_EACH,
+        takes_wanted=options.teachers is None,
         later=options.trained_later,
         records=options.votes in ("any", "neighbour"),
         model=options.model,

@@ -1,16 +1,21 @@
-"""A party's session in one campaign: read, shard, train, connect, vote, leave."""
+"""A party's session in one campaign: connect, prepare by its terms, vote, leave.
+
+Without a server it reads and trains beforehand.
+"""
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from party.flower.client_app import make_client_app
 from party.flower.connection import Connection
-from party.flower.supernode import Server
+from party.flower.supernode import Server, UntrustedServerError
 from party.identity.enrolment import Enrolment
 from party.monitoring import Status
 from party.prepared import Prepared
+from party.voting.own_data import GaveUpError
 from party.voting.screen_lines import ended_in_words
 from pate.data.schema import Schema
 from pate.errors import SchemaError, UnreachableError
@@ -18,6 +23,7 @@ from pate.features.progress import telling
 from pate.runtime.child import LOCAL_SERVER, LOOPBACK
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from party.ledger.ledger import PartyLedger
@@ -26,6 +32,13 @@ if TYPE_CHECKING:
     from party.voting.ending import Ending
     from pate.data.values import Dataset
     from pate.runtime.screen import Screen
+
+#: How long a server may take to answer before our data are read without its terms: it may have been
+#: started with this party.
+_SOON_S: Final = 5.0
+_POLL_S: Final = 0.5
+#: Seconds between looks for it while teachers are trained.
+_LOOK_S: Final = 5.0
 
 
 def take_part(
@@ -46,51 +59,31 @@ def take_part(
     status = status or Status()
     enrolment = Enrolment.load(home)
     server = options.server or (LOCAL_SERVER if enrolment is None else enrolment.server)
+    place = Server(server, None if enrolment is None else enrolment.ca)
     # An enrolled party is not a trial, even if its server is reached through a local tunnel.
-    trial = enrolment is None and Server(server).host in LOOPBACK
+    trial = enrolment is None and place.host in LOOPBACK
     party = Prepared.of(options, name, home, screen, status, enrolment, trial=trial)
-    ledger, own, public = party.ledger, party.own, party.public
-    last = max(ledger.campaigns(), key=lambda each: each.last, default=None)
-    # The next campaign probably has the schema of the last one; if not, the data are read again.
-    found = own.ahead(
-        Schema.of(public) if public is not None else _schema_of(last),
-        None if last is None or public is not None else last.offer.classes,
-        is_guess=public is None,
-    )
-    if found is not None:
-        # Without the number of records: log lines are often collected and stored.
-        screen.say(f"our records are {_of_what(found)}")
-    if options.only_records:
-        screen.say(f"our records vote; connecting to {server}")
-    elif options.trained_later:
-        screen.say(
-            f"our records vote, or {options.teachers} teachers, trained once a campaign asks for them; "
-            f"connecting to {server}"
-        )
-    elif found is not None:
-        screen.say(f"{options.teachers} teachers are ready; connecting to {server}")
+    ledger = party.ledger
     status.bound_by(
         ledger,
         delta=party.policy.divided_delta,
         largest_epsilon=party.policy.largest_epsilon,
         ends=None if enrolment is None else enrolment.ends,
     )
+    why = _wait_for(place, options.max_wait)
+    if why is not None:
+        screen.say(f"{why}; until it does, this party prepares without its terms")
+        with suppress(GaveUpError):
+            _read_ahead(party, place, screen)
     voter = party.voter()
 
     def over() -> bool:
         """Whether the campaign is over; the SuperNode sends the last answer before it stops."""
         return voter.ending is not None or voter.refusal is not None
 
-    def handle(body: bytes) -> bytes:
-        """Answer, and do what the answer promised once it is on its way."""
-        reply = voter.handle(body)
-        if voter.behind:
-            threading.Thread(target=voter.catch_up, name="records", daemon=True).start()
-        return reply
-
     connection = Connection(
         server,
-        make_client_app(handle),
+        make_client_app(voter.handle),
         home=home / "flower",
         root_certificates=None if enrolment is None else enrolment.ca,
         node_key=None if enrolment is None else enrolment.node_key,
@@ -115,6 +108,68 @@ def take_part(
     status.is_now("ended")
     screen.say(ended_in_words(ending), "warning" if ending.cause else "info")
     return ending
+
+
+def _wait_for(server: Server, most: float | None) -> str | None:
+    """Wait a moment for a server; return why it does not answer, None if it does.
+
+    Raises:
+        UnreachableError: if it is not trusted: before any record is read for it.
+    """
+    until = time.monotonic() + min(_SOON_S, _SOON_S if most is None else most)
+    while True:
+        try:
+            server.probe()
+        except UntrustedServerError:
+            raise
+        except UnreachableError as error:
+            if time.monotonic() >= until:
+                return str(error)
+            time.sleep(_POLL_S)
+        else:
+            return None
+
+
+def _read_ahead(party: Prepared, server: Server, screen: Screen) -> None:
+    """Read our data and train while there is no server; leave off after a teacher if it answers.
+
+    Raises:
+        GaveUpError: if it does.
+        PateError: if nothing could vote.
+    """
+    last = max(party.ledger.campaigns(), key=lambda each: each.last, default=None)
+    public = party.public
+    # The next campaign probably has the schema of the last one; if not, the data are read again.
+    found = party.own.ahead(
+        Schema.of(public) if public is not None else _schema_of(last),
+        None if last is None or public is not None else last.offer.classes,
+        is_guess=public is None,
+        wanted=None if last is None else last.offer.wanted_teachers,
+        stops=_answers(server),
+    )
+    if found is not None:
+        # Without the number of records: log lines are often collected and stored.
+        screen.say(f"our records are {_of_what(found)}")
+
+
+def _answers(server: Server) -> Callable[[], bool]:
+    """Return what says whether a server answers; it looks now and then."""
+    looked = time.monotonic()
+
+    def answers() -> bool:
+        nonlocal looked
+        if time.monotonic() - looked < _LOOK_S:
+            return False
+        looked = time.monotonic()
+        try:
+            server.probe(within=1.0)
+        except UntrustedServerError:
+            return True  # the connection says why
+        except UnreachableError:
+            return False
+        return True
+
+    return answers
 
 
 def _schema_of(last: CampaignRecord | None) -> Schema | None:

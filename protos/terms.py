@@ -15,7 +15,7 @@ from google.protobuf.json_format import MessageToDict
 
 from pate.accounting.composition import Gate
 from pate.accounting.events import GatedBatch
-from pate.campaign.choices import UNITS
+from pate.campaign.choices import MOST_WANTED, UNITS
 from pate.campaign.sum_terms import SumTerms
 from pate.campaign.terms import check_mechanisms
 from pate.codes import NEAREST, Code, code_of
@@ -55,8 +55,13 @@ _MOST_ROUNDS: Final = 10_000
 _T = TypeVar("_T")
 
 
-def public_campaign(spec: CampaignSpec) -> vote_pb2.Campaign:
-    """Return the description of a campaign for parties."""
+def public_campaign(spec: CampaignSpec, wanted_teachers: int = 0) -> vote_pb2.Campaign:
+    """Return the description of a campaign for parties.
+
+    Args:
+        spec: of the campaign.
+        wanted_teachers: k of a party whose owner states none; 0: none is wanted.
+    """
     return vote_pb2.Campaign(
         id=bytes.fromhex(spec.id),
         classes=spec.classes or (),
@@ -77,6 +82,7 @@ def public_campaign(spec: CampaignSpec) -> vote_pb2.Campaign:
         # Left out at its default, so that older parties read what they know.
         code=None if spec.code == NEAREST else spec.code,
         series=spec.series or "",
+        wanted_teachers=wanted_teachers,
     )
 
 
@@ -136,6 +142,10 @@ def check_campaign(campaign: vote_pb2.Campaign) -> None:
     check(
         (campaign.most_votes > 0) == matrix and campaign.most_votes <= MAX_TEACHERS,
         f"a campaign of {campaign.mechanism} with at most {campaign.most_votes} votes on a count",
+    )
+    check(
+        campaign.wanted_teachers <= (0 if matrix else MOST_WANTED),
+        f"a campaign of {campaign.mechanism} that wants {campaign.wanted_teachers} teachers of a party",
     )
     if campaign.series:
         check(matrix, "a series of campaigns in which teachers vote")

@@ -104,6 +104,12 @@ def _check_body(request: vote_pb2.PartyRequest) -> None:
         check(0 < piece.pieces <= most, f"{piece.pieces} pieces of {what}")
         check(piece.index < piece.pieces, f"piece {piece.index} of {piece.pieces}")
         check(0 < len(piece.content) <= PIECE_BYTES, f"a piece of {len(piece.content)} bytes")
+    elif what == "describe":
+        check_classes(request.describe.agreed, empty_allowed=True)
+        check(
+            not (request.describe.agreed and campaign.classes),
+            "an agreed class list of a campaign that has one of its own",
+        )
     elif what == "finish":
         finish = request.finish
         # Not above the announced value, and not NaN: it is displayed as a guarantee.

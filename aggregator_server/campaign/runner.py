@@ -19,7 +19,7 @@ from aggregator_server.exchange.ahead import AheadAggregation
 from aggregator_server.exchange.exchange import Exchange
 from aggregator_server.results.statement import expected_of
 from pate.campaign.choices import NO_GUESS, Guess
-from pate.campaign.outlook import classes_in_words
+from pate.campaign.outlook import Outlook, classes_in_words
 from pate.codes import code_of
 from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.formats.mechanism_words import mechanism_in_words
@@ -105,10 +105,11 @@ class Campaign:
         self._screen = screen
         self._patience = patience
         self._await_predictions = await_predictions
-        self._release = release_of(ledger.state().spec, screen.bar)
+        spec = ledger.state().spec
+        self._release = release_of(spec, screen.bar)
         self._exchange = Exchange(
             link,
-            public_campaign(ledger.state().spec),
+            public_campaign(spec, Outlook.teachers_wanted(spec)),
             signing_key=signing_key,
             enrolled=enrolled,
             pieces=lambda: PackedPublicSet(inputs),
@@ -125,7 +126,6 @@ class Campaign:
         """Do the missing steps until the campaign is finished.
 
         Raises:
-            SchemaError: if the parties do not describe the same classes.
             QuorumError: if too few parties are left.
             UsageError: if no votes can reach the threshold.
             BudgetError: if the budget does not cover a single query.

@@ -7,6 +7,7 @@ changes when the party restarts, and no state is stored under it.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.exchange.parties import DescribedParty
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _RETRIES: Final = 2
 #: With more parties than this, the server's screen counts joining parties instead of naming them.
 _GREETED: Final = 16
+#: Most names of parties that refused to join: on a trial's loopback anybody can choose one.
+_MOST_REFUSED: Final = 64
 
 
 class Attendance:
@@ -39,6 +42,9 @@ class Attendance:
         described: nodes that were asked for a description.
         known: every party that ever described itself, by name.
         node_of: the node of each connected party.
+        preparing: names of the parties that accepted the terms and have not described themselves yet: they
+            read their records and train, by node.
+        unwilling: names of the parties that refused to join, until they return.
         visits: how often each party was met, by name: a returning party is a new process.
         has_public_set: names of the parties that have the campaign's public set.
         roster: the only parties to communicate with, by name; None while it is open.
@@ -60,6 +66,8 @@ class Attendance:
         self.described: set[int] = set()
         self.known: dict[str, DescribedParty] = {}
         self.node_of: dict[str, int] = {}
+        self.preparing: dict[int, str] = {}
+        self.unwilling: dict[str, None] = {}  # the oldest first
         self.visits: Counter[str] = Counter()
         self.has_public_set: set[str] = set()
         self.roster: dict[str, RosterParty] | None = None
@@ -78,6 +86,34 @@ class Attendance:
         """Give all excluded parties another chance."""
         self.out.clear()
         self.refused.clear()
+
+    def prepares(self, node: int, name: str, identity: bytes) -> bool:
+        """Record that the party at a node prepares; return whether that is new.
+
+        Raises:
+            ProtocolError: if it may not be the party that it claims to be.
+        """
+        if not self.may_come(node, name, identity) or node in self.preparing:
+            return False
+        self.preparing[node] = name
+        self.unwilling.pop(name, None)
+        if self.awaited <= _GREETED:
+            self._say(f"{name} is here, preparing")
+        return True
+
+    def refuses(self, node: int, name: str, identity: bytes) -> None:
+        """Record that the party at a node refused to join."""
+        self.preparing.pop(node, None)
+        with suppress(StateError):  # without the list it cannot be named
+            if self._enrolled is not None and self._enrolled().get(name) != identity:
+                return
+            self.unwilling[name] = None
+            if len(self.unwilling) > _MOST_REFUSED:
+                del self.unwilling[next(iter(self.unwilling))]
+
+    def send_away(self, party: DescribedParty) -> int:
+        """Take a party out that names other classes than most; return its node."""
+        return self.node_of.pop(party.name)
 
     def meet(self, node: int, identity: bytes, reply: vote_pb2.Reply) -> DescribedParty | None:
         """Process the description that a node sent.
@@ -174,6 +210,8 @@ class Attendance:
         back = party.name in self.known
         self.known[party.name] = party
         self.node_of[party.name] = node
+        self.preparing.pop(node, None)
+        self.unwilling.pop(party.name, None)
         self.visits[party.name] += 1
         self.has_public_set.discard(party.name)
         if has_public_set:
@@ -198,7 +236,10 @@ class Attendance:
             left: whether the party left by itself; if so, the screen reports it.
         """
         self.described.discard(node)
-        for name in [name for name, at in self.node_of.items() if at == node]:
-            del self.node_of[name]
+        gone = [name for name, at in self.node_of.items() if at == node]
+        if (name := self.preparing.pop(node, None)) is not None and name not in gone:
+            gone.append(name)
+        for name in gone:
+            self.node_of.pop(name, None)
             if left:
                 self._say(f"{name} has left; the same `pate-party start` there brings it back")

@@ -19,12 +19,13 @@ from protos.pate.v1 import vote_pb2
 from protos.rosters import roster_hash, without_roster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from aggregator_server.exchange.aggregation import Steps
     from aggregator_server.exchange.attendance import Attendance
+    from aggregator_server.exchange.parties import DescribedParty
     from aggregator_server.exchange.public_set import Handout
     from aggregator_server.exchange.wire import Arrival, Courier, Wire
 
@@ -48,6 +49,7 @@ class _Question:
         whole: whether the campaign in it has its roster.
         left: whether the node has disconnected since. A party that refuses ends at once, and its
             refusal may be fetched after that; no other reply of it is read.
+        agreed: the class list of most parties, which differs from that of this one; empty: it was not sent.
     """
 
     node: int
@@ -57,6 +59,7 @@ class _Question:
     aggregation: Steps | None = None
     whole: bool = False
     left: bool = False
+    agreed: tuple[str, ...] = ()
 
 
 class Conversation:
@@ -165,7 +168,9 @@ class Conversation:
         nodes = self._link.nodes()
         now = self._clock()
         self._asked_who = {n: t for n, t in self._asked_who.items() if now - t < _AGAIN_S}
-        for node in sorted(nodes - self._who.described - self._asked_who.keys()):
+        asked = {e.node for e in self._questions.values() if e.about == "describe" and not e.left}
+        again = self._who.preparing.keys() & nodes - asked
+        for node in sorted((nodes - self._who.described | again) - self._asked_who.keys()):
             self._who.described.add(node)
             self._asked_who[node] = now
             name = self._courier_to(node)
@@ -190,9 +195,20 @@ class Conversation:
 
     def _ask_who(self, node: int, name: str | None = None) -> None:
         request = vote_pb2.PartyRequest()
-        # A party by envelope brings the encoder itself: whether it wants one would cost a trip.
+        # A party by envelope has the encoder, and prepares before it answers: each would cost a trip.
         request.describe.sends_encoder = self._encoder is not None and name is None
+        request.describe.at_once = name is None
         self.put(node, request, "describe", name)
+
+    def send_away(self, party: DescribedParty, agreed: Sequence[str]) -> None:
+        """Ask a party to refuse that names other classes than ``agreed``, which most parties name.
+
+        It refuses by its own comparison, and says so on its own screen.
+        """
+        node = self._who.send_away(party)
+        request = vote_pb2.PartyRequest()
+        request.describe.agreed.extend(agreed)
+        self.put(node, request, "describe", self._courier_to(node))
 
     def _ask_early(self, node: int, name: str) -> None:
         """Ask a party by envelope for bundles, in its first envelope.
@@ -243,7 +259,10 @@ class Conversation:
             request.campaign.CopyFrom(self._bare if ahead else self._campaign)
             request.nonce = self._courier.nonce(request.SerializeToString(deterministic=True))
         handle = self._link.send(node, wire.sign_request(request, self._signing_key))
-        self._questions[handle] = _Question(node, request.nonce, about, party, aggregation, whole)
+        self._questions[handle] = _Question(
+            node, request.nonce, about, party, aggregation, whole,
+            agreed=tuple(request.describe.agreed) if about == "describe" else (),
+        )  # fmt: skip
 
     def _arrived(self, arrival: Arrival) -> None:
         question = self._questions.pop(arrival.handle, None)
@@ -287,12 +306,20 @@ class Conversation:
             if issubclass(kind, RefusedError) and question.party is not None:
                 self._who.refused.add(question.party)
             self._say(f"{reply.party}: refused ({kind.__name__}): {kind.public}")
+            if question.about == "describe":
+                self._who.refuses(question.node, reply.party, identity)
             if issubclass(kind, DiskError):
                 self._ended(question)
             else:
                 self._put_out(question)
         elif what == "description" and question.about == "describe":
+            if question.agreed and tuple(reply.description.classes) != question.agreed:
+                raise ProtocolError("names other classes than most parties, and does not refuse")
             self._meet(question.node, identity, reply)
+        elif what == "preparing" and question.about == "describe" and question.party is None:
+            if self._who.prepares(question.node, reply.party, identity):
+                self._asked_who[question.node] = self._clock()
+                self._ask_who(question.node)
         elif what == "wanted" and question.about == "describe" and self._encoder is not None:
             if self._who.may_come(question.node, reply.party, identity):
                 self._say(f"{reply.party} has no copy of the encoder: it is sent")
@@ -356,6 +383,7 @@ class Conversation:
     def _put_out(self, question: _Question) -> None:
         """Exclude the party from this batch, until it reconnects."""
         self._wanting.discard(question.node)
+        self._who.preparing.pop(question.node, None)
         if question.party is not None:
             self._who.out.add(question.party)
 

@@ -14,8 +14,13 @@ from typing import TYPE_CHECKING, Final
 from aggregator_server.exchange.aggregation import STEPS
 from aggregator_server.exchange.attendance import Attendance
 from aggregator_server.exchange.conversation import Conversation
-from aggregator_server.exchange.parties import DescribedParty, check_classes_agree
-from aggregator_server.exchange.presence import Presence
+from aggregator_server.exchange.parties import (
+    DescribedParty,
+    agreed_classes,
+    differ_in_words,
+    difference,
+)
+from aggregator_server.exchange.presence import Presence, here_in_words
 from aggregator_server.exchange.public_set import Handout, piece_request
 from pate.errors import QuorumError
 from pate.runtime.reminder import Reminder
@@ -111,11 +116,11 @@ class Exchange:
     def gather(self, wanted: int | Sequence[str]) -> list[DescribedParty]:
         """Wait until the roster is complete and return it, sorted by name.
 
+        A campaign without a class list has that of more than half of the wanted parties. Any other party
+        is asked to refuse; while there is no such list, no roster is complete.
+
         Args:
             wanted: number of parties, or their names.
-
-        Raises:
-            SchemaError: if two parties have different class lists and the campaign has none.
         """
         names = None if isinstance(wanted, int) else set(wanted)
         size = self._who.awaited = wanted if isinstance(wanted, int) else len(wanted)
@@ -123,12 +128,28 @@ class Exchange:
             while True:
                 self.look()
                 present = [self._who.known[n] for n in self.here if names is None or n in names]
-                if not self.campaign.classes:
-                    check_classes_agree(present)
-                if len(present) >= size:
+                agreed = tuple(self.campaign.classes) or agreed_classes(present, size)
+                if agreed is not None and not self.campaign.classes:
+                    present = self._of_these_classes(present, agreed)
+                if agreed is not None and len(present) >= size:
                     return present[:size]
                 remind(self._waiting_line(present, size, names))
                 self._pause(_POLL_S)
+
+    def _of_these_classes(
+        self, present: list[DescribedParty], agreed: tuple[str, ...]
+    ) -> list[DescribedParty]:
+        """Return the parties that name these classes; the others are asked to refuse."""
+        others = [party for party in present if party.classes != agreed]
+        rest = [party for party in present if party.classes == agreed]
+        for party in others:
+            self._say(
+                f"{party.name} names other classes than {listed([each.name for each in rest])}: "
+                f"{difference(party, rest[0])}; it is refused, and told so. Its labels may be corrected, or "
+                "the list be named there with --classes; a campaign with --classes settles it for all"
+            )
+            self._talk.send_away(party, agreed)
+        return rest
 
     def sealing_keys(self, identities: Mapping[str, bytes]) -> Mapping[bytes, vote_pb2.SealingKey]:
         """Wait until these parties have described themselves; return their keys for bundles.
@@ -161,12 +182,20 @@ class Exchange:
     def _waiting_line(
         self, present: list[DescribedParty], size: int, names: set[str] | None
     ) -> str:
-        here = listed([party.name for party in present]) or "nobody yet"
-        missing = ""
-        if names is not None:
-            absent = sorted(names - {party.name for party in present})
-            missing = f"; missing: {listed(self._who.unenrolled_marked(absent))}"
-        return f"waiting for parties: {len(present)} of {size} here ({here}){missing}"
+        ready = {party.name for party in present}
+        preparing = {
+            each for each in self._who.preparing.values() if names is None or each in names
+        }
+        preparing -= ready
+        here, more = here_in_words(ready, preparing), ""
+        unwilling = set(self._who.unwilling) - ready - preparing
+        if names is not None and (absent := sorted(names - ready - preparing - unwilling)):
+            more = f"; missing: {listed(self._who.unenrolled_marked(absent))}"
+        if unwilling:
+            more += f"; refused: {listed(sorted(unwilling))}"
+        if not self.campaign.classes and (words := differ_in_words(present, size)):
+            more += f"; {words}"
+        return f"waiting for parties: {len(ready | preparing)} of {size} here ({here}){more}"
 
     @property
     def refused(self) -> frozenset[str]:
@@ -279,7 +308,8 @@ class Exchange:
     def _coming(self, since: float) -> set[str]:
         """Return parties about to take part: reconnecting, or connected ``since`` then."""
         back = {name for name, met in self._talk.met.items() if met >= since}
-        return back | (set(self._returning()) & set(self._who.roster or ()))
+        coming = {*self._returning(), *self._who.preparing.values()}
+        return back | (coming & set(self._who.roster or ()))
 
     def _voting_line(self, aggregation: Steps, able: frozenset[str]) -> str:
         missing = sorted(able - aggregation.answered)
@@ -289,7 +319,13 @@ class Exchange:
                 f"every sum of this campaign needs {listed(aggregation.needed)}, with whom the "
                 f"first was unmasked; missing: {listed(away)}"
             )
-        notes = [n if n in self._who.node_of else f"{n} (not connected)" for n in missing]
+        preparing = set(self._who.preparing.values())
+        notes = [
+            n
+            if n in self._who.node_of
+            else f"{n} ({'preparing' if n in preparing else 'not connected'})"
+            for n in missing
+        ]
         done = f"{len(aggregation.answered)} of {self._asked(aggregation)}"
         return f"{STEPS[aggregation.step]} from {done} parties; waiting for {listed(notes)}"
 
@@ -361,8 +397,10 @@ class Exchange:
         if self._show is None:
             return
         here, aggregation = frozenset(self._who.node_of), self._talk.aggregation
+        preparing = frozenset(self._who.preparing.values()) - here
+        unwilling = frozenset(self._who.unwilling)
         if aggregation is None or not aggregation.step:
-            self._show(Presence(here))
+            self._show(Presence(here, refused=unwilling, preparing=preparing))
             return
         self._show(
             Presence(
@@ -371,6 +409,7 @@ class Exchange:
                 awaited=aggregation.awaited,
                 answered=aggregation.answered,
                 out=frozenset(self._who.out),
-                refused=frozenset(self._who.refused),
+                refused=unwilling | self._who.refused,
+                preparing=preparing,
             )
         )

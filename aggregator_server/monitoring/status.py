@@ -329,11 +329,11 @@ class Status:
             names = [party.name for party in state.roster]
         else:
             invited = spec.parties if isinstance(spec.parties, tuple) else ()
-            names = sorted(presence.here.union(invited))
+            names = sorted(presence.here.union(presence.preparing, presence.refused, invited))
         made = [
             PartyRow(
                 name=_readable(name),
-                connected=name in presence.here,
+                connected=name in presence.here | presence.preparing,
                 doing="done" if over else _doing(presence, name, by_envelope.get(name)),
                 trouble=not over and (by_envelope.get(name) in _MISSED or presence.troubled(name)),
                 done=self._tally.votes[name],

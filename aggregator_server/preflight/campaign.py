@@ -14,6 +14,7 @@ from aggregator_server.ledger.store.place import place_of
 from aggregator_server.preflight.identity import identities_of
 from aggregator_server.results.report import describe, verify
 from pate.campaign.choices import TEACHERS_EACH
+from pate.campaign.outlook import Outlook
 from pate.campaign.settings import of_gated_delta, spec_of
 from pate.campaign.terms import budget, composition_of, resolve
 from pate.data.embeddings import Embeddings
@@ -130,7 +131,8 @@ def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
 
     The figures are public: they follow from the settings and from a guessed number of teachers or records.
     """
-    teachers = options.expected_teachers or TEACHERS_EACH * spec.wanted_parties
+    wanted = Outlook.teachers_wanted(spec)
+    teachers = options.expected_teachers or (wanted or TEACHERS_EACH) * spec.wanted_parties
     each = -(-teachers // spec.wanted_parties)
     votes = each if spec.unit == "party" else 1
     if spec.neighbour is not None:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from aggregator_server.envelopes.out import in_words
 from aggregator_server.envelopes.store import FILE, Store
+from aggregator_server.exchange.presence import here_in_words, noted
 from aggregator_server.ledger import verify as audit
 from aggregator_server.ledger.store import place
 from aggregator_server.ledger.store.place import place_of
@@ -19,7 +20,7 @@ from pate.errors import StateError
 from pate.foreign import json_value
 from pate.formats.labels import LabelRow, LabelSet
 from pate.formats.privacy_statement import rounded_up
-from pate.runtime.screen import Display
+from pate.runtime.screen import Display, listed
 from pate.storage.hash_chain import Head
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def describe(folder: Path, database: str | None = None) -> dict[str, object]:
     """
     state, _ = audit.read_campaign(place_of(folder, database))
     found, path = describe_state(state), folder / FILE
+    if state.phase == "gathering" and (present := noted(folder)):
+        found["present"] = present | {"wanted": state.spec.wanted_parties}
     if path.exists():
         found["envelopes"] = [each.facts() for each in Store(path, read_only=True).newest()]
     return found
@@ -130,6 +133,8 @@ def _rows(found: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     assert isinstance(classes, list)  # noqa: S101
     if not parties:
         yield "parties", "not all are here: the roster, the classes and the budget are not fixed"
+        if "present" in found:
+            yield "here", _present_in_words(found["present"])
         return
     yield "parties", f"{len(parties)}: {', '.join(parties)}"
     if "teachers" in found:
@@ -153,6 +158,17 @@ def _rows(found: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     yield "charged", f"{100 * float(str(found['budget_spent'])):.2f} % of the privacy budget"
     if "gate" in found:
         yield "gate", str(found["gate"])
+
+
+def _present_in_words(present: object) -> str:
+    """Return who was here when the server last saw a change."""
+    assert isinstance(present, dict)  # noqa: S101 - as describe made it
+    here, preparing = present["here"], present["preparing"]
+    refused = f"; refused: {listed(present['refused'])}" if present["refused"] else ""
+    return (
+        f"{len(here) + len(preparing)} of {present['wanted']} ({here_in_words(here, preparing)}){refused}; "
+        f"since {present['at']}"
+    )
 
 
 def label_set(folder: Path) -> LabelSet:

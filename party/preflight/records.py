@@ -19,7 +19,7 @@ from party.voting.columns import alike, described, left_out, listed, warnings
 from party.voting.own_data import OwnFile
 from party.voting.request import check_fits
 from pate.answers import LABELS, NONE
-from pate.campaign.choices import RECORDS_EACH
+from pate.campaign.choices import RECORDS_EACH, TEACHERS_EACH
 from pate.data.checks import require_records, require_trainable
 from pate.data.odd import Odd, Problem
 from pate.data.read import read_inputs
@@ -199,12 +199,18 @@ def _numbers(data: Dataset, odd: Odd) -> str:
 
 
 def check_teachers(options: CheckOptions, data: Dataset) -> Finding:
-    """Report whether there are enough records for the teachers, and whether the model fits the data."""
+    """Report whether there are enough records for the teachers, and whether the model fits the data.
+
+    The number of teachers is the owner's, else what a campaign wants that was joined, else the default.
+    """
     if options.only_records:
         return Finding.skipped("none: the records vote themselves")
     if data.kind == "class" and len(np.unique(data.labels)) < 2:
         return Finding.skipped("the data has no two classes to learn")
-    require_trainable(data, options.teachers)
+    joined = last_campaign(options)
+    wanted = None if joined is None else joined.offer.wanted_teachers
+    teachers = options.teachers or wanted or TEACHERS_EACH
+    require_trainable(data, teachers)
     from party.teachers.registry import kind_for
 
     if kind_for(options.model, data.inputs, "cpu").name == "prior" and data.kind == "class":
@@ -214,23 +220,25 @@ def check_teachers(options: CheckOptions, data: Dataset) -> Finding:
     what, units = "records", len(data)
     if data.groups is not None:
         what, units = "patients", len(np.unique(data.groups))
-    each, kind = units / options.teachers, "class"
+    each, kind = units / teachers, "class"
     if data.kind == "labels" and data.answers is not None:
         kind, rarest = "label", int(data.answers.sum(axis=0).min())
-        of_a_class = rarest / options.teachers
+        of_a_class = rarest / teachers
     else:
         of_class = np.unique_counts(data.labels).counts
         of_a_class, rarest = each / len(of_class), int(of_class.min())
-    text = f"{options.teachers} of the kind {options.model}"
+    text = f"{teachers} of the kind {options.model}"
+    if options.teachers is None:
+        text += ", as the campaign wants" if wanted else "; a campaign may want another number"
     if options.counts:
         of_one = "a class" if kind == "class" else "the rarest label"
         text += f"; private: about {each:.0f} {what} each, {of_a_class:.0f} of {of_one}"
-    wanted = f"{RECORDS_EACH * options.teachers} {what} or more"
-    if units < RECORDS_EACH * options.teachers:
-        return Finding.warning(f"{text}; so many want {wanted}, and there are fewer", _FEWER)
-    if rarest < options.teachers:
+    enough = f"{RECORDS_EACH * teachers} {what} or more"
+    if units < RECORDS_EACH * teachers:
+        return Finding.warning(f"{text}; so many want {enough}, and there are fewer", _FEWER)
+    if rarest < teachers:
         return Finding.warning(f"{text}; some of them will never see the rarest {kind}", _FEWER)
-    return Finding.ok(f"{text}, which want {wanted}, and there are as many")
+    return Finding.ok(f"{text}, which want {enough}, and there are as many")
 
 
 class _Ours(NamedTuple):

@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING, Self
 from party.teachers.training import Ensemble, train_ensemble
 from party.voting.columns import alike, described, left_out, warnings
 from party.voting.neighbour import NeighbourVotes, require_answer
+from party.voting.request import nobody_votes
 from pate.answers import CLASS, LABELS, NONE, NUMBER
+from pate.campaign.choices import RECORDS_EACH, TEACHERS_EACH
 from pate.data.cells import PLAIN, Reading
 from pate.data.checks import require_trainable
+from pate.data.encoded import require_encoder
 from pate.data.files.images import sizes_differ
 from pate.data.files.pictures import DEEP, OUTSIDE, WINDOW, DeepImagesError
 from pate.data.labels import can_be_class, sorted_classes
 from pate.data.locate import raw_at
 from pate.data.odd import Odd
-from pate.data.read import read_dataset, told_before_embedding
+from pate.data.read import read_dataset
 from pate.data.schema import Schema
 from pate.errors import DataError, PateError, ProtocolError, SchemaError, UsageError
 from protos.bounds import check_classes
@@ -188,53 +191,24 @@ class OwnFile:
             require_sendable(dataset.classes)
         return dataset, odd
 
-    def promised(self, line: str, classes: Classes) -> Promised | None:
-        """Return what is known of records that an encoder is to make inputs of, before it has one of them.
+    def require_encoder(self, line: str) -> None:
+        """Check before a record is read that the encoder of a campaign's inputs is here, if they need one.
 
-        None if it makes none: they are read at once.
+        An archive may have embeddings already: it is looked into when it is read.
 
         Args:
             line: the schema of the campaign's inputs.
-            classes: as of :meth:`read`, with its errors.
+
+        Raises:
+            NoEncoderError, SchemaError: as :func:`pate.data.encoded.require_encoder`.
         """
         schema = Schema.parse(line)
-        if schema.encoder is None:
-            return None
-        if self.classes is not None and classes is not None:
-            require_listed(self.classes, classes)
-        told = told_before_embedding(
-            self.data,
-            self.encoder,
-            schema,
-            label=self.label,
-            group=self.group,
-            labels=self.labels,
-            number=self.number,
-            text=self.text,
-            dicom_labels=self.dicom_labels,
-            classes=self.classes or classes,
-            reading=self.reading,
-        )
-        if told is None:
-            return None
-        names, grouped = told
-        names = classes or (*names, *([NONE] if self.answer == LABELS else []))
-        return Promised(names, "patient" if grouped else "record", line)
+        if schema.encoder is not None and not self.data.name.casefold().endswith(".npz"):
+            require_encoder(schema, self.encoder)
 
 
-@dataclass(frozen=True)
-class Promised:
-    """What a party says of records that are not read yet: nothing of it depends on one of them.
-
-    Attributes:
-        classes: as of its options or the campaign's list.
-        unit: ``record`` or ``patient``.
-        schema: the campaign's.
-    """
-
-    classes: tuple[str, ...]
-    unit: str
-    schema: str
+class GaveUpError(Exception):
+    """Training was left off, since something else is to be prepared; what is trained is stored."""
 
 
 def require_listed(ours: tuple[str, ...], campaign: tuple[str, ...]) -> None:
@@ -279,6 +253,7 @@ class OwnVoters:
     Args:
         file: the party's records.
         teachers: k; None: it has no teachers.
+        takes_wanted: whether k is what a campaign wants, if it wants a number: the owner states none.
         later: whether they are trained only once a campaign asks for them.
         records: whether its records vote in a campaign of neighbour votes.
         encoders: received from servers; None: the file has its own, or the site's policy accepts none.
@@ -297,6 +272,7 @@ class OwnVoters:
         file: OwnFile,
         *,
         teachers: int | None,
+        takes_wanted: bool = False,
         later: bool = False,
         records: bool,
         model: str,
@@ -311,6 +287,7 @@ class OwnVoters:
         self._file = file
         self.encoders = encoders
         self._teachers = teachers
+        self._takes_wanted = takes_wanted
         self._later = later
         self._votes = records
         self._model = model
@@ -323,13 +300,19 @@ class OwnVoters:
         self._asked: tuple[Schema | None, Classes] = (None, None)
         self._held: Dataset | None = None
         self._records: NeighbourVotes | None = None
-        self._ensemble: tuple[Dataset, Ensemble] | None = None
+        self._ensemble: tuple[Dataset, int, Ensemble] | None = None
         self._odd = Odd()
         self._warned: set[str] = set()
         self._described: list[str] = []
 
     def ahead(
-        self, schema: Schema | None, classes: Classes, *, is_guess: bool = True
+        self,
+        schema: Schema | None,
+        classes: Classes,
+        *,
+        is_guess: bool = True,
+        wanted: int | None = None,
+        stops: Callable[[], bool] = lambda: False,
     ) -> Dataset | None:
         """Read, and train, before a campaign is known; its terms are decisive later.
 
@@ -339,9 +322,12 @@ class OwnVoters:
             schema: of the public set that we have, or of the last campaign, or None.
             classes: of the last campaign, or None.
             is_guess: whether the next campaign may differ, so that a mismatch is not yet an error.
+            wanted: number of teachers that the last campaign wanted; None: none.
+            stops: whether to leave off, asked after each teacher.
 
         Raises:
             PateError: if nothing could vote.
+            GaveUpError: if ``stops`` said so.
         """
         if self.encoders is not None and self._file.needs_encoder:
             self._say("the data are read once a campaign is known, by its encoder if it has one")
@@ -352,8 +338,9 @@ class OwnVoters:
             self._warn(f"the data are read once a campaign is known: {error}")
             return None
         if self._teachers is not None and not self._later:
-            require_trainable(dataset, self._teachers)
-            self._trained(dataset)
+            teachers = self._number(wanted)
+            require_trainable(dataset, teachers)
+            self._trained(dataset, teachers, stops)
         return dataset
 
     def _guess(self, schema: Schema | None, classes: Classes, is_guess: bool) -> Dataset:
@@ -364,33 +351,31 @@ class OwnVoters:
                 raise
             return self._read(None, None)
 
-    def told(self, campaign: vote_pb2.Campaign) -> NeighbourVotes | Promised | None:
-        """Return what a party may say of its records before it votes; errors as of :meth:`read`.
+    def require_fit(self, campaign: vote_pb2.Campaign) -> None:
+        """Check what our options say of a campaign, before a record is read for it.
 
-        Records that an encoder has to embed are not read for that: the encoder may be the server's, and its
-        time for a record would tell of the record.
+        Raises:
+            NoEncoderError: if only the campaign's encoder can read them, and it is not here.
+            SchemaError: if nothing of ours votes in it, or its classes lack one of --classes.
         """
-        if not self._takes_part(campaign):
-            return None
-        schema = self._with_encoder(campaign)
-        classes = tuple(campaign.classes) or None
-        if self._held is not None and self._is_read_so(self._held, schema, classes):
-            return self.read(campaign)
-        return self._file.promised(campaign.schema, classes) or self.read(campaign)
+        self._require_vote(campaign)
+        self._with_encoder(campaign)
+        self._file.require_encoder(campaign.schema)
+        if self._file.answer == CLASS and self._file.classes is not None and campaign.classes:
+            require_listed(self._file.classes, tuple(campaign.classes))
 
-    def read(self, campaign: vote_pb2.Campaign) -> NeighbourVotes | None:
-        """Return our records as read for a campaign, None if they cannot vote in it.
+    def read(self, campaign: vote_pb2.Campaign) -> NeighbourVotes:
+        """Return our records as read for a campaign.
 
         No teacher is trained. If none of the records can be used, none of them votes: that is no error, since
         it can depend on one record.
 
         Raises:
             NoEncoderError: if only the campaign's encoder can read them, and it is not here.
-            SchemaError: if they are not of the campaign's kind.
+            SchemaError: if they are not of the campaign's kind, or cannot vote in it.
             DataError: if the file cannot be read.
         """
-        if not self._takes_part(campaign):
-            return None
+        self._require_vote(campaign)
         schema = self._with_encoder(campaign)
         dataset = self._read(schema, tuple(campaign.classes) or None, none_fits=True)
         if self._records is None or self._records.records is not dataset:
@@ -399,11 +384,10 @@ class OwnVoters:
             )
         return self._records
 
-    def _takes_part(self, campaign: vote_pb2.Campaign) -> bool:
+    def _require_vote(self, campaign: vote_pb2.Campaign) -> None:
         if not (self._votes if campaign.most_votes else self._teachers is not None):
-            return False
+            raise nobody_votes(campaign)
         require_answer(code_in(campaign), self._file.answer, of_teachers=not campaign.most_votes)
-        return True
 
     def _with_encoder(self, campaign: vote_pb2.Campaign) -> Schema:
         """Take the encoder of a campaign if we are sent ours, and return the schema."""
@@ -412,38 +396,73 @@ class OwnVoters:
             self._file = replace(self._file, encoder=self.encoders.find(schema.encoder))
         return schema
 
-    def voters(self, campaign: vote_pb2.Campaign) -> Ensemble | NeighbourVotes | None:
-        """Return the voters of a campaign, with trained teachers; None and errors as above.
+    def voters(
+        self, campaign: vote_pb2.Campaign, stops: Callable[[], bool] = lambda: False
+    ) -> Ensemble | NeighbourVotes:
+        """Return the voters of a campaign, with trained teachers; errors as above.
+
+        Args:
+            campaign: its terms.
+            stops: as of :meth:`ahead`.
 
         Raises:
             DiskError: if teachers cannot be stored.
+            GaveUpError: if ``stops`` said so.
         """
         found = self.read(campaign)
-        return found if found is None or campaign.most_votes else self._trained(found.records)
+        if campaign.most_votes:
+            return found
+        return self._trained(found.records, self.weight(campaign), stops)
 
     def weight(self, campaign: vote_pb2.Campaign) -> int:
         """Return the sum of our vote rows, or for records the largest count."""
-        return campaign.most_votes or self._teachers or 0
+        return campaign.most_votes or self._number(campaign.wanted_teachers)
 
-    def _trained(self, dataset: Dataset) -> Ensemble:
-        if self._ensemble is None or self._ensemble[0] is not dataset:
-            if self._ensemble is not None:
-                self._say(
-                    "the campaign reads our records differently than expected: training again"
-                )
+    def _number(self, wanted: int | None) -> int:
+        """Return k: the owner's number, else what a campaign wants. No record of ours has a say in it."""
+        return wanted if wanted and self._takes_wanted else self._teachers or 0
+
+    def _trained(self, dataset: Dataset, teachers: int, stops: Callable[[], bool]) -> Ensemble:
+        last = self._ensemble
+        if last is None or last[0] is not dataset or last[1] != teachers:
+            if last is not None:
+                self._say("the campaign's terms are other ones than expected: training again")
+            self._warn_of_few(dataset, teachers)
             with self._training() as progress:
+
+                def moved(done: int, total: int) -> None:
+                    progress(done, total)
+                    if done < total and stops():
+                        raise GaveUpError
+
                 made = train_ensemble(
                     dataset,
-                    teachers=self._teachers or 0,
+                    teachers=teachers,
                     model=self._model,
                     device=self._device,
                     home=self._home,
                     key=self._key,
-                    progress=progress,
+                    progress=moved,
                     few_fit=True,
                 )
-            self._ensemble = (dataset, made)
-        return self._ensemble[1]
+            last = self._ensemble = (dataset, teachers, made)
+            self._say(f"{teachers} teachers are ready")
+        return last[2]
+
+    def _warn_of_few(self, dataset: Dataset, teachers: int) -> None:
+        """Say which number of teachers is trained, if it is not ours, and whether our records are too few."""
+        if self._takes_wanted and teachers != TEACHERS_EACH:
+            self._say(
+                f"{teachers} teachers, as the campaign wants: --teachers states another number"
+            )
+        what, units = "records", len(dataset)
+        if dataset.groups is not None:
+            what, units = "patients", len(set(dataset.groups.tolist()))
+        if units < RECORDS_EACH * teachers:
+            self._warn(
+                f"{teachers} teachers want {RECORDS_EACH * teachers} {what} or more, and ours are fewer: "
+                "--teachers states another number, before the campaign's roster is complete"
+            )
 
     def _read(self, schema: Schema | None, classes: Classes, *, none_fits: bool = False) -> Dataset:
         if self._held is not None and self._is_read_so(self._held, schema, classes):

@@ -97,6 +97,7 @@ def offer_of(key: bytes, campaign: vote_pb2.Campaign, queries: int) -> Offer:
         cap=cap_of(terms) if known else None,
         gate=gate_of(terms) if known else None,
         series=campaign.series or None,
+        wanted_teachers=campaign.wanted_teachers or None,
     )
 
 
@@ -138,6 +139,32 @@ def check_fits(campaign: vote_pb2.Campaign, ensemble: Voting) -> None:
     both_images = campaign.schema.startswith("images") or ensemble.schema.startswith("images")
     if both_images and campaign.schema != ensemble.schema:
         raise SchemaError(f"the public set is {campaign.schema}, our data is {ensemble.schema}")
+
+
+def nobody_votes(campaign: vote_pb2.Campaign) -> SchemaError:
+    """Return the error of a campaign in which nothing of ours may vote."""
+    what = "our records vote" if campaign.most_votes else "teachers vote"
+    return SchemaError(
+        f"the campaign uses {campaign.mechanism}: {what} in it; start without --votes, or "
+        f"with --votes {'neighbour' if campaign.most_votes else 'teachers'}"
+    )
+
+
+def other_classes(ours: tuple[str, ...], agreed: tuple[str, ...]) -> str:
+    """Return why a class list that is not that of most parties is refused, and what to do."""
+    parts = [
+        f"{who} {', '.join(names)}"
+        for who, names in (
+            ("only ours have", sorted(set(ours) - set(agreed))),
+            ("ours lack", sorted(set(agreed) - set(ours))),
+        )
+        if names
+    ]
+    return (
+        f"our records have other classes than most parties of the campaign name: {'; '.join(parts)}. Correct "
+        f"the labels, or start again with --classes {','.join(agreed)}: records of any other class then take "
+        "no part"
+    )
 
 
 def check_on_roster(campaign: vote_pb2.Campaign, name: str, identity: bytes, teachers: int) -> None:

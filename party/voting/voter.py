@@ -5,12 +5,12 @@ No Flower, no sockets, no clock: bytes to bytes, so that every rule can be teste
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from party.identity.keys import units_key, votes_key
 from party.ledger.sent_votes import Answer, tags_of, view_of
@@ -20,13 +20,15 @@ from party.voting.ending import Ending, check_ending
 from party.voting.masked import MaskedVotes
 from party.voting.neighbour import NeighbourVotes, require_answer, require_different
 from party.voting.noise_shares import NoiseShares
-from party.voting.own_data import Promised
+from party.voting.own_data import GaveUpError
 from party.voting.received.public_sets import PublicSets
 from party.voting.request import (
     LabelEnsemble,
     check_fits,
     check_on_roster,
+    nobody_votes,
     offer_of,
+    other_classes,
 )
 from party.voting.screen_lines import joined_in_words, kind_in_words
 from party.voting.series import SeriesVoters, series_voters
@@ -75,6 +77,8 @@ _KINDS = frozenset(kind for kind in every_kind().values() if kind.__module__ == 
 _ONLINE = frozenset({
     "ask_keys", "ask_shares", "ask_masked", "ask_proof", "ask_consent", "ask_opening",
 })  # fmt: skip
+#: How long a party that prepares lets the server wait before it says so again.
+_HOLD_S: Final = 20.0
 #: Permanent errors: a party that stayed would not be asked again, without an explanation.
 _FINAL = (DataError, SchemaError, StateError, LedgerError, DiskError)
 
@@ -86,6 +90,31 @@ class _Request:
     offer: Offer
     answer: Answer
     votes: Callable[[], Counts]
+
+
+@dataclass(eq=False)
+class _Preparation:
+    """The reading and training for one campaign, in a thread, after we have said that we prepare.
+
+    Attributes:
+        key: of the campaign.
+        campaign: its terms.
+        begun: whether the thread was started.
+        over: set when it has ended.
+        error: why it failed, to be met by the next request; None if it did not.
+        abandoned: whether another campaign is asked for meanwhile.
+    """
+
+    key: bytes
+    campaign: vote_pb2.Campaign
+    begun: bool = False
+    over: threading.Event = field(default_factory=threading.Event)
+    error: Exception | None = None
+    abandoned: bool = False
+
+    def is_for(self, key: bytes, campaign: vote_pb2.Campaign) -> bool:
+        """Whether these are its terms, signed by the same key."""
+        return (self.key, self.campaign) == (key, campaign)
 
 
 class Voter:
@@ -146,8 +175,7 @@ class Voter:
         #: The error behind the last reply, if that was a refusal.
         self.error: PateError | None = None
         self._one_at_a_time = threading.Lock()
-        #: The campaign for which we have described ourselves, while its records are not read.
-        self._promised: vote_pb2.Campaign | None = None
+        self._preparation: _Preparation | None = None
 
     def handle(self, body: bytes) -> bytes:
         """Answer one request.
@@ -163,9 +191,44 @@ class Voter:
             party=self._name,
         )
         self.error = None
-        with self._one_at_a_time:
-            self._reply_to(key, request, reply)
-        return wire.sign_reply(reply, self._identity)
+        if self._still_prepares(key, request):
+            reply.preparing.SetInParent()
+        else:
+            with self._one_at_a_time:
+                self._reply_to(key, request, reply)
+        signed = wire.sign_reply(reply, self._identity)
+        self._begin()
+        return signed
+
+    def _still_prepares(self, key: bytes, request: vote_pb2.PartyRequest) -> bool:
+        """Return whether a request for a description finds its preparation under way, after a wait."""
+        now = self._preparation
+        if now is None or not (request.HasField("describe") and request.describe.at_once):
+            return False
+        if not now.is_for(key, request.campaign):
+            now.abandoned = True
+            return False
+        return not now.over.wait(_HOLD_S)
+
+    def _begin(self) -> None:
+        """Start the preparation that was announced: the reply is made, so that nothing of it is known yet."""
+        now = self._preparation
+        if now is not None and not now.begun:
+            now.begun = True
+            run = partial(contextvars.copy_context().run, self._prepare, now)
+            threading.Thread(target=run, name="preparation", daemon=True).start()
+
+    def _prepare(self, now: _Preparation) -> None:
+        """Read, join and train as announced. The next request for a description meets an error again."""
+        try:
+            with self._one_at_a_time:
+                self._check(now.key, now.campaign)
+                self._site.join(offer_of(now.key, now.campaign, 0))
+                self._who(now.campaign, lambda: now.abandoned)
+        except Exception as error:  # noqa: BLE001 - raised again where it is asked for
+            now.error = error
+        finally:
+            now.over.set()
 
     def _reply_to(self, key: bytes, request: vote_pb2.PartyRequest, reply: vote_pb2.Reply) -> None:
         # Before we have described ourselves there is the reply that was asked for, or one kind of refusal:
@@ -192,22 +255,6 @@ class Voter:
             _log.exception("a request could not be answered")
             self.error = PateError(f"{PateError.public}: {type(error).__name__}")
             reply.refusal.kind = RefusedError.__name__
-
-    @property
-    def behind(self) -> bool:
-        """Whether we have described ourselves, and our records are still to be read."""
-        return self._promised is not None
-
-    def catch_up(self) -> None:
-        """Read, embed and train what a description promised; called when it is on its way.
-
-        A request that comes meanwhile waits. An error is met again by the request that needs the records.
-        """
-        with self._one_at_a_time:
-            campaign, self._promised = self._promised, None
-            if campaign is not None and self._own is not None:
-                with suppress(Exception):
-                    self._own.voters(campaign)
 
     def _answer(self, key: bytes, request: vote_pb2.PartyRequest, reply: vote_pb2.Reply) -> None:
         campaign, masked, ahead = request.campaign, self._masked, self._ahead
@@ -322,24 +369,25 @@ class Voter:
         reply: vote_pb2.Reply,
     ) -> None:
         try:
-            told = self._check(key, campaign, votes=False)
+            if self._announces(key, campaign, asked):
+                reply.preparing.SetInParent()
+                return
+            self._check(key, campaign)
         except NoEncoderError:
             if not asked.sends_encoder or self._own is None or self._own.encoders is None:
                 raise
             reply.wanted.SetInParent()
             return
-        said = reply.description
         self._site.join(offer_of(key, campaign, 0))
-        if isinstance(told, Promised):
-            who: Voting = told
-            self._promised = vote_pb2.Campaign()
-            self._promised.CopyFrom(campaign)
-        else:
-            # Teachers are trained here if needed: a party that has answered can vote.
-            who = self._who(campaign)
-        said.teachers = self._weight(campaign)
+        # Teachers are trained by now: a party that has described itself can vote.
+        who = self._who(campaign)
         # Which of a campaign's classes occur among our records must not be revealed needlessly.
-        said.classes.extend(campaign.classes or who.classes)
+        classes = tuple(campaign.classes or who.classes)
+        if asked.agreed and classes != tuple(asked.agreed):
+            raise SchemaError(other_classes(classes, tuple(asked.agreed)))
+        said = reply.description
+        said.teachers = self._weight(campaign)
+        said.classes.extend(classes)
         said.unit = who.unit
         if campaign.aggregation == "masked" and not campaign.proofs:
             said.sealing.CopyFrom(self._ahead.sealing())
@@ -347,13 +395,38 @@ class Voter:
         for line in joined_in_words(campaign):
             self._say(line)
 
-    def _check(self, key: bytes, campaign: vote_pb2.Campaign, *, votes: bool = True) -> Voting:
-        """Check that we may take part in a campaign, and that our data fit it; return what we know of them.
+    def _announces(self, key: bytes, campaign: vote_pb2.Campaign, asked: vote_pb2.Describe) -> bool:
+        """Return whether we answer that we prepare: once for each campaign, before any record is read for it.
 
-        ``votes`` says whether we are about to vote, so that all records have to be read.
+        Always, whatever is read or trained already: that could depend on a record.
 
-        The site's own rules come first. For a campaign that they refuse, or whose terms changed, no
-        file is read, no teacher trained, and nothing about our data revealed.
+        Raises:
+            PateError: if the terms do not fit us, or the preparation has failed.
+        """
+        now = self._preparation
+        if now is not None and now.is_for(key, campaign) and now.over.is_set():
+            error = now.error
+            if error is not None:
+                self._preparation = None
+                if not isinstance(error, GaveUpError):
+                    raise error
+        if not asked.at_once or self._own is None:
+            return False
+        if self._preparation is not None and self._preparation.is_for(key, campaign):
+            return False
+        self._accept_terms(key, campaign)
+        self._own.require_fit(campaign)
+        self._preparation = _Preparation(key, campaign)
+        self._say(
+            f"the terms of campaign {campaign.id.hex()[:8]} are accepted: our data are read by them, "
+            "and the server sees that we prepare"
+        )
+        return True
+
+    def _accept_terms(self, key: bytes, campaign: vote_pb2.Campaign) -> None:
+        """Check what the terms say before any of our records is read for them.
+
+        The site's own rules come first.
         """
         self._site.consider(offer_of(key, campaign, 0))
         own = self._public.own
@@ -363,27 +436,38 @@ class Voter:
                 f"the campaign's is {campaign.public_set.hex()[:12]}…; "
                 "leave --public out to be sent the right one"
             )
+
+    def _check(self, key: bytes, campaign: vote_pb2.Campaign) -> Voting:
+        """Check that we may take part in a campaign, and that our data fit it; return what we know of them.
+
+        For a campaign that the site's rules refuse, or whose terms changed, no file is read, no teacher
+        trained, and nothing about our data revealed.
+        """
+        self._accept_terms(key, campaign)
         if self._own is None:
             who = self._who(campaign)
             said = who.answer if isinstance(who, NeighbourVotes | LabelEnsemble) else CLASS
             require_answer(code_in(campaign), said, of_teachers=not campaign.most_votes)
             check_fits(campaign, who)
             return who
-        told: Voting | None = self._own.read(campaign) if votes else self._own.told(campaign)
-        if told is None:
-            raise _nobody_votes(campaign)
-        check_fits(campaign, told)
-        return told
+        read = self._own.read(campaign)
+        check_fits(campaign, read)
+        return read
 
-    def _who(self, campaign: vote_pb2.Campaign) -> Ensemble | NeighbourVotes:
+    def _who(
+        self, campaign: vote_pb2.Campaign, stops: Callable[[], bool] = lambda: False
+    ) -> Ensemble | NeighbourVotes:
         """Return the voters of a campaign: our teachers or our records.
 
         Raises:
             SchemaError: if there are none.
         """
         if self._own is not None:
-            return _known(self._own.voters(campaign), campaign)
-        return _known(self._records if campaign.most_votes else self._ensemble, campaign)
+            return self._own.voters(campaign, stops)
+        found = self._records if campaign.most_votes else self._ensemble
+        if found is None:
+            raise nobody_votes(campaign)
+        return found
 
     def _weight(self, campaign: vote_pb2.Campaign) -> int:
         """Return the sum of our vote rows, or for records the largest count."""
@@ -506,24 +590,3 @@ class Voter:
         self._ahead.forget(campaign)
         self._site.ended(campaign, finish)
         self.ending = Ending.of(campaign, finish, offer, asked)
-
-
-def _known(
-    found: Ensemble | NeighbourVotes | None, campaign: vote_pb2.Campaign
-) -> Ensemble | NeighbourVotes:
-    """Return the voters of a campaign.
-
-    Raises:
-        SchemaError: if there are none.
-    """
-    if found is None:
-        raise _nobody_votes(campaign)
-    return found
-
-
-def _nobody_votes(campaign: vote_pb2.Campaign) -> SchemaError:
-    what = "our records vote" if campaign.most_votes else "teachers vote"
-    return SchemaError(
-        f"the campaign uses {campaign.mechanism}: {what} in it; start without --votes, or "
-        f"with --votes {'neighbour' if campaign.most_votes else 'teachers'}"
-    )

@@ -40,6 +40,8 @@ AGGREGATIONS: Final[tuple[Aggregation, ...]] = get_args(Aggregation)
 NOISES: Final[tuple[NoiseSource, ...]] = get_args(NoiseSource)
 #: Default number of teachers of a party, and what a server assumes of one before it is there.
 TEACHERS_EACH: Final = 10
+#: Most teachers that a campaign may want of a party whose owner states no number.
+MOST_WANTED: Final = 100
 #: A teacher that learns from fewer records, or patients, on average is little better than a guess.
 RECORDS_EACH: Final = 10
 #: Assumed number of records of all parties, where none is stated.

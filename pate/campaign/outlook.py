@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
-from pate.campaign.choices import RECORDS_EACH
+from pate.campaign.choices import MOST_WANTED, RECORDS_EACH, TEACHERS_EACH
 from pate.campaign.default_noise import CLASSES
 from pate.campaign.terms import budget, composition_of, noise_of, resolve
 from pate.errors import BudgetError, UsageError
@@ -128,6 +128,26 @@ class Outlook:
         labels_for_all(number, rarest)  # refuses a share that cannot be
         return cls(spec, teachers, number, bool(known), reached, noise, labels, rarest)
 
+    @classmethod
+    def teachers_wanted(cls, spec: CampaignSpec) -> int:
+        """Return k of a party whose owner states none: so many that the budget pays for enough labels.
+
+        The default number if that is enough, if no number up to :data:`MOST_WANTED` is, or if the number
+        of teachers does not decide it; 0 where records vote. It follows from the specification.
+        """
+        if spec.records_vote:
+            return 0
+        if spec.one_release:
+            return TEACHERS_EACH
+        parties = spec.wanted_parties
+        try:
+            outlook = cls.of(spec, TEACHERS_EACH * parties)
+            needed = outlook.teachers_for() if outlook.few else None
+        except UsageError:  # the settings fail where they are used
+            needed = None
+        wanted = TEACHERS_EACH if needed is None else needed // parties
+        return wanted if wanted <= MOST_WANTED else TEACHERS_EACH
+
     @property
     def wanted(self) -> int:
         """Number of labels sufficient for all classes, at most the size of the public set.
@@ -171,7 +191,7 @@ class Outlook:
         """
         spec, parties = self.spec, self.spec.wanted_parties
         ways = []
-        teachers = self._teachers_for()
+        teachers = self.teachers_for()
         if teachers is not None:
             each = -(-teachers // parties)
             who = "patients" if spec.unit == "patient" else "records"
@@ -211,7 +231,7 @@ class Outlook:
         )
         return f"{', or '.join(ways)}. What to expect then: {command}"
 
-    def _teachers_for(self) -> int | None:
+    def teachers_for(self) -> int | None:
         """Return the number of teachers at which the budget suffices for enough labels, or None."""
         parties = self.spec.wanted_parties
 

@@ -180,39 +180,6 @@ def read_dataset(
     return _dataset(pixels, names, classes, None, found, odd=odd, none_fits=none_fits)
 
 
-def told_before_embedding(
-    path: Path,
-    encoder: Embedder | None,
-    schema: Schema,
-    *,
-    label: str | None,
-    group: str | None,
-    labels: Sequence[str],
-    number: str | None,
-    text: str | None,
-    dicom_labels: Path | None,
-    classes: Sequence[str] | None,
-    reading: Reading,
-) -> tuple[tuple[str, ...], bool] | None:
-    """Return what is known of records before an encoder has one: class names, and whether they have groups.
-
-    Arguments and errors as for :func:`read_dataset`; problems of single records are no errors.
-
-    Returns:
-        None if the records are embeddings already.
-    """
-    several, odd = Several(tuple(labels), number), Odd()
-    raw = _raw_of(path, schema, encoder, several, text, dicom_labels, label, group, odd, reading)
-    if raw is None:
-        return None
-    held, _ = raw
-    if several:
-        return tuple(labels), held.groups is not None
-    names = _with_label(_names_of(held), reading)
-    _, known = encode_labels(names, classes, path=held.path, odd=odd)
-    return known, held.groups is not None
-
-
 def read_inputs(
     path: Path,
     *,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pate.campaign.choices import RECORDS, TEACHERS_EACH
+from pate.campaign.choices import RECORDS
 from pate.campaign.default_noise import CLASSES
 from pate.campaign.outlook import ENOUGH, Outlook, labels_for_all, one_in, plan_command
 from pate.campaign.terms import matrix_mechanism
@@ -83,8 +83,9 @@ def expected(
         return Expected(text)
     prefix = ""
     if not teachers:
-        teachers = guess.teachers or TEACHERS_EACH * spec.wanted_parties
-        prefix = f"if each party has {TEACHERS_EACH} teachers, "
+        each = Outlook.teachers_wanted(spec)
+        teachers = guess.teachers or each * spec.wanted_parties
+        prefix = f"if each party has {each} teachers, "
         if guess.teachers:
             prefix = f"with {teachers} teachers "
     outlook = Outlook.of(spec, teachers, classes, reached, guess.rarest)

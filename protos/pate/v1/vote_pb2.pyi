@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Campaign(_message.Message):
-    __slots__ = ("id", "classes", "public_set", "queries", "schema", "mechanism", "unit", "aggregation", "epsilon", "delta", "rounds", "noise", "threshold", "colluders", "proofs", "most_votes", "code", "terms", "series")
+    __slots__ = ("id", "classes", "public_set", "queries", "schema", "mechanism", "unit", "aggregation", "epsilon", "delta", "rounds", "noise", "threshold", "colluders", "proofs", "most_votes", "code", "terms", "series", "wanted_teachers")
     ID_FIELD_NUMBER: _ClassVar[int]
     CLASSES_FIELD_NUMBER: _ClassVar[int]
     PUBLIC_SET_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class Campaign(_message.Message):
     CODE_FIELD_NUMBER: _ClassVar[int]
     TERMS_FIELD_NUMBER: _ClassVar[int]
     SERIES_FIELD_NUMBER: _ClassVar[int]
+    WANTED_TEACHERS_FIELD_NUMBER: _ClassVar[int]
     id: bytes
     classes: _containers.RepeatedScalarFieldContainer[str]
     public_set: bytes
@@ -46,7 +47,8 @@ class Campaign(_message.Message):
     code: str
     terms: Terms
     series: str
-    def __init__(self, id: _Optional[bytes] = ..., classes: _Optional[_Iterable[str]] = ..., public_set: _Optional[bytes] = ..., queries: _Optional[int] = ..., schema: _Optional[str] = ..., mechanism: _Optional[str] = ..., unit: _Optional[str] = ..., aggregation: _Optional[str] = ..., epsilon: _Optional[float] = ..., delta: _Optional[float] = ..., rounds: _Optional[int] = ..., noise: _Optional[str] = ..., threshold: _Optional[int] = ..., colluders: _Optional[int] = ..., proofs: _Optional[bool] = ..., most_votes: _Optional[int] = ..., code: _Optional[str] = ..., terms: _Optional[_Union[Terms, _Mapping]] = ..., series: _Optional[str] = ...) -> None: ...
+    wanted_teachers: int
+    def __init__(self, id: _Optional[bytes] = ..., classes: _Optional[_Iterable[str]] = ..., public_set: _Optional[bytes] = ..., queries: _Optional[int] = ..., schema: _Optional[str] = ..., mechanism: _Optional[str] = ..., unit: _Optional[str] = ..., aggregation: _Optional[str] = ..., epsilon: _Optional[float] = ..., delta: _Optional[float] = ..., rounds: _Optional[int] = ..., noise: _Optional[str] = ..., threshold: _Optional[int] = ..., colluders: _Optional[int] = ..., proofs: _Optional[bool] = ..., most_votes: _Optional[int] = ..., code: _Optional[str] = ..., terms: _Optional[_Union[Terms, _Mapping]] = ..., series: _Optional[str] = ..., wanted_teachers: _Optional[int] = ...) -> None: ...
 
 class Terms(_message.Message):
     __slots__ = ("roster", "mechanisms", "composition", "cap", "gate")
@@ -123,10 +125,14 @@ class PartyRequest(_message.Message):
     def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[_Union[Campaign, _Mapping]] = ..., roster: _Optional[bytes] = ..., describe: _Optional[_Union[Describe, _Mapping]] = ..., public_piece: _Optional[_Union[PublicPiece, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., ask_keys: _Optional[_Union[AskKeys, _Mapping]] = ..., ask_shares: _Optional[_Union[AskShares, _Mapping]] = ..., ask_masked: _Optional[_Union[AskMasked, _Mapping]] = ..., ask_consent: _Optional[_Union[AskConsent, _Mapping]] = ..., ask_opening: _Optional[_Union[AskOpening, _Mapping]] = ..., ask_proof: _Optional[_Union[AskProof, _Mapping]] = ..., ask_bundles: _Optional[_Union[AskBundles, _Mapping]] = ..., ask_masked_ahead: _Optional[_Union[AskMaskedAhead, _Mapping]] = ..., ask_consent_ahead: _Optional[_Union[AskConsentAhead, _Mapping]] = ..., ask_opening_ahead: _Optional[_Union[AskOpeningAhead, _Mapping]] = ...) -> None: ...
 
 class Describe(_message.Message):
-    __slots__ = ("sends_encoder",)
+    __slots__ = ("sends_encoder", "at_once", "agreed")
     SENDS_ENCODER_FIELD_NUMBER: _ClassVar[int]
+    AT_ONCE_FIELD_NUMBER: _ClassVar[int]
+    AGREED_FIELD_NUMBER: _ClassVar[int]
     sends_encoder: bool
-    def __init__(self, sends_encoder: _Optional[bool] = ...) -> None: ...
+    at_once: bool
+    agreed: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, sends_encoder: _Optional[bool] = ..., at_once: _Optional[bool] = ..., agreed: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PublicPiece(_message.Message):
     __slots__ = ("index", "pieces", "content", "encoder")
@@ -341,7 +347,7 @@ class SignedReply(_message.Message):
     def __init__(self, body: _Optional[bytes] = ..., identity: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class Reply(_message.Message):
-    __slots__ = ("version", "nonce", "campaign", "party", "description", "receipt", "votes", "refusal", "farewell", "keys", "boxes", "masked", "consent", "opening", "proof", "wanted", "bundles", "masked_ahead")
+    __slots__ = ("version", "nonce", "campaign", "party", "description", "receipt", "votes", "refusal", "farewell", "keys", "boxes", "masked", "consent", "opening", "proof", "wanted", "bundles", "masked_ahead", "preparing")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     CAMPAIGN_FIELD_NUMBER: _ClassVar[int]
@@ -360,6 +366,7 @@ class Reply(_message.Message):
     WANTED_FIELD_NUMBER: _ClassVar[int]
     BUNDLES_FIELD_NUMBER: _ClassVar[int]
     MASKED_AHEAD_FIELD_NUMBER: _ClassVar[int]
+    PREPARING_FIELD_NUMBER: _ClassVar[int]
     version: int
     nonce: bytes
     campaign: bytes
@@ -378,7 +385,8 @@ class Reply(_message.Message):
     wanted: EncoderWanted
     bundles: Bundles
     masked_ahead: MaskedAhead
-    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[bytes] = ..., party: _Optional[str] = ..., description: _Optional[_Union[Description, _Mapping]] = ..., receipt: _Optional[_Union[PieceReceipt, _Mapping]] = ..., votes: _Optional[_Union[VoteMatrix, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., keys: _Optional[_Union[MaskingKeys, _Mapping]] = ..., boxes: _Optional[_Union[Boxes, _Mapping]] = ..., masked: _Optional[_Union[MaskedVotes, _Mapping]] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., opening: _Optional[_Union[Opening, _Mapping]] = ..., proof: _Optional[_Union[VoteProof, _Mapping]] = ..., wanted: _Optional[_Union[EncoderWanted, _Mapping]] = ..., bundles: _Optional[_Union[Bundles, _Mapping]] = ..., masked_ahead: _Optional[_Union[MaskedAhead, _Mapping]] = ...) -> None: ...
+    preparing: Preparing
+    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[bytes] = ..., party: _Optional[str] = ..., description: _Optional[_Union[Description, _Mapping]] = ..., receipt: _Optional[_Union[PieceReceipt, _Mapping]] = ..., votes: _Optional[_Union[VoteMatrix, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., keys: _Optional[_Union[MaskingKeys, _Mapping]] = ..., boxes: _Optional[_Union[Boxes, _Mapping]] = ..., masked: _Optional[_Union[MaskedVotes, _Mapping]] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., opening: _Optional[_Union[Opening, _Mapping]] = ..., proof: _Optional[_Union[VoteProof, _Mapping]] = ..., wanted: _Optional[_Union[EncoderWanted, _Mapping]] = ..., bundles: _Optional[_Union[Bundles, _Mapping]] = ..., masked_ahead: _Optional[_Union[MaskedAhead, _Mapping]] = ..., preparing: _Optional[_Union[Preparing, _Mapping]] = ...) -> None: ...
 
 class Description(_message.Message):
     __slots__ = ("teachers", "classes", "public_set", "unit", "sealing")
@@ -395,6 +403,10 @@ class Description(_message.Message):
     def __init__(self, teachers: _Optional[int] = ..., classes: _Optional[_Iterable[str]] = ..., public_set: _Optional[bytes] = ..., unit: _Optional[str] = ..., sealing: _Optional[_Union[SealingKey, _Mapping]] = ...) -> None: ...
 
 class EncoderWanted(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Preparing(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 

@@ -12,6 +12,7 @@ import pytest
 
 from aggregator_server.exchange.aggregation import Batch, MaskedAggregation, PlainAggregation, Sum
 from aggregator_server.exchange.exchange import Exchange
+from aggregator_server.exchange.parties import DescribedParty, agreed_classes
 from aggregator_server.flower.local_grid import FIRST_NODE, LocalGrid
 from aggregator_server.flower.wire import GridWire
 from party.flower.client_app import make_client_app
@@ -129,6 +130,13 @@ def fix(exchange: Exchange, roster: Sequence[RosterParty], classes: Sequence[str
     exchange.fix_roster(roster, classes, terms_message(members))
 
 
+def all_come(exchange: Exchange, parties: int) -> None:
+    """Wait until so many parties have described themselves."""
+    while len(exchange.here) < parties:
+        exchange.look()
+        _pause(0)
+
+
 @pytest.fixture
 def houses() -> Iterator[list[House]]:
     made: list[House] = []
@@ -172,13 +180,89 @@ def test_a_roster_is_gathered_and_votes_come_from_all(tmp_path: Path, houses: li
     assert found.responders == ("p0", "p1", "p2")
 
 
-def test_different_class_lists_end_the_gathering_with_both_names(
+def test_the_one_party_with_other_classes_is_refused_and_the_campaign_lives(
     tmp_path: Path, houses: list[House]
 ) -> None:
+    lists = [("x", "z"), ("x", "y"), ("x", "y"), ("x", "y")]
+    house = House(tmp_path, [Constant(1, 0, each) for each in lists])
+    houses.append(house)
+    exchange = house.exchange()
+    all_come(exchange, 4)
+    assert [party.name for party in exchange.gather(3)] == ["p1", "p2", "p3"]
+    while "p0" not in exchange._who.unwilling:
+        exchange.look()
+        _pause(0)
+    refusals = [voter.refusal for voter in house.voters]
+    assert isinstance(refusals[0], SchemaError)
+    assert "only ours have z; ours lack y" in str(refusals[0])
+    assert "--classes x,y" in str(refusals[0])
+    assert refusals[1:] == [None] * 3
+    (line,) = [line for line in house.said if "names other classes" in line]
+    assert line.startswith("p0 names other classes than ")
+    assert "only p0 has z" in line
+    assert any(line.startswith("p0: refused (RefusedError)") for line in house.said)
+    assert exchange._waiting_line([], 3, {"p0", "p1"}).endswith("; missing: p1; refused: p0")
+
+
+def test_no_single_party_decides_the_class_list(tmp_path: Path, houses: list[House]) -> None:
+    """Of two that differ neither is refused: the coordinator reads what differs, and what helps."""
     house = House(tmp_path, [Constant(1, 0), Constant(1, 0, ("x", "z"))])
     houses.append(house)
-    with pytest.raises(SchemaError, match=r"p0 and p1 have different class lists"):
-        house.exchange().gather(2)
+    exchange = house.exchange()
+    all_come(exchange, 2)
+    present = [exchange._who.known[name] for name in exchange.here]
+    assert agreed_classes(present, 2) is None
+    line = exchange._waiting_line(present, 2, None)
+    assert "p0 and p1 name different classes: only p0 has y, only p1 has z" in line
+    assert "--classes" in line
+    assert [voter.refusal for voter in house.voters] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("lists", "wanted", "agreed"),
+    [
+        ("", 1, None), ("x", 1, "x"), ("x", 2, None), ("xx", 2, "x"), ("xz", 2, None), ("xx", 3, "x"),
+        ("xxz", 3, "x"), ("xzv", 3, None), ("xxzz", 4, None), ("xxzzz", 4, "z"), ("xxzz", 3, None),
+    ],
+)  # fmt: skip
+def test_a_list_needs_more_than_half_of_the_wanted_parties(
+    lists: str, wanted: int, agreed: str | None
+) -> None:
+    parties = [
+        DescribedParty(f"p{at}", f"{at:064x}", 1, "record", ("a", each))
+        for at, each in enumerate(lists)
+    ]
+    assert agreed_classes(parties, wanted) == (None if agreed is None else ("a", agreed))
+
+
+def test_a_party_that_insists_on_other_classes_is_asked_once(
+    tmp_path: Path, houses: list[House]
+) -> None:
+    house = House(tmp_path, [Constant(1, 0, ("x", "z")), Constant(1, 0), Constant(1, 0)])
+    asked: list[vote_pb2.PartyRequest] = []
+
+    def insists(body: bytes) -> bytes:
+        request = request_in(body)
+        if request.describe.agreed:
+            asked.append(request)
+            del request.describe.agreed[:]
+            body = wire.sign_request(request, SERVER_KEY)
+        return house.voters[0].handle(body)
+
+    handlers = [insists, house.voters[1].handle, house.voters[2].handle]
+    house.grid.close()
+    house.grid = LocalGrid([make_client_app(each) for each in handlers])
+    house.link = GridWire(house.grid)
+    houses.append(house)
+    exchange = house.exchange()
+    all_come(exchange, 3)
+    assert [party.name for party in exchange.gather(2)] == ["p1", "p2"]
+    while not any("does not refuse" in line for line in house.said):
+        exchange.look()
+        _pause(0)
+    exchange.look()
+    assert len(asked) == 1
+    assert "p0" not in exchange.here
 
 
 def test_a_party_whose_description_is_not_accepted_is_named(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from typing import TYPE_CHECKING
 
 import grpc
@@ -10,8 +12,10 @@ import pytest
 from aggregator_server.exchange.aggregation import PlainAggregation
 from aggregator_server.exchange.exchange import Exchange
 from aggregator_server.exchange.presence import Presence
-from aggregator_server.flower.local_grid import FIRST_NODE
+from aggregator_server.flower.local_grid import FIRST_NODE, LocalGrid
+from aggregator_server.flower.wire import GridWire
 from aggregator_server.student_service import StudentService
+from party.flower.client_app import make_client_app
 from protos.pate.v1 import student_pb2, student_pb2_grpc
 from protos.public_set import pack_public_set
 from protos.student_proof import PROOF_KEY, predictions_proof
@@ -24,11 +28,14 @@ from tests.aggregator_server.exchange.test_exchange import (
     _pause,
     fix,
 )
+from tests.party.voting.test_own_data import PUBLIC as TABLE
+from tests.party.voting.test_own_data import Site, rows
 from tests.support.campaign_messages import SERVER_KEY, campaign_message, no_bar
 from tests.support.server.campaigns import label, make_predictions, start
 from tests.support.server.statuses import INTERACTIVE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 NO_HURRY = 60.0
@@ -90,6 +97,55 @@ def test_words_for_what_a_party_does() -> None:
     assert busy.doing("c") == "not in this sum"
     assert busy.doing("z") == "away; votes awaited"
     assert [name for name in "abcz" if busy.troubled(name)] == ["z"]
+    early = Presence(frozenset("a"), refused=frozenset("c"), preparing=frozenset("b"))
+    assert [early.doing(name) for name in "abc"] == [
+        "ready",
+        "here, preparing",
+        "refused; see the log",
+    ]
+    assert [name for name in "abc" if early.troubled(name)] == ["c"]
+
+
+def test_a_party_that_prepares_is_shown_before_it_has_read_a_record(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    party = Site(tmp_path / "a", rows())
+    goes_on = threading.Event()
+
+    @contextlib.contextmanager
+    def training() -> Iterator[Callable[[int, int], None]]:
+        assert goes_on.wait(60)
+        yield lambda *_: None
+
+    party.own._training = training
+    grid = LocalGrid([make_client_app(party.voter.handle)])
+    said: list[str] = []
+    told: list[Presence] = []
+    exchange = Exchange(
+        GridWire(grid), campaign_message(TABLE, classes=("a", "b", "c")), signing_key=SERVER_KEY,
+        pieces=list, say=said.append, show=told.append, pause=_pause,
+    )  # fmt: skip
+
+    def looks_until(holds: Callable[[Presence], bool]) -> None:
+        def is_so() -> bool:
+            exchange.look()
+            return holds(told[-1])
+
+        until(is_so, "the party is shown otherwise")
+
+    try:
+        looks_until(lambda now: bool(now.preparing))
+        assert told[-1] == Presence(preparing=frozenset("a"))
+        assert (
+            exchange._waiting_line([], 2, None) == "waiting for parties: 1 of 2 here (preparing: a)"
+        )
+        goes_on.set()
+        looks_until(lambda now: now == Presence(frozenset("a")))
+        assert said == ["a is here, preparing", "a joined: 3 teachers"]
+        grid.leave(FIRST_NODE)
+        looks_until(lambda now: now == Presence())
+    finally:
+        goes_on.set()
+        grid.close()
 
 
 def test_the_students_own_accuracy_is_checked_and_kept_with_its_predictions(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aggregator_server.exchange.presence import FILE, Presence, noting
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.results.report import describe_state, show
+from aggregator_server.results.report import describe, describe_state, show
 from tests.support.server.campaigns import label, make_spec, start
 
 if TYPE_CHECKING:
@@ -39,6 +40,24 @@ def test_the_screen_of_a_campaign(
     assert head.endswith(f" {state.head}")
     assert "…" not in said
     assert " ".join(said.split()).count(str(found["adjacency"])) == 1
+
+
+def test_who_is_here_while_parties_gather(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    shown: list[Presence] = []
+    with Ledger.create(tmp_path / "ledger.db", make_spec()) as ledger:
+        note = noting(tmp_path, lambda: ledger.state().phase, shown.append)
+        assert "present" not in describe(tmp_path)
+        note(Presence(frozenset("a"), refused=frozenset("d"), preparing=frozenset("cb")))
+    show(describe(tmp_path))
+    assert "3 of 4 (a; preparing: b, c); refused: d; since 20" in capsys.readouterr().out
+    with start(tmp_path / "later" / "ledger.db") as ledger:
+        note = noting(tmp_path, lambda: ledger.state().phase, shown.append)
+        note(Presence(frozenset("ab")))
+    assert not (tmp_path / FILE).exists()
+    assert [len(each.here) for each in shown] == [1, 2]
 
 
 def test_before_the_roster_nothing_is_made_up(

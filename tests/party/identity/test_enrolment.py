@@ -31,6 +31,8 @@ from party.flower.supernode import Server, UntrustedServerError
 from party.identity import enrolment
 from party.identity.enrolment import Enrolment, enrol, read_bundle
 from party.identity.keys import identity_key
+from party.options import StartOptions
+from party.session import take_part
 from pate.errors import (
     DataError,
     DiskError,
@@ -43,6 +45,7 @@ from pate.errors import (
 from pate.formats.enrolment import ROUTE, Answer, Bundle
 from pate.runtime import home as home_module
 from pate.runtime.child import free_port
+from pate.runtime.screen import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -427,6 +430,16 @@ def test_who_comes_in_clear_is_told_to_enrol(service: Door) -> None:
         Server(service.address).probe()
 
 
+def test_who_is_not_enrolled_is_told_before_a_record_is_read(service: Door, tmp_path: Path) -> None:
+    data, home = tmp_path / "h.csv", tmp_path / "home"
+    data.write_text("a table whose label column is not named\n")
+    home.mkdir()
+    options = StartOptions(data=data, server=service.address)
+    with pytest.raises(UntrustedServerError, match=r"speaks TLS.*pate-party enroll"):
+        take_part(options, "h", home, Screen("pate-party"))
+    assert {path.name for path in home.iterdir()} <= {"ledger.db", "ledger.head", "shard.key"}
+
+
 def test_who_brings_tls_to_a_server_without_is_told_so(service: Door) -> None:
     plain = Gateway("127.0.0.1", 0)
     plain.start()
@@ -542,6 +555,7 @@ def test_what_is_no_name_is_refused_before_anything_is_made(
 ) -> None:
     monkeypatch.setattr(main, "default_home", lambda _role: tmp_path / "state")
     data = tmp_path / "my data.csv"  # what it is called makes no name either
+    data.write_text("x,y\n1,a\n2,b\n")
     for asked in (["--name", name], []):
         if not name and asked:
             continue  # as if it were left out
@@ -549,12 +563,15 @@ def test_what_is_no_name_is_refused_before_anything_is_made(
             run = CliRunner().invoke(main.app, ["start", "--data", str(data), *asked, *home])
             assert isinstance(run.exception, UsageError), run.output
             assert "--name" in str(run.exception)
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [data]
 
 
 def test_an_enrolled_party_has_one_name(home: Path, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("x,y\n")
+
     def start(*options: str) -> BaseException | None:
-        data = ["--data", str(tmp_path / "none"), "--home", str(home)]
+        data = ["--data", str(table), "--label", "y", "--home", str(home)]
         return CliRunner().invoke(main.app, ["start", *data, *options]).exception
 
     error = start("--name", "other")

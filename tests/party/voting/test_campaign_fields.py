@@ -195,6 +195,7 @@ VARIED: Final[dict[str, list[Value]]] = {
         of(code="nearest number"),
         of(code="nearest labels-1"),
     ],
+    "Campaign.wanted_teachers": [of(wanted_teachers=10)],
     "Campaign.series": [of("adds up", series="weekly"), of("adds up", series="")],
     "Campaign.terms": [Value(lambda campaign: campaign.ClearField("terms"), "refused")],
     "Terms.roster": [

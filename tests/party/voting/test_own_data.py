@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -14,14 +16,16 @@ from party.identity.keys import identity_key
 from party.options import StartOptions
 from party.policy.policy import Policy
 from party.teachers.training import Ensemble
-from party.voting.own_data import OwnFile, OwnVoters
+from party.voting import voter
+from party.voting.own_data import GaveUpError, OwnFile, OwnVoters
 from party.voting.voter import Voter
 from pate.data.schema import Schema
 from pate.data.values import Images, Table, batch_hash
-from pate.errors import DataError, SchemaError, UsageError
+from pate.errors import DataError, ProtocolError, SchemaError, UsageError
 from pate.noise.exact import SystemNoise
 from protos import wire
 from protos.pate.v1 import vote_pb2
+from simulation.programs import until
 from tests.support.campaign_messages import SERVER_KEY, campaign_message, site, terms_message
 
 if TYPE_CHECKING:
@@ -50,6 +54,7 @@ class Site:
         policy: Policy | None = None,
         public: Inputs = PUBLIC,
         group: str | None = None,
+        takes_wanted: bool = False,
     ) -> None:
         self.home = place / "home"
         self.home.mkdir(exist_ok=True)
@@ -61,6 +66,7 @@ class Site:
             OwnFile(data=place / "h.csv", label="y", group=group, classes=classes, strict=strict),
             teachers=teachers, records=records, model="logistic", device="cpu", home=self.home,
             key=b"k" * 32, say=self.said.append, warn=self.warned.append, training=self._training,
+            takes_wanted=takes_wanted,
         )  # fmt: skip
         self.key = identity_key(self.home).public_key().public_bytes_raw()
         self.voter = Voter(
@@ -80,9 +86,11 @@ class Site:
         body = self.voter.handle(wire.sign_request(request, SERVER_KEY))
         return wire.read_reply(body, campaign=campaign.id, nonce=request.nonce)[1]
 
-    def describe(self, **changes: object) -> vote_pb2.Reply:
+    def describe(
+        self, *, at_once: bool = False, agreed: tuple[str, ...] = (), **changes: object
+    ) -> vote_pb2.Reply:
         fields = {"classes": CLASSES} | changes
-        request = vote_pb2.PartyRequest(describe=vote_pb2.Describe())
+        request = vote_pb2.PartyRequest(describe=vote_pb2.Describe(at_once=at_once, agreed=agreed))
         return self.tell(request, campaign_message(PUBLIC, None, **fields))
 
     def ask(self, **changes: object) -> vote_pb2.Reply:
@@ -103,6 +111,164 @@ class Site:
 def rows(*more: str, n: int = 90) -> str:
     made = [f"{at // 2},{'xyz'[at % 3]},{'ab'[at >= n // 2]}" for at in range(n)]
     return "lab,kind,y\n" + "\n".join([*made, *more]) + "\n"
+
+
+class Held(Site):
+    """A party whose training waits until the test lets it go on."""
+
+    begun: threading.Event
+    goes_on: threading.Event
+
+    @contextlib.contextmanager
+    def _training(self) -> Iterator[Callable[[int, int], None]]:
+        self.trainings += 1
+        self.begun.set()
+        assert self.goes_on.wait(60)
+        yield lambda *_: None
+
+
+@pytest.fixture
+def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    monkeypatch.setattr(voter, "_HOLD_S", 0.01)
+    party = Held(tmp_path, rows())
+    party.begun, party.goes_on = threading.Event(), threading.Event()
+    yield party
+    party.goes_on.set()
+
+
+def test_a_party_says_that_it_prepares_before_it_reads_and_nothing_of_how_far_it_is(
+    held: Held,
+) -> None:
+    begin = held.voter._begin
+    held.voter._begin = lambda: None  # type: ignore[method-assign]
+    first = held.describe(at_once=True)
+    assert held.own._held is None
+    begin()
+    assert held.begun.wait(60)
+    again = held.describe(at_once=True)
+    for reply in (first, again):
+        assert reply.WhichOneof("body") == "preparing"
+        reply.nonce = b""
+    assert first == again
+    assert not held.voter._site.ledger.campaigns()[0].batches  # joined, and asked for nothing
+    held.goes_on.set()
+    assert held.describe().description.teachers == 3
+    assert held.describe(at_once=True).description.teachers == 3
+    assert held.trainings == 1
+
+
+def test_a_party_says_so_once_a_campaign_whatever_it_has_read(tmp_path: Path) -> None:
+    """What is read already could depend on a record: an odd cell makes a column another one."""
+    for at, file in enumerate((rows(), rows(">150,x,c"))):
+        (tmp_path / str(at)).mkdir()
+        party = Site(tmp_path / str(at), file)
+        party.own.ahead(None, None)
+        assert party.describe(at_once=True).WhichOneof("body") == "preparing"
+
+
+def test_another_campaign_does_not_wait_for_the_training_of_the_last(held: Held) -> None:
+    held.describe(at_once=True)
+    assert held.begun.wait(60)
+    asked: list[vote_pb2.Reply] = []
+    other = threading.Thread(target=lambda: asked.append(held.describe(at_once=True, id=b"o" * 16)))
+    other.start()
+    now = held.voter._preparation
+    assert now is not None
+    until(lambda: now.abandoned, "the first training is given up")
+    held.goes_on.set()
+    other.join(60)
+    assert isinstance(now.error, GaveUpError)
+    assert [reply.WhichOneof("body") for reply in asked] == ["preparing"]
+    assert held.describe(id=b"o" * 16).WhichOneof("body") == "description"
+    # The first one, asked again, is prepared anew.
+    assert held.describe(at_once=True).WhichOneof("body") == "preparing"
+
+
+@pytest.mark.parametrize("changes", [{"schema": "table other:number"}, {"unit": "patient"}])
+def test_what_fails_while_it_prepares_is_one_kind_of_refusal(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    party = Site(tmp_path, rows())
+    assert party.describe(at_once=True, **changes).WhichOneof("body") == "preparing"
+    assert party.describe(at_once=True, **changes).refusal.kind == "RefusedError"
+    assert isinstance(party.voter.refusal, SchemaError)
+    assert party.trainings == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "changes"),
+    [
+        ({"classes": ("a", "b", "other")}, {}),
+        ({"teachers": None}, {}),
+        ({"records": False}, {"mechanism": "neighbour", "most_votes": 9}),
+        ({}, {"code": "each-9 labels-2-of-3"}),
+    ],
+    ids=["classes", "no teachers", "no records", "several labels"],
+)
+def test_terms_that_our_options_do_not_fit_are_refused_before_a_record_is_read(
+    tmp_path: Path, options: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    party = Site(tmp_path, rows(), **options)
+    (tmp_path / "h.csv").unlink()
+    assert party.describe(at_once=True, **changes).refusal.kind == "RefusedError"
+    assert isinstance(party.voter.refusal, SchemaError)
+
+
+def test_no_terms_but_signed_ones_make_a_party_read(tmp_path: Path) -> None:
+    enrolled = dataclasses.replace(Policy.default(loopback=True), campaigns="enrolled")
+    party = Site(tmp_path, rows(), policy=enrolled)
+    request = vote_pb2.PartyRequest(describe=vote_pb2.Describe(at_once=True))
+    request.version, request.nonce = wire.VERSION, wire.new_id()
+    request.campaign.CopyFrom(campaign_message(PUBLIC, None, classes=CLASSES))
+    signed = vote_pb2.SignedRequest.FromString(wire.sign_request(request, SERVER_KEY))
+    request.campaign.epsilon = 0.5
+    forged = vote_pb2.SignedRequest(
+        body=request.SerializeToString(), key=signed.key, signature=signed.signature
+    )
+    unsigned = vote_pb2.SignedRequest(body=signed.body, key=signed.key)
+    for each in (forged, unsigned):
+        with pytest.raises(ProtocolError, match=r"signature|not signed"):
+            party.voter.handle(each.SerializeToString())
+    assert party.voter._preparation is None
+    # Signed by another key than that of the enrolment, they are those of another coordinator.
+    party.voter._site._pinned = b"p" * 32
+    assert party.describe(at_once=True).refusal.kind == "RefusedError"
+    assert (party.voter._preparation, party.own._held) == (None, None)
+
+
+def test_the_campaigns_number_of_teachers_counts_where_the_owner_states_none(
+    tmp_path: Path,
+) -> None:
+    """And nothing else: no record of the party has a say in what the server learns."""
+    for at, (file, takes, wanted, expected) in enumerate([
+        (rows(), True, 7, 7), (rows(n=8), True, 7, 7), (rows(n=4), True, 7, 7),
+        (rows(), True, 0, 3), (rows(), False, 7, 3),
+    ]):  # fmt: skip
+        (tmp_path / str(at)).mkdir()
+        party = Site(tmp_path / str(at), file, takes_wanted=takes)
+        assert party.describe(wanted_teachers=wanted).description.teachers == expected
+        assert any(line == f"{expected} teachers are ready" for line in party.said)
+    # A guess is of the last campaign's number, and is trained again for another.
+    party = Site(tmp_path / "0", rows(), takes_wanted=True)
+    party.own.ahead(Schema.of(PUBLIC), CLASSES, wanted=7)
+    assert party.describe(wanted_teachers=7).description.teachers == 7
+    assert party.trainings == 1
+    assert party.describe(wanted_teachers=8, id=b"o" * 16).description.teachers == 8
+    # And it does not change within a campaign.
+    assert party.describe(wanted_teachers=9, id=b"o" * 16).refusal.kind == "RefusedError"
+    assert "has changed its wanted_teachers: it was 8, now it is 9" in str(party.voter.error)
+
+
+def test_a_party_with_other_classes_than_most_refuses_by_its_own_comparison(tmp_path: Path) -> None:
+    party = Site(tmp_path, rows())
+    same = party.describe(classes=(), agreed=("a", "b"))
+    assert list(same.description.classes) == ["a", "b"]
+    assert party.describe(classes=(), agreed=("a", "c")).refusal.kind == "RefusedError"
+    said = str(party.voter.refusal)
+    assert "only ours have b; ours lack c" in said
+    assert "--classes a,c" in said
+    with pytest.raises(ProtocolError, match="agreed class list"):
+        party.describe(agreed=("a", "b"))
 
 
 def test_the_answer_has_the_campaigns_classes_and_not_those_that_occur(tmp_path: Path) -> None:
@@ -227,7 +393,7 @@ def test_nothing_is_read_or_trained_for_a_campaign_that_the_policy_refuses(tmp_p
     """Otherwise any server could learn by class lists which classes occur, or cause long trainings."""
     policy = dataclasses.replace(Policy.default(loopback=True), campaigns="enrolled")
     for at, classes in enumerate((CLASSES, ("a", "b"), ("u", "v"))):
-        for asks in (Site.describe, Site.ask):
+        for asks in (Site.describe, partial(Site.describe, at_once=True), Site.ask):
             party = Site(tmp_path, rows(), policy=policy)
             assert asks(party, classes=classes).refusal.kind == "RefusedError", at
             assert (party.trainings, party.said[1:], party.warned) == (0, [], [])

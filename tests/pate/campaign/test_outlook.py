@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from pate.campaign.choices import Guess
+from pate.campaign.choices import TEACHERS_EACH, Guess
 from pate.campaign.outlook import Outlook, classes_in_words
 from pate.errors import UsageError
 from pate.planning.expected import expected
@@ -62,7 +62,8 @@ def test_a_rarest_class_gets_its_share_of_the_labels() -> None:
 @pytest.mark.parametrize(
     ("changes", "guess", "text", "few"),
     [
-        ({}, Guess(), "if each party has 10 teachers, the budget pays for 51 labels", True),
+        ({}, Guess(), "if each party has 15 teachers, the budget pays for 123 labels", False),
+        ({"epsilon": 0.2}, Guess(), "if each party has 10 teachers, the budget", True),
         ({}, Guess(teachers=400), "with 400 teachers the budget pays for", False),
         ({"neighbour": {}}, Guess(records=60_000), "if 60,000 records vote (your guess)", False),
         ({"neighbour": {}}, Guess(records=300), "few, for a student wants 10 or more", True),
@@ -78,13 +79,13 @@ def test_a_rarest_class_gets_its_share_of_the_labels() -> None:
 def test_what_to_expect_is_said_of_teachers_and_of_records(
     changes: dict[str, Any], guess: Guess, text: str, few: bool
 ) -> None:
-    more: dict[str, Any] = dict(FEW)
+    more: dict[str, Any] = {**FEW, **{name: changes[name] for name in changes.keys() & {"epsilon"}}}
     if "neighbour" in changes:
         more |= {
             "aggregator": "neighbour", "epsilon": 1.0, "representatives": list(range(40)),
             "most_votes": 4095, "votes_per_patient": 1, **changes["neighbour"],
         }  # fmt: skip
-    found = expected(make_spec(**more), guess, classes=None if not changes else 2)
+    found = expected(make_spec(**more), guess, classes=2 if "neighbour" in changes else None)
     assert text in found.text
     assert (found.few, bool(found.advice)) == (few, few)
     # Of labels that records gave, far fewer than expected come of a guess at too many records.
@@ -92,6 +93,26 @@ def test_what_to_expect_is_said_of_teachers_and_of_records(
     assert bool(found.fewer(int(found.labels / 4))) == far
     assert found.fewer(int(found.labels / 2)) == ""
     assert far == ("get a label" in found.text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({}, 15),  # the least with which the budget suffices
+        ({"epsilon": 8.0}, 10),  # ten do
+        ({"epsilon": 0.2}, 10),  # as many as parties would be asked for do not
+        ({"answer": "labels-2", "aggregator": "gnmax", "classes": ("a", "b", "c")}, 10),
+    ],
+)
+def test_the_wanted_number_of_teachers_is_the_least_that_is_enough(
+    changes: dict[str, Any], wanted: int
+) -> None:
+    spec = make_spec(**FEW | changes)
+    assert Outlook.teachers_wanted(spec) == wanted
+    if wanted != TEACHERS_EACH:
+        parties = spec.wanted_parties
+        assert not Outlook.of(spec, wanted * parties).few
+        assert Outlook.of(spec, (wanted - 1) * parties).few
 
 
 def test_without_classes_the_public_set_judges() -> None:
@@ -120,7 +141,7 @@ def test_the_teachers_and_the_epsilon_that_are_advised_pay_for_enough_and_no_les
     [
         ({"unit": "party"}, "more parties", "neighbour"),
         ({"sigma2": Fraction(7)}, "more noise", "teachers at each"),
-        ({"epsilon": 0.5}, "teachers at each", "`--epsilon"),
+        ({"epsilon": 0.2}, "teachers at each", "`--epsilon"),
         ({"aggregator": "lnmax"}, "teachers at each", "more noise"),
     ],
 )
