@@ -82,9 +82,18 @@ def audited(
     )
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("answer", ANSWERS)
-@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize(
+    ("code", "answer", "law"),
+    others_slow(
+        product(CODES, ANSWERS, LAWS),
+        # Each code with each answer, by the one law or the other.
+        [
+            (code, answer, LAWS[(at + by) % 2])
+            for at, code in enumerate(CODES)
+            for by, answer in enumerate(ANSWERS)
+        ].__contains__,
+    ),
+)
 def test_what_ships_stands(
     code: str, answer: str, law: NoiseLawName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
