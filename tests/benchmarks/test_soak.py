@@ -35,7 +35,7 @@ STAND = Stand(
 )  # fmt: skip
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_six_campaigns_with_faults(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.soak", "--campaigns", "6", "--seed", "6",
@@ -51,7 +51,7 @@ def test_six_campaigns_with_faults(tmp_path: Path) -> None:
     assert (tmp_path / "soak" / "soak.png").stat().st_size > 10_000
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_three_campaigns_with_faults_over_flower(tmp_path: Path) -> None:
     done = subprocess.run(
@@ -106,7 +106,6 @@ def left(tmp_path: Path) -> Left:
     return found
 
 
-@pytest.mark.e2e
 def test_what_is_in_order_passes(left: Left) -> None:
     left._labelled_once()
     left._prefixes()
@@ -116,7 +115,6 @@ def test_what_is_in_order_passes(left: Left) -> None:
     left.stage.all_gone()
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("wrong", "rule"),
     [
@@ -137,7 +135,6 @@ def test_a_ledger_that_went_back_is_found(
         rule(left)
 
 
-@pytest.mark.e2e
 def test_what_is_left_behind_is_found(left: Left) -> None:
     (left.stage.home / ".ledger.db.draft").touch()
     with pytest.raises(AssertionError, match=r"server/\.ledger\.db\.draft"):
@@ -154,7 +151,6 @@ def test_what_is_left_behind_is_found(left: Left) -> None:
     left.stage.all_gone()
 
 
-@pytest.mark.e2e
 def test_a_restart_finds_other_surroundings(tmp_path: Path) -> None:
     around = Surroundings({"PYTHONHASHSEED": "5"}, tmp_path, 0o027)
     code = "import os; print(os.getcwd(), os.environ['PYTHONHASHSEED'], oct(os.umask(0)))"

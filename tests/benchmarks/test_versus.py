@@ -397,7 +397,6 @@ def test_an_interrupted_run_goes_on_with_what_it_lacks(
     assert len(go(go_on=False).cells) == 2
 
 
-@pytest.mark.e2e
 def test_what_the_benchmark_writes_is_no_change_of_a_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,8 +10,6 @@ from aggregator_server.results.report import entries
 from simulation.commands import Sites, lenient
 from tests.support.processes.commands import Campaign
 
-pytestmark = pytest.mark.e2e
-
 NAMES = ("east", "north", "south", "up", "west")
 QUERIES = 60
 

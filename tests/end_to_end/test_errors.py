@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from simulation.commands import Sites
 
-pytestmark = pytest.mark.e2e
-
 RNG = np.random.default_rng(0)
 GREY: NDArray[np.uint8] = RNG.integers(0, 256, (12, 8, 8)).astype(np.uint8)
 LABELS = np.array(["a", "b"] * 6)
@@ -205,6 +203,7 @@ def test_a_key_that_no_option_has(
     assert str(config) in line
 
 
+@pytest.mark.slow
 def test_sides_that_do_not_fit_together(sites: Sites, tmp_path: Path) -> None:
     """One server meets, in turn, its own double, a wrong public set, and two class lists."""
     with Campaign(tmp_path, sites) as campaign:
@@ -249,6 +248,7 @@ def test_sides_that_do_not_fit_together(sites: Sites, tmp_path: Path) -> None:
             assert program.code in (None, 0)
 
 
+@pytest.mark.slow
 def test_a_policy_that_refuses_once_the_noise_is_known(sites: Sites, tmp_path: Path) -> None:
     """Joining is allowed, since nothing is known of noise then; voting is not."""
     policy = tmp_path / "policy.toml"

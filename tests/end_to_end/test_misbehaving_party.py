@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import pytest
 
 from aggregator_server.results.report import entries, verify
 from benchmarks.soak.direct import DirectConnection
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
     from pate.data.values import Inputs
     from pate.votes import Counts
-
-pytestmark = pytest.mark.e2e
 
 QUERIES: Final = 20
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from benchmarks.soak.play import Play, Stand
     from simulation.programs import Program
 
-pytestmark = pytest.mark.e2e
-
 ROGUE: Final = "rogue"
 CLASSES: Final = 10
 CELLS: Final = QUERIES * CLASSES

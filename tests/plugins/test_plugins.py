@@ -138,7 +138,7 @@ def _declare(place: Path, package: str, line: str) -> None:
     (folder / "entry_points.txt").write_text(f"[{plugins.TEACHERS}]\n{line}\n")
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_parties_with_teachers_of_a_plugin_take_part(
     installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

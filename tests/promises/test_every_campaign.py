@@ -142,7 +142,6 @@ def check_charges(world: World, number: int = 0) -> CampaignState:
     return state
 
 
-@pytest.mark.statistical
 @KINDS
 def test_killed_at_every_step_it_ends_once_and_charged(kind: Kind, tmp_path: Path) -> None:
     """And all that is then said of it is true."""

@@ -21,7 +21,6 @@ from simulation.commands import Commands, Sites, lenient
 from simulation.programs import Program, Programs, is_alive, until
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.e2e
 
 
 def script(folder: Path, code: str) -> Program:

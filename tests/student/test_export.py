@@ -215,7 +215,6 @@ def test_changed_weights_are_refused(
         weights.load(tmp_path)
 
 
-@pytest.mark.e2e
 def test_what_a_killed_training_left_is_gone_at_the_next_start(tmp_path: Path) -> None:
     """Its draft, and the folders that libraries make where temporary files go."""
     out = tmp_path / "student[1]"

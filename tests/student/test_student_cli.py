@@ -168,7 +168,6 @@ def test_train_evaluate_predict(place: Path, here: Here) -> None:
     assert "no ONNX form" in shown
 
 
-@pytest.mark.e2e
 def test_train_with_a_server(place: Path) -> None:
     public, _ = tumours()
     inputs = read_inputs(place / "public.csv", drop=("id",))
@@ -244,7 +243,6 @@ def test_a_published_student_is_replaced_when_asked_only(
     assert before != {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
 
 
-@pytest.mark.e2e
 def test_help_is_quick_to_come() -> None:
     probe = (
         "import sys; from student.cli import app; import typer.testing as t;"

@@ -19,8 +19,6 @@ from pate.accounting.composition import total_cost
 if TYPE_CHECKING:
     from aggregator_server.ledger.state import ReleasedLabel
 
-pytestmark = pytest.mark.e2e
-
 ROOT = Path(__file__).resolve().parents[3]
 
 

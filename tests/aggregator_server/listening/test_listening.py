@@ -158,6 +158,7 @@ def test_a_request_that_takes_longer_is_not_disturbed(gateway: Gateway) -> None:
         assert ends(slow).startswith(b"HTTP/1.1 400")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filler", [b"flwr-x: %s\r\n", b"%s: x\r\n"])
 def test_a_head_is_bounded_to_the_byte_however_it_comes(gateway: Gateway, filler: bytes) -> None:
     """In one piece, which a parser may accept whole, and in two, of which it must buffer the first."""
@@ -369,7 +370,6 @@ def test_connections_leave_files_for_the_rest(monkeypatch: pytest.MonkeyPatch, f
     assert 1 <= room.per_address < room.all
 
 
-@pytest.mark.e2e
 def test_the_limit_of_files_is_raised_as_far_as_the_system_allows() -> None:
     script = (
         "import resource\n"
@@ -382,7 +382,6 @@ def test_the_limit_of_files_is_raised_as_far_as_the_system_allows() -> None:
     assert done.stdout.split() == [b"300", b"300"]
 
 
-@pytest.mark.e2e
 def test_what_strangers_send_is_not_said_on_the_screen() -> None:
     """In its own process: without a handler of logging, Python prints warnings."""
     script = (

@@ -160,7 +160,6 @@ def test_a_port_that_is_taken(home: Path) -> None:
         assert "page port" not in checked("--home", home, "--page-port", port, "--no-page")
 
 
-@pytest.mark.e2e
 def test_few_open_files() -> None:
     """In a separate process with a low limit."""
     few = (

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.e2e
-
 
 @pytest.fixture(scope="module")
 def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
@@ -59,6 +57,7 @@ def test_a_second_server_is_refused_and_a_reader_is_not(homes: Homes, tmp_path: 
             command.ends(0)
 
 
+@pytest.mark.slow
 def test_a_lock_that_is_held_for_a_while_is_waited_for(homes: Homes, tmp_path: Path) -> None:
     with homes.play(tmp_path / "campaign") as play:
         server = play.serve()
@@ -96,6 +95,7 @@ def test_a_lock_that_stays_ends_the_server_in_one_line(homes: Homes, tmp_path: P
             command.ends(0)
 
 
+@pytest.mark.slow
 def test_a_partys_ledger_that_is_held_for_a_while(homes: Homes, tmp_path: Path) -> None:
     with homes.play(tmp_path / "campaign") as play:
         server = play.serve()
@@ -113,6 +113,7 @@ def test_a_partys_ledger_that_is_held_for_a_while(homes: Homes, tmp_path: Path) 
         play.check_parties()
 
 
+@pytest.mark.slow
 def test_a_copy_that_is_made_during_a_run_verifies(homes: Homes, tmp_path: Path) -> None:
     with homes.play(tmp_path / "campaign") as play:
         server = play.serve()

@@ -18,7 +18,7 @@ from tests.support.processes.commands import Campaign
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 NAMES: Final = ("north", "south", "west")
 CAMPAIGNS: Final = ("january", "february")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from benchmarks.soak.play import Play
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 _WAITS = "round 2: waiting for the student's predictions"
 

@@ -460,7 +460,6 @@ def test_nothing_older_than_tls_13_is_spoken(service: Door) -> None:
         assert client.get(f"https://{service.address}/health").status_code == 503
 
 
-@pytest.mark.e2e
 def test_a_node_key_is_not_used_in_clear(service: Door, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="in clear"):
         Connection(service.address, make_client_app(bytes), tmp_path, node_key=tmp_path / "key")

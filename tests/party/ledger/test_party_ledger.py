@@ -111,7 +111,6 @@ def test_nobody_else_may_read_it(ledger: PartyLedger, path: Path) -> None:
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.e2e
 def test_an_entry_is_on_the_disk_when_the_call_returns(path: Path) -> None:
     """A process that dies right after it recorded an answer has recorded it."""
     program = (

@@ -336,7 +336,6 @@ def test_what_makes_no_sense_is_refused(generator: Generator) -> None:
         generator.fit(outside, domain, ONE, SystemNoise(), SystemRandomness())
 
 
-@pytest.mark.statistical
 def test_the_integer_noise_of_a_table_is_the_two_sided_geometric_law() -> None:
     from scipy import stats
 

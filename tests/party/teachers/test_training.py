@@ -269,7 +269,6 @@ def child(
     )
 
 
-@pytest.mark.e2e
 def test_a_killed_process_goes_on_with_the_rest(tmp_path: Path) -> None:
     killed = child(tmp_path, failpoint="teacher-trained:3")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
@@ -284,7 +283,6 @@ def test_a_killed_process_goes_on_with_the_rest(tmp_path: Path) -> None:
     assert {name: after[name] for name in before} == before
 
 
-@pytest.mark.e2e
 def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
     # A limit on file size makes writes fail as a full disk does: model files are larger than it.
     full = child(tmp_path, file_limit=2000)

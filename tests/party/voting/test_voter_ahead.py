@@ -290,7 +290,6 @@ def _one_step(post: Post, body: bytes, point: str) -> None:
     post.voter("a").handle(body)
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("point", "step"),
     [

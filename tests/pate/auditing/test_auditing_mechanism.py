@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from pate.mechanisms import Mechanism
     from pate.noise.lanes import Integers
 
-pytestmark = pytest.mark.statistical
-
 SURE = 1 - 1e-8
 HALF = Fraction(1, 2)
 
@@ -394,14 +392,17 @@ def pair_of(first: int, second: int, moved: int, margin: int) -> Pair:
 
 @pytest.mark.parametrize(
     "mechanism",
-    [
-        LNMax(Fraction(4), 1),
-        GNMax(Fraction(3), 1),
-        ConfidentGNMax(60, Fraction(3), Fraction(3), 1),
-        InteractiveGNMax(20, Fraction(3), Fraction(3), HALF, 1),
-        GNMax(Fraction(1), 1),  # too narrow for the exact Gaussian figure
-        ConfidentGNMax(60, Fraction(6), Fraction(8), 3),
-    ],
+    others_slow(
+        [
+            LNMax(Fraction(4), 1),
+            GNMax(Fraction(3), 1),
+            ConfidentGNMax(60, Fraction(3), Fraction(3), 1),
+            InteractiveGNMax(20, Fraction(3), Fraction(3), HALF, 1),
+            GNMax(Fraction(1), 1),  # too narrow for the exact Gaussian figure
+            ConfidentGNMax(60, Fraction(6), Fraction(8), 3),
+        ],
+        lambda mechanism: mechanism.name == "interactive-gnmax",
+    ),
     ids=["lnmax", "gnmax", "confident", "interactive", "narrow", "of three votes"],
 )
 def test_what_ships_stands(mechanism: Mechanism) -> None:
@@ -415,6 +416,7 @@ def test_what_ships_stands(mechanism: Mechanism) -> None:
     assert "cast otherwise" in audit.adjacency
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mechanism", "share"),
     others_slow([

@@ -502,7 +502,6 @@ def test_votes_have_the_masks_that_they_have_without_proofs() -> None:
     assert int(second.max()) < P
 
 
-@pytest.mark.statistical
 def test_link_masks_are_uniform_modulo_the_prime() -> None:
     """Chi-square, and the top of the range; a false alarm has a chance of 1e-6."""
     from scipy import stats

@@ -140,7 +140,6 @@ def test_a_sum_of_masks_that_is_not_modulo_the_prime_would_show_single_votes() -
 # --- at full size ----------------------------------------------------------------------------
 
 
-@pytest.mark.statistical
 def test_opened_symbols_are_uniform_at_full_size() -> None:
     """A chi-square test of each kind of symbol; a false alarm has a chance of 1e-6."""
     from scipy import stats
@@ -163,7 +162,6 @@ def test_opened_symbols_are_uniform_at_full_size() -> None:
         assert stats.chisquare(counts).pvalue > 1e-6 / 3
 
 
-@pytest.mark.statistical
 def test_an_open_column_does_not_tell_who_got_the_votes() -> None:
     """Correlation of a row's symbols with a codeword of its votes; false alarm below 1e-6."""
     from scipy import stats

@@ -242,7 +242,6 @@ def _of_size(block: bytes, size: int) -> bytes:
 
 
 # Newer Pythons warn of forks where threads are; the child does nothing but draw and leave.
-@pytest.mark.e2e
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_shares_no_noise() -> None:
     # Bits kept back by the parent would be handed out again by its child.

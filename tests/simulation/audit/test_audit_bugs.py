@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from pate.auditing.bugs import Bug
     from pate.auditing.result import Audit
 
-pytestmark = pytest.mark.statistical
-
 ROOT = Path(__file__).resolve().parents[3]
 CASES = [
     (name, bug)

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from pate.auditing.result import Seen
     from pate.noise.lanes import Integers
 
-pytestmark = pytest.mark.statistical
-
 RUNS, DELTA, CONFIDENCE = 100_000, 1e-6, 0.999
 SHARED = DistributedNeighbour(0, honest=4, votes_per_unit=2, scale=Fraction(4))
 CENTRAL = Neighbour(0, votes_per_unit=2, scale=Fraction(4))

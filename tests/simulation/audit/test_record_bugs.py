@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from pate.auditing.result import Audit
     from pate.noise import NoiseLawName
 
-pytestmark = pytest.mark.statistical
-
 #: An audit has 100,000 runs: a planted bug is found with far fewer. What Gaussian noise is claimed for, and
 #: geometric.
 RUNS, CONFIDENCE = 8_000, 0.999

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from simulation.programs import Program
     from tests.support.postgres import Cluster
 
-pytestmark = [pytest.mark.e2e, pytest.mark.postgres]
-
 
 @pytest.fixture(scope="module")
 def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
@@ -68,6 +66,7 @@ def ends_in_one_line(server: Program, code: int) -> str:
     return last
 
 
+@pytest.mark.slow
 def test_two_campaigns_end_to_end_whatever_is_killed(
     homes: Homes, tmp_path: Path, cluster: Cluster
 ) -> None:
@@ -114,6 +113,7 @@ def test_two_campaigns_end_to_end_whatever_is_killed(
             assert told["head"] == str(state.head)
 
 
+@pytest.mark.slow
 def test_a_campaign_whose_database_is_killed(
     homes: Homes, tmp_path: Path, cluster: Cluster
 ) -> None:

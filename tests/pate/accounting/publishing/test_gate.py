@@ -227,7 +227,6 @@ def test_a_coin_has_the_probability_that_is_stated(monkeypatch: pytest.MonkeyPat
         assert math.exp(missed) == pytest.approx(mass[x < threshold].sum(), rel=1e-12)
 
 
-@pytest.mark.statistical
 def test_it_opens_as_often_as_it_says() -> None:
     # An exact binomial test per vote, each with a false alarm rate of 1e-8.
     from scipy import stats
