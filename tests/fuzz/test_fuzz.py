@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
@@ -53,6 +51,7 @@ def _work() -> None:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("feed", "fault"),
     [
@@ -70,6 +69,7 @@ def test_what_does_harm_is_seen(
     assert fault in seen
 
 
+@pytest.mark.slow
 def test_waiting_for_what_never_comes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "LIMIT_WAIT_S", 0.2)
     (tally,) = run(_made(threading.Event().wait), 1, seed=0).values()
