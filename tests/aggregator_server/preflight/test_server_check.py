@@ -148,7 +148,6 @@ def test_its_options_are_those_of_a_start(home: Path, tmp_path: Path) -> None:
 # --- its machine and its ports -------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_port_that_is_taken(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
@@ -161,7 +160,6 @@ def test_a_port_that_is_taken(home: Path) -> None:
         assert "page port" not in checked("--home", home, "--page-port", port, "--no-page")
 
 
-@pytest.mark.e2e
 def test_few_open_files() -> None:
     """In a separate process with a low limit."""
     few = (
@@ -345,7 +343,6 @@ def test_the_worst_number_of_answers_is_what_the_campaign_itself_allows(
             ledger.charge(order[number : number + 1])
 
 
-@pytest.mark.slow
 def test_the_ledger_of_the_campaign(home: Path, public: Path) -> None:
     path = home / "trial" / "ledger.db"
     trial = ("--home", home, "--campaign", "trial")
