@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Final, Self
 
 from pate.errors import DataError
 from pate.runtime.child import python
-from simulation.commands import Commands, Sites, lenient
 from simulation.datasets import digits_like, write_inputs
 from simulation.programs import Program, Surroundings, until
+from tests.support.world.commands import Commands
+from tests.support.world.sites import Sites, lenient
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.commands import Sites
+from tests.support.world.sites import Sites
 
 
 @pytest.fixture(scope="session")

@@ -7,10 +7,8 @@ import json
 import pytest
 
 from aggregator_server.results.report import entries
-from simulation.commands import Sites, lenient
-from tests.support.processes.commands import Campaign
-
-pytestmark = pytest.mark.e2e
+from tests.support.world.commands import Campaign
+from tests.support.world.sites import Sites, lenient
 
 NAMES = ("east", "north", "south", "up", "west")
 QUERIES = 60

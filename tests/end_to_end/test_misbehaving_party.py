@@ -8,12 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-import pytest
-
 from aggregator_server.results.report import entries, verify
-from benchmarks.soak.direct import DirectConnection
-from benchmarks.soak.play import KINDS
 from party.flower.client_app import make_client_app
 from party.flower.connection import Connection
 from party.identity.keys import identity_key
@@ -22,41 +17,21 @@ from pate.noise.exact import SystemNoise
 from protos import wire
 from protos.bounds import MAX_MESSAGE
 from protos.pate.v1 import vote_pb2
-from simulation.commands import TEACHERS, Sites
 from simulation.programs import until
 from tests.support.campaign_messages import request_in, site
-from tests.support.processes.commands import Campaign
-from tests.support.processes.homes import Homes
+from tests.support.world.commands import KINDS, Campaign, Homes
+from tests.support.world.direct import DirectConnection
+from tests.support.world.in_process import Unanimous
+from tests.support.world.sites import TEACHERS, Sites
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from pate.data.values import Inputs
-    from pate.votes import Counts
-
-pytestmark = pytest.mark.e2e
 
 QUERIES: Final = 20
-
-
-@dataclass
-class Teachers:
-    """Teachers of a party that need no training: all of them vote for the first class."""
-
-    teachers: int = TEACHERS
-    classes: tuple[str, ...] = tuple("0123456789")
-    unit: str = "record"
-    schema: str = "images 8x8x1"
-    fingerprint: bytes = b"f" * 32
-
-    def conform(self, inputs: Inputs) -> Inputs:
-        return inputs
-
-    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
-        votes = np.zeros((len(inputs), len(classes)), dtype=np.int64)
-        votes[:, 0] = self.teachers
-        return votes
+#: Of teachers of digits that need no training.
+VOTES: Final = Unanimous(TEACHERS, tuple("0123456789"), schema="images 8x8x1")
 
 
 @dataclass
@@ -75,7 +50,7 @@ class Rogue:
     def __post_init__(self) -> None:
         self.home.mkdir(parents=True)
         self._voter = Voter(
-            name=self.name, identity=identity_key(self.home), ensemble=Teachers(),
+            name=self.name, identity=identity_key(self.home), ensemble=VOTES,
             home=self.home, site=site(self.home), noise=SystemNoise(),
         )  # fmt: skip
         connection = (
@@ -196,11 +171,10 @@ def check(text: str, place: Path, names: Sequence[str], honest: Sequence[str]) -
     assert told["labels_released"] == QUERIES
 
 
-def test_each_is_named_in_one_line_and_the_others_go_on(tmp_path: Path) -> None:
-    homes = Homes.make(tmp_path / "dealt", QUERIES)
+def test_each_is_named_in_one_line_and_the_others_go_on(homes: Homes, tmp_path: Path) -> None:
     honest = ("north", "south")
     names = [name for name in MISDEEDS if name != "huge"]  # what is too large, Flower's wire says
-    with homes.play(tmp_path / "campaign", "plain") as play:
+    with homes.play(tmp_path / "campaign", "plain", queries=QUERIES) as play:
         server = play.serve(
             "--parties", ",".join((*honest, *names)), "--min-parties", "2", "--patience", "4"
         )

@@ -16,16 +16,16 @@ import pytest
 
 from aggregator_server.results.report import entries
 from pate.runtime.screen import EVERY
-from simulation.commands import TEACHERS, Sites, lenient
 from simulation.programs import Program, until
 from tests.support.hosts import tls_door
 from tests.support.hosts.network import Network, Spread, require_hosts
-from tests.support.processes.commands import Campaign
+from tests.support.world.commands import Campaign
+from tests.support.world.sites import TEACHERS, Sites, lenient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 #: "east" has a bad link, "south" loses its link for a while, "west" permanently.
 NAMES = ("east", "north", "south", "west")

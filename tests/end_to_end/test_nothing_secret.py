@@ -34,12 +34,12 @@ from pate.accounting.units import Neighbours
 from pate.data.read import read_inputs
 from pate.errors import PateError
 from pate.runtime.tokens import STUDENT_TOKEN
-from simulation.commands import Sites
 from simulation.programs import Program, until
 from tests.support.processes import searching
-from tests.support.processes.commands import Campaign
 from tests.support.processes.searching import Secret, files_of, found
 from tests.support.processes.watcher import Watcher, bearer
+from tests.support.world.commands import Campaign
+from tests.support.world.sites import Sites
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import typer
     from numpy.typing import NDArray
-
-pytestmark = pytest.mark.e2e
 
 #: Records of each party: no port and hardly a process has such a number.
 RECORDS = {"north": 104_729, "south": 115_249, "west": 122_953}

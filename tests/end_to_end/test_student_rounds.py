@@ -14,14 +14,12 @@ from typer.testing import CliRunner
 
 from aggregator_server.results.report import entries
 from pate.formats.labels import LabelSet
-from tests.support.processes.commands import Campaign
+from tests.support.world.commands import Campaign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from simulation.commands import Sites
-
-pytestmark = pytest.mark.e2e
+    from tests.support.world.sites import Sites
 
 #: Brings loopback up in a new network namespace, says so, and keeps the namespace.
 _HOLD = """
@@ -154,6 +152,7 @@ def test_nothing_of_a_campaign_looks_beyond_loopback(played: Played) -> None:
     assert seen.get("Ip6OutNoRoutes", 1) > 0
 
 
+@pytest.mark.slow
 def test_few_labels_are_said_on_each_screen(sites: Sites, tmp_path: Path) -> None:
     from student.cli import app
 

@@ -6,10 +6,7 @@ What is killed is the real command in a process of its own, with its real files.
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -25,11 +22,10 @@ from party.synthesis.release.parquet import read
 from pate.accounting.filters import Delta
 from pate.data.read import read_dataset, read_inputs
 from pate.runtime.screen import Screen
+from tests.support.world.forked import Command
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-pytestmark = pytest.mark.e2e
 
 NAMES: Final = ("party_0", "party_1", "party_2")
 ROWS: Final = 300
@@ -86,13 +82,7 @@ def test_a_kill_costs_what_was_reserved_and_no_more(
 ) -> None:
     home, out, model = tmp_path / "home", tmp_path / "out.parquet", tmp_path / "model.npz"
     line = command(folder, home, out, "--model-out", str(model))
-    killed = subprocess.run(
-        [sys.executable, "-m", "party", *line],
-        env=os.environ | {"PATE_FAILPOINT": f"{name}:{times}", "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        check=False,
-    )
-    assert killed.returncode == -signal.SIGKILL
+    Command(tmp_path, "killed", "party", *line, failpoint=f"{name}:{times}").ends(-signal.SIGKILL)
     ledger = PartyLedger(home / LEDGER_FILE, read_only=True)
     assert [each.spent_at for each in ledger.syntheses()] == [None] * paid
     assert (ledger.cumulative_epsilon(Delta(1e-5)).epsilon > 0) == paid
@@ -115,11 +105,7 @@ def test_what_a_kill_leaves_behind_is_swept(folder: Path, tmp_path: Path) -> Non
     """The same command again finds the draft of its file and removes it."""
     home, out = tmp_path / "home", tmp_path / "out.parquet"
     line = command(folder, home, out)
-    subprocess.run(
-        [sys.executable, "-m", "party", *line],
-        env=os.environ | {"PATE_FAILPOINT": "file-drafted:2", "OMP_NUM_THREADS": "1"},
-        check=False,
-    )
+    Command(tmp_path, "killed", "party", *line, failpoint="file-drafted:2").ends(-signal.SIGKILL)
     assert len(list(tmp_path.glob(".out.parquet.*"))) == 1
     assert CliRunner().invoke(main.app, line, catch_exceptions=False).exit_code == 0
     assert not list(tmp_path.glob(".out.parquet.*"))

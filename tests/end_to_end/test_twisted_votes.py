@@ -1,43 +1,57 @@
 """Invalid votes inside the masked sum, by an enrolled party: effects on sum, ledger and labels.
 
-The three others and the server are real processes. The fourth party keeps to the protocol but for
-what it masks. docs/threat-model.md, *Bad votes*, has what is promised: nothing that it sends makes
-the others' records less private, costs more than was charged, or comes out where a check must fail.
+The fourth party keeps to the protocol but for what it masks. docs/threat-model.md, *Bad votes*, has what
+is promised: nothing that it sends makes the others' records less private, costs more than was charged, or
+comes out where a check must fail.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pytest
 
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.results.report import LEDGER_FILE, entries
+from aggregator_server.results.report import entries
+from pate.data.values import Images
 from pate.errors import ProtocolError
 from pate.masking.party import PartyMasking
-from simulation.commands import TEACHERS
-from tests.end_to_end.test_misbehaving_party import QUERIES, Rogue
-from tests.support.processes.homes import Homes
+from tests.support.world.in_process import Unanimous, World
+from tests.support.world.stand import Stand
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from benchmarks.soak.play import Play, Stand
-    from simulation.programs import Program
-
-pytestmark = pytest.mark.e2e
+    from party.voting.voter import Voter
+    from pate.data.values import Inputs
+    from pate.votes import Counts
 
 ROGUE: Final = "rogue"
+HONEST: Final = ("north", "south", "west")
+EVERYBODY: Final = ("north", ROGUE, "south", "west")
+TEACHERS: Final = 3
+QUERIES: Final = 20
 CLASSES: Final = 10
 CELLS: Final = QUERIES * CLASSES
-EVERYBODY: Final = ("north", ROGUE, "south", "west")
+PUBLIC: Final = Images(
+    np.random.default_rng(6).integers(0, 255, (QUERIES, 4, 4, 1), dtype=np.uint8)
+)
+#: Terms by kind of campaign.
+KINDS: Final[dict[str, dict[str, Any]]] = {
+    "masked": {
+        "aggregator": "confident-gnmax", "threshold": Fraction(5), "sigma1": Fraction(2),
+        "sigma2": Fraction(1),
+    },
+    "noisy": {"aggregator": "gnmax", "sigma2": Fraction(1), "noise": "distributed"},
+    "proved": {"aggregator": "gnmax", "sigma2": Fraction(1), "vote_proofs": True},
+}  # fmt: skip
 NO_VOTES: Final = "One of them sent invalid votes, and no label is released"
 #: Rows of votes, (queries, classes), to be changed in place.
 Twist: TypeAlias = Callable[["NDArray[np.int64]"], None]
@@ -66,7 +80,7 @@ def honest(votes: NDArray[np.int64]) -> None:
 
 @dataclass
 class Twisted:
-    """Masks other votes than those of its teachers, in whatever :data:`ROGUE` sends of this process.
+    """Masks other votes than those of its teachers, in whatever :data:`ROGUE` sends.
 
     Attributes:
         twist: of its votes.
@@ -82,13 +96,16 @@ class Twisted:
         mask, send = PartyMasking._masked, PartyMasking.mask
 
         def masked(this: PartyMasking, announced: Any, peers: Any, values: Any) -> bytes:
-            assert this.name == ROGUE
+            if this.name != ROGUE:
+                return mask(this, announced, peers, values)
             values = values.copy()
             # What follows the votes, if they are proved, links them to their proof.
             self.twist(values.reshape(-1)[:CELLS].reshape(QUERIES, CLASSES))
             return mask(this, announced, peers, values)
 
         def whole(this: PartyMasking, boxes: Any, values: Any) -> bytes:
+            if this.name != ROGUE:
+                return send(this, boxes, values)
             self.sent.append(send(this, boxes, values))
             return self.again or self.sent[-1]
 
@@ -96,82 +113,73 @@ class Twisted:
         patch.setattr(PartyMasking, "mask", whole)
 
 
-@pytest.fixture(scope="module")
-def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
-    return Homes.make(tmp_path_factory.mktemp("dealt"), QUERIES)
+class Teachers(Unanimous):
+    """Most of an honest party's teachers answer one class, by the query; the rogue's all the first."""
+
+    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+        votes = np.zeros((len(inputs), len(classes)), dtype=np.int64)
+        most = np.array([each[0] % CLASSES for each in inputs.row_hashes()])
+        votes[np.arange(len(inputs)), most] = TEACHERS - 1
+        votes[np.arange(len(inputs)), (most + 1) % CLASSES] = 1
+        return votes
 
 
-@dataclass
-class Table:
-    """A campaign with the rogue at it; ``options`` are those of its command."""
+class Table(World):
+    """A campaign with the rogue at it; three in a sum are enough."""
 
-    play: Play
-    options: tuple[str, ...]
-    server: Program
-    parties: list[Program]
-    rogue: Rogue
+    def __init__(self, root: Path, kind: str) -> None:
+        super().__init__(root, EVERYBODY, PUBLIC)
+        self.create(epsilon=1000.0, delta=1e-4, aggregation="masked", **KINDS[kind])
+        for name in EVERYBODY:
+            self.parties.start(name)
 
-    def again(self) -> None:
-        """Continue the campaign by the same command."""
-        self.server = self.play.serve(*self.options)
+    def voter(self, name: str, **changes: Any) -> Voter:
+        kind = Unanimous if name == ROGUE else Teachers
+        return super().voter(name, ensemble=kind(TEACHERS, tuple("0123456789")), **changes)
 
     @property
     def stand(self) -> Stand:
-        found = self.play.stand()
-        assert found is not None
-        return found
+        return Stand.of(self.place().parent)
 
     def refused(self, words: str) -> None:
-        """Check that no label left, nothing was charged, and all ledgers hold."""
-        self.server.ends(ProtocolError.exit_code)
-        assert words in self.server.lines[-1], self.server.text
-        assert "Traceback" not in self.server.text
+        """Run the server, and check that no label left, nothing was charged, and all ledgers hold."""
+        with pytest.raises(ProtocolError, match=words):
+            self.serve()
         stand = self.stand
         assert not {"votes", "charge", "release"} & set(stand.kinds)
         assert stand.spent == 0
         assert not stand.labels
-        self.play.check_parties()
+        self.check_parties()
 
     def finished(self, responders: tuple[str, ...]) -> None:
-        """Check that the campaign ended in order, with these parties in the sum."""
-        for program in (self.server, *self.parties):
-            program.ends(0)
-        (votes,) = (each["body"] for each in entries(self.play.place) if each["kind"] == "votes")
-        assert isinstance(votes, dict)
-        assert tuple(votes["responders"]) == responders
+        """Run the server, and check that it ends in order, with these parties in the sum."""
+        self.serve()
+        assert self.body("votes")["responders"] == list(responders)
         stand = self.stand
         assert stand.phase == "finished"
         assert stand.kinds.count("charge") == stand.kinds.count("release") == 1
         assert len(stand.answers) == QUERIES
         assert stand.wasted == 0
-        self.play.check_parties()
+        self.check_parties()
+
+    def check_parties(self) -> None:
+        for name in EVERYBODY:
+            self.ledger(name).verify()
+
+    def body(self, kind: str) -> dict[str, Any]:
+        """The one entry of a kind in the server's ledger."""
+        (body,) = (each["body"] for each in entries(self.place().parent) if each["kind"] == kind)
+        assert isinstance(body, dict)
+        return body
 
     def cost(self) -> str:
         """The cost reserved by the one charge."""
-        (charge,) = (each["body"] for each in entries(self.play.place) if each["kind"] == "charge")
-        assert isinstance(charge, dict)
-        return str(charge["cost"])
+        return str(self.body("charge")["cost"])
 
     def sums(self) -> NDArray[np.int64]:
         """The sum of votes as the server has it, (queries, classes)."""
-        with Ledger.open(self.play.place / LEDGER_FILE) as ledger:
+        with Ledger.open(self.place()) as ledger:
             return ledger.counts_of(range(QUERIES))
-
-
-@contextmanager
-def campaign(homes: Homes, folder: Path, kind: str) -> Iterator[Table]:
-    """A campaign of a kind with the rogue as the fourth party; three in a sum are enough."""
-    with homes.play(folder / "campaign", kind) as play:
-        names = ",".join((*homes.names, ROGUE))
-        options = ("--parties", names, "--min-parties", "3", "--colluders", "0")
-        server = play.serve(*options)
-        parties = [play.party(name) for name in homes.names]
-        address = f"127.0.0.1:{play.port}"
-        rogue = Rogue(ROGUE, folder / ROGUE, address, lambda _, reply: reply, flower=False)
-        try:
-            yield Table(play, options, server, parties, rogue)
-        finally:
-            rogue.stop()
 
 
 @dataclass(frozen=True)
@@ -190,10 +198,9 @@ class Before:
 
 
 @pytest.fixture(scope="module")
-def before(homes: Homes, tmp_path_factory: pytest.TempPathFactory) -> Before:
-    folder = tmp_path_factory.mktemp("before")
-    with pytest.MonkeyPatch.context() as patch, campaign(homes, folder, "masked") as table:
-        seen = Twisted()
+def before(tmp_path_factory: pytest.TempPathFactory) -> Before:
+    table, seen = Table(tmp_path_factory.mktemp("before"), "masked"), Twisted()
+    with pytest.MonkeyPatch.context() as patch:
         seen.install(patch)
         table.finished(EVERYBODY)
         return Before(table.sums(), seen.sent[0], table.cost())
@@ -208,31 +215,29 @@ def twisted(monkeypatch: pytest.MonkeyPatch) -> Twisted:
 
 @pytest.mark.parametrize("twist", [negative, huge])
 def test_an_exact_sum_with_what_are_no_votes_is_refused(
-    homes: Homes, tmp_path: Path, twisted: Twisted, before: Before, twist: Twist
+    tmp_path: Path, twisted: Twisted, before: Before, twist: Twist
 ) -> None:
     """And once all send votes it is had, from the same parties: the others show nothing new."""
     twisted.twist = twist
-    with campaign(homes, tmp_path, "masked") as table:
-        table.refused(NO_VOTES)
-        table.again()
-        table.refused(NO_VOTES)
-        twisted.twist = honest
-        table.again()
-        table.finished(EVERYBODY)
-        np.testing.assert_array_equal(table.sums(), before.sums)
-        assert table.cost() == before.cost
+    table = Table(tmp_path, "masked")
+    table.refused(NO_VOTES)
+    table.refused(NO_VOTES)
+    twisted.twist = honest
+    table.finished(EVERYBODY)
+    np.testing.assert_array_equal(table.sums(), before.sums)
+    assert table.cost() == before.cost
 
 
 def test_what_an_earlier_campaign_masked_is_noise_in_this_one(
-    homes: Homes, tmp_path: Path, twisted: Twisted, before: Before
+    tmp_path: Path, twisted: Twisted, before: Before
 ) -> None:
     twisted.again = before.sent
-    with campaign(homes, tmp_path, "masked") as table:
-        table.refused(NO_VOTES)
+    table = Table(tmp_path, "masked")
+    table.refused(NO_VOTES)
 
 
 def test_votes_of_others_that_are_moved_harm_labels_and_nothing_else(
-    homes: Homes, tmp_path: Path, twisted: Twisted, before: Before
+    tmp_path: Path, twisted: Twisted, before: Before
 ) -> None:
     """Counts stay within what teachers can vote, so it cannot be detected; the cost is the same."""
     change = np.zeros_like(before.sums)
@@ -245,52 +250,47 @@ def test_votes_of_others_that_are_moved_harm_labels_and_nothing_else(
         votes += change
 
     twisted.twist = move
-    with campaign(homes, tmp_path, "masked") as table:
-        table.finished(EVERYBODY)
-        np.testing.assert_array_equal(table.sums(), before.sums + change)
-        assert table.cost() == before.cost
+    table = Table(tmp_path, "masked")
+    table.finished(EVERYBODY)
+    np.testing.assert_array_equal(table.sums(), before.sums + change)
+    assert table.cost() == before.cost
 
 
-def test_in_a_noisy_sum_rows_that_keep_their_total_pass(
-    homes: Homes, tmp_path: Path, twisted: Twisted
-) -> None:
+def test_in_a_noisy_sum_rows_that_keep_their_total_pass(tmp_path: Path, twisted: Twisted) -> None:
     """As in docs/threat-model.md: without limit. The charge is for the others' noise."""
     twisted.twist = negative
-    with campaign(homes, tmp_path, "noisy") as table:
-        table.finished(EVERYBODY)
-        sums = table.sums()
-        assert (sums[:, 1] > 60).all()
-        assert (sums[:, -1] < -60).all()
-        assert {label for _, label in table.stand.answers} == {1}
-        assert table.stand.spent > 0
+    table = Table(tmp_path, "noisy")
+    table.finished(EVERYBODY)
+    sums = table.sums()
+    assert (sums[:, 1] > 60).all()
+    assert (sums[:, -1] < -60).all()
+    assert {label for _, label in table.stand.answers} == {1}
+    assert table.stand.spent > 0
 
 
-def test_a_noisy_sum_with_too_many_votes_is_refused(
-    homes: Homes, tmp_path: Path, twisted: Twisted
-) -> None:
+def test_a_noisy_sum_with_too_many_votes_is_refused(tmp_path: Path, twisted: Twisted) -> None:
     twisted.twist = huge
-    with campaign(homes, tmp_path, "noisy") as table:
-        table.refused(NO_VOTES)
-        twisted.again, twisted.twist = twisted.sent[-1], honest
-        table.again()
-        table.refused(NO_VOTES)  # of an earlier attempt: noise
+    table = Table(tmp_path, "noisy")
+    table.refused(NO_VOTES)
+    twisted.again, twisted.twist = twisted.sent[-1], honest
+    table.refused(NO_VOTES)  # of an earlier attempt: noise
 
 
 @pytest.mark.parametrize("twist", [moved, negative, huge])
 def test_votes_that_are_not_those_that_were_proved_are_refused(
-    homes: Homes, tmp_path: Path, twisted: Twisted, twist: Twist
+    tmp_path: Path, twisted: Twisted, twist: Twist
 ) -> None:
     twisted.twist = twist
-    with campaign(homes, tmp_path, "proved") as table:
-        table.refused("a party masked other votes than it proved, and cannot be identified")
+    table = Table(tmp_path, "proved")
+    table.refused("a party masked other votes than it proved, and cannot be identified")
 
 
 def test_with_proofs_what_an_earlier_campaign_masked_names_its_sender(
-    homes: Homes, tmp_path: Path, twisted: Twisted
+    tmp_path: Path, twisted: Twisted
 ) -> None:
-    with campaign(homes, tmp_path / "first", "proved") as table:
-        table.finished(EVERYBODY)
+    table = Table(tmp_path / "first", "proved")
+    table.finished(EVERYBODY)
     twisted.again = twisted.sent[0]
-    with campaign(homes, tmp_path / "second", "proved") as table:
-        table.finished(tuple(homes.names))
-        assert f"the votes of {ROGUE} are not proved" in table.server.text
+    table = Table(tmp_path / "second", "proved")
+    table.finished(HONEST)
+    assert f"the votes of {ROGUE} are not proved" in " ".join(table.lines.said)

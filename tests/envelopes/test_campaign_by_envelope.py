@@ -9,13 +9,12 @@ import pytest
 
 from aggregator_server.envelopes import wire as files_wire
 from aggregator_server.envelopes.out import in_words
-from aggregator_server.exchange.wire import Arrival
 from pate.envelopes.file import write as write_envelope
-from tests.support.campaign_messages import request_in
-from tests.support.envelopes import NAMES, Crash, Play, StuckError
+from tests.support.world.envelopes import NAMES, Play, StuckError
+from tests.support.world.in_process import Killed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -172,39 +171,15 @@ def test_a_step_ends_at_the_date_of_its_envelopes(play: Play) -> None:
 
 def test_some_are_online_and_the_others_come_by_envelope(play: Play) -> None:
     """One sum of both: nobody online is waited for longer than the slowest envelope."""
-    online = Online(play, ("a", "b"))
     play.by_envelope = ("c", "d", "e")
-    play.online = online
+    for name in ("a", "b"):
+        play.parties.start(name)
     play.serve()
     assert play.responders() == NAMES
     assert {name.split("-")[-1] for name in play.files} == {
         f"{name}.pate" for name in ("c", "d", "e")
     }
-    assert set(online.steps) == {"describe", "public_piece", "ask", "finish"}
-
-
-class Online:
-    """A wire to parties of this process."""
-
-    def __init__(self, play: Play, names: Sequence[str]) -> None:
-        self._voters = {at + 1: play.voter(name) for at, name in enumerate(names)}
-        self._arrivals: list[Arrival] = []
-        self.steps: list[str] = []
-
-    def nodes(self) -> frozenset[int]:
-        return frozenset(self._voters)
-
-    def send(self, node: int, body: bytes) -> str:
-        handle = f"online {len(self.steps)}"
-        self.steps.append(request_in(body).WhichOneof("body") or "")
-        self._arrivals.append(Arrival(handle, node, self._voters[node].handle(body), None))
-        return handle
-
-    def receive(self) -> list[Arrival]:
-        arrivals, self._arrivals = self._arrivals, []
-        return arrivals
-
-    def close(self) -> None: ...
+    assert {step for _, step in play.parties.asked} == {"describe", "public_piece", "ask", "finish"}
 
 
 def test_a_server_that_starts_again_asks_nothing_twice(play: Play) -> None:
@@ -255,13 +230,13 @@ def test_what_is_answered_while_the_server_is_dead_counts(
         write(path, *content)
         if path.name not in dead:
             dead.add(path.name)
-            raise Crash
+            raise Killed
 
     monkeypatch.setattr(files_wire, "write", died)
     for _ in range(30):
         try:
             play.serve()
-        except Crash:
+        except Killed:
             play.carry()
             play.note()
             continue

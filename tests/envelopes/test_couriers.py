@@ -16,7 +16,7 @@ from pate.envelopes.manifest import Part, text_of
 from pate.errors import ProtocolError, RefusedError
 from protos import wire
 from tests.support.campaign_messages import SERVER_KEY
-from tests.support.envelopes import NAMES, NOW, Play, StuckError, refused
+from tests.support.world.envelopes import NAMES, NOW, Play, StuckError, refused
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ from pate.masking.ahead.terms import sign_sealing
 from pate.masking.keys import KeyPair
 from pate.runtime.command import program_of
 from protos.envelopes import read_requests
-from tests.support.envelopes import NAMES, Play, StuckError
+from tests.support.world.envelopes import NAMES, Play, StuckError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,16 +15,16 @@ import pytest
 
 from aggregator_server.results.report import entries
 from party.ledger.ledger import PartyLedger
-from simulation.commands import TEACHERS, Sites, lenient
 from simulation.programs import until
-from tests.support.processes.commands import Campaign
+from tests.support.world.commands import Campaign
+from tests.support.world.sites import TEACHERS, Sites, lenient
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from simulation.programs import Program
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 NAMES = ("north", "south", "west")
 QUERIES = 40

@@ -14,7 +14,7 @@ from party.identity.keys import identity_key
 from pate.envelopes.file import opened, write
 from pate.envelopes.manifest import FIRST_LINE, MOST_BYTES, MOST_MESSAGE, Part
 from pate.errors import StateError
-from tests.support.envelopes import NAMES, Play, StuckError
+from tests.support.world.envelopes import NAMES, Play, StuckError
 
 if TYPE_CHECKING:
     from pathlib import Path

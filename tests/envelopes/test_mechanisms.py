@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from aggregator_server.ledger.ledger import Ledger
-from tests.support.envelopes import NAMES, PUBLIC, Play, StuckError
+from tests.support.world.envelopes import NAMES, PUBLIC, Play, StuckError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,15 +18,15 @@ import pytest
 
 from aggregator_server.results.report import entries
 from party.ledger.ledger import PartyLedger
-from simulation.commands import TEACHERS, Sites, lenient
 from simulation.programs import Program, until
 from tests.support.needs import require
-from tests.support.processes.commands import Campaign
+from tests.support.world.commands import Campaign
+from tests.support.world.sites import TEACHERS, Sites, lenient
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 ONLINE = ("east", "north")
 #: "south" answers late, the votes of "up" are never asked for there, "west" has no network.

@@ -14,7 +14,8 @@ from aggregator_server.envelopes.store import FILE, Store
 from aggregator_server.ledger.ledger import Ledger
 from pate.errors import ProtocolError, StateError
 from pate.storage.durable_file import DurableFile
-from tests.support.envelopes import NAMES, Crash, Play, StuckError
+from tests.support.world.envelopes import NAMES, Play, StuckError
+from tests.support.world.in_process import Killed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,12 +55,12 @@ def test_a_crash_before_they_are_deleted_leaves_them_to_the_next_start(
 
     def dies(campaign: Campaign, place: int | None) -> None:
         if place is None:
-            raise Crash
+            raise Killed
         keep(campaign, place)
 
     with monkeypatch.context() as patched:
         patched.setattr(Campaign, "_keep_replies", dies)
-        with pytest.raises(Crash):
+        with pytest.raises(Killed):
             play.serve()
     assert play.votes_on_disk()
     play.serve()

@@ -18,7 +18,8 @@ from pate.data.values import Dataset, Images
 from pate.errors import DataError
 from pate.runtime.command import program_of
 from simulation.datasets import write_labelled
-from tests.support.envelopes import Crash, Play, StuckError
+from tests.support.world.envelopes import Play, StuckError
+from tests.support.world.in_process import Killed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,12 +85,12 @@ def test_an_answer_that_had_not_appeared_when_the_process_died_appears(
 ) -> None:
     def die(name: str) -> None:
         if name == "envelope-recorded":
-            raise Crash
+            raise Killed
 
     bring(play, "a")
     with monkeypatch.context() as patched:
         patched.setattr(answering, "reach", die)
-        with pytest.raises(Crash):
+        with pytest.raises(Killed):
             watch(play, []).once()
     assert list((play.root / "outbox").iterdir()) == []
     assert watch(play, []).once() == []

@@ -1,7 +1,8 @@
 """Every promise is put to every kind of campaign that the product has, one generation of members at a time.
 
-The kinds are those of :func:`tests.support.every_campaign.covering`: a new mechanism, code, answer, unit,
-noise or transport of sums is among them without a line here.
+The kinds are those of :func:`tests.support.world.kinds.covering`: a new mechanism, code, answer, unit,
+noise or transport of sums is among them without a line here. Kinds in which each member is once run
+with every change; those in which each two members meet are slow.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import json
 import random
 from fractions import Fraction
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -23,7 +25,6 @@ from aggregator_server.monitoring.status import Status
 from aggregator_server.results import report
 from aggregator_server.results.certificate import certificate_of
 from aggregator_server.results.statement import privacy_statement, server_epsilon
-from benchmarks.soak.play import Stand
 from party.identity.keys import identity_key
 from party.ledger.verify import verify_statement
 from party.voting.neighbour import NeighbourVotes
@@ -42,20 +43,23 @@ from protos.pate.v1 import vote_pb2
 from tests.fuzz.guard import attempt, guarded
 from tests.fuzz.mutate import mutated_message
 from tests.support.campaign_messages import SERVER_KEY, request_in
-from tests.support.every_campaign import (
+from tests.support.needs import others_slow
+from tests.support.world.in_process import Killed, Parties, kills
+from tests.support.world.kinds import (
     COLUMNS,
     NAMES,
     PUBLIC,
     REMOVED,
-    Killed,
+    EveryWorld,
     Kind,
     Teachers,
-    World,
     covering,
     every_kind,
-    kills,
+    fewest,
+    members,
     records_of,
 )
+from tests.support.world.stand import Stand
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,9 +67,9 @@ if TYPE_CHECKING:
     from aggregator_server.ledger.state import CampaignState
     from pate.votes import Counts
 
-pytestmark = pytest.mark.slow
-
-KINDS: Final = pytest.mark.parametrize("kind", covering(), ids=str)
+KINDS: Final = pytest.mark.parametrize(
+    "kind", others_slow(covering(), set(fewest(covering(), members)).__contains__), ids=str
+)
 #: Where a kill costs what was charged, and of one release all.
 CHARGED: Final = ("charge-recorded", "noise-drawn")
 #: The chance that the noise of a sum is larger than a test allows, in any of its counts.
@@ -80,8 +84,8 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_kinds_have_every_member_of_every_column() -> None:
     kinds = covering()
-    for at, (name, members) in enumerate(COLUMNS.items()):
-        assert {kind[at] for kind in kinds} == set(members), name
+    for at, (name, names) in enumerate(COLUMNS.items()):
+        assert {kind[at] for kind in kinds} == set(names), name
     assert {kind.mechanism for kind in kinds} == set(MECHANISMS)
     assert len(every_kind()) > 10 * len(kinds)
 
@@ -89,7 +93,7 @@ def test_the_kinds_have_every_member_of_every_column() -> None:
 # --- what a campaign of a kind came to --------------------------------------------------------------
 
 
-def votes_of(world: World, name: str, state: CampaignState) -> Counts:
+def votes_of(world: EveryWorld, name: str, state: CampaignState) -> Counts:
     """A party's votes as its data say, computed apart from the campaign: (voted queries, classes)."""
     kind, public, rows = world.kind, PUBLIC[world.kind.inputs], state.voted.rows
     if (terms := state.spec.neighbour) is not None:
@@ -103,7 +107,7 @@ def votes_of(world: World, name: str, state: CampaignState) -> Counts:
     return Teachers(kind).vote(asked, state.classes)
 
 
-def stands(world: World, number: int = 0) -> Stand:
+def stands(world: EveryWorld, number: int = 0) -> Stand:
     """The verified ledgers: of the server, and of each party, which has ended the campaign once."""
     stand = Stand.of(world.place(number).parent)
     for name in NAMES:
@@ -115,7 +119,7 @@ def stands(world: World, number: int = 0) -> Stand:
     return stand
 
 
-def check_charges(world: World, number: int = 0) -> CampaignState:
+def check_charges(world: EveryWorld, number: int = 0) -> CampaignState:
     """Every release was charged before, for what it cost, and all charges are within the promise."""
     state, entries = read_campaign(world.place(number))
     spec, composition = state.spec, state.currency
@@ -137,11 +141,10 @@ def check_charges(world: World, number: int = 0) -> CampaignState:
     return state
 
 
-@pytest.mark.statistical
 @KINDS
 def test_killed_at_every_step_it_ends_once_and_charged(kind: Kind, tmp_path: Path) -> None:
     """And all that is then said of it is true."""
-    world = World(tmp_path, kind)
+    world = EveryWorld(tmp_path, kind)
     world.create()
     seen = world.killed(but=CHARGED)
     assert {"roster-recorded", "votes-recorded", "release-recorded", "campaign-closed"} <= set(seen)
@@ -166,7 +169,7 @@ def test_killed_at_every_step_it_ends_once_and_charged(kind: Kind, tmp_path: Pat
 
 @KINDS
 def test_killed_behind_a_charge_nothing_is_drawn_again(kind: Kind, tmp_path: Path) -> None:
-    world, point = World(tmp_path, kind), CHARGED[covering().index(kind) % 2]
+    world, point = EveryWorld(tmp_path, kind), CHARGED[covering().index(kind) % 2]
     world.create()
     with kills(lambda name: name == point), pytest.raises(Killed):
         world.serve()
@@ -184,7 +187,7 @@ def test_killed_behind_a_charge_nothing_is_drawn_again(kind: Kind, tmp_path: Pat
         assert state.noisy is None
 
 
-def check_words(world: World) -> None:
+def check_words(world: EveryWorld) -> None:
     """Check statement, screens, page, metrics and files against the ledgers of server and parties."""
     kind, state = world.kind, world.state()
     spec = state.spec
@@ -311,11 +314,23 @@ def pairs() -> list[tuple[Kind, Kind, str]]:
     return found
 
 
-@pytest.mark.parametrize(("first", "second", "how"), pairs(), ids=str)
+def first_pairs() -> list[tuple[Kind, Kind, str]]:
+    """Pairs in which each change of terms is once, and each member of the first and of the second."""
+    return fewest(
+        pairs(),
+        lambda pair: [pair[2], pair[0] == pair[1], *(
+            (at, *member) for at, kind in enumerate(pair[:2]) for member in members(kind)
+        )],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "how"), others_slow(pairs(), first_pairs().__contains__), ids=str
+)
 def test_two_exact_sums_never_show_a_partys_change_of_votes(
     first: Kind, second: Kind, how: str, tmp_path: Path
 ) -> None:
-    world = World(tmp_path, first)
+    world = EveryWorld(tmp_path, first)
     world.create()
     world.serve()
     (before,) = world.state().batches
@@ -338,7 +353,19 @@ def in_series() -> list[Kind]:
     return [kind for kind in covering() if kind.series == "series"]
 
 
-def cast_in(world: World, number: int) -> dict[str, int]:
+def series_pairs() -> list[Any]:
+    """Any two; with every change each is the first and the second once, and one both."""
+    both = [*product(in_series(), repeat=2)]
+    first = fewest(both, lambda pair: [*enumerate(pair), pair[0] == pair[1]])
+    return others_slow(both, first.__contains__)
+
+
+def of_records() -> list[Any]:
+    kinds = [each for each in covering() if each.records_vote]
+    return others_slow(kinds, fewest(kinds, members).__contains__)
+
+
+def cast_in(world: EveryWorld, number: int) -> dict[str, int]:
     """Votes of units in a campaign, by the parties' own ledgers."""
     found = {}
     for name in NAMES:
@@ -348,8 +375,7 @@ def cast_in(world: World, number: int) -> dict[str, int]:
     return found
 
 
-@pytest.mark.parametrize("kind", in_series(), ids=str)
-@pytest.mark.parametrize("other", in_series(), ids=str)
+@pytest.mark.parametrize(("kind", "other"), series_pairs(), ids=str)
 def test_in_a_series_no_unit_votes_again_whatever_is_asked(
     kind: Kind, other: Kind, tmp_path: Path
 ) -> None:
@@ -358,7 +384,7 @@ def test_in_a_series_no_unit_votes_again_whatever_is_asked(
         other = other._replace(answer=kind.answer)
         if other not in every_kind():
             other = kind
-    world = World(tmp_path, kind)
+    world = EveryWorld(tmp_path, kind)
     world.create()
     if kind == other:
         world.killed(but=CHARGED)  # also between the hashes of who votes and the votes
@@ -379,18 +405,18 @@ def test_in_a_series_no_unit_votes_again_whatever_is_asked(
 # --- what does not hang on one record -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [each for each in covering() if each.records_vote], ids=str)
+@pytest.mark.parametrize("kind", of_records(), ids=str)
 def test_what_a_party_says_does_not_hang_on_one_record(kind: Kind, tmp_path: Path) -> None:
     """The kinds and sizes of its replies are the same with one record altered, or without it."""
     told = []
     for change in ("as it is", "altered", "removed"):
-        world = World(tmp_path / change, kind)
+        world = EveryWorld(tmp_path / change, kind)
         world.salts["a"] = {"altered": 1, "removed": REMOVED}.get(change, 0)
         world.create()
         world.serve()
         replies = [
             vote_pb2.Reply.FromString(vote_pb2.SignedReply.FromString(reply).body)
-            for _, reply in world.sent
+            for _, reply in world.parties.sent
         ]
         told.append(
             [
@@ -406,48 +432,46 @@ def test_what_a_party_says_does_not_hang_on_one_record(kind: Kind, tmp_path: Pat
 # --- bounds, and what liars send -----------------------------------------------------------------------
 
 
-class Broken(World):
-    """A world in which one request to ``a`` comes many times broken first, and its reply broken, too."""
+class Broken(Parties):
+    """Parties of which one request to ``a`` comes many times broken first, and its reply broken, too."""
 
     def break_at(self, step: int, rng: random.Random, number: int) -> None:
         self.at, self.rng, self.number, self.faults = step, rng, number, list[str]()
         self.steps = 0
 
-    def send(self, node: int, body: bytes) -> str:
-        if self._nodes.get(node) != "a":
-            return super().send(node, body)
+    def answer(self, name: str, body: bytes) -> bytes:
+        if name != "a":
+            return super().answer(name, body)
         self.steps += 1
-        if self.steps - 1 == self.at:
-            good = request_in(body)
-            for _ in range(self.number):
-                bad = wire.sign_request(mutated_message(good, self.rng), SERVER_KEY)
-                try:
-                    attempt(lambda bad=bad: self._voters["a"].handle(bad))  # type: ignore[misc]
-                except Exception as error:  # noqa: BLE001 - that there is none is what is tested
-                    self.faults.append(f"{type(error).__name__}: {error}")
-        handle = super().send(node, body)
-        _sent, reply = self.sent[-1]
-        assert len(reply) < MAX_MESSAGE
-        if self.steps - 1 == self.at and reply:
-            signed = vote_pb2.SignedReply.FromString(reply)
-            bad_reply = mutated_message(vote_pb2.Reply.FromString(signed.body), self.rng)
-            broken = wire.sign_reply(bad_reply, identity_key(self.root / "a"))
-            self._waiting[-1] = type(self._waiting[-1])(handle, node, broken, None)
-        return handle
+        if self.steps - 1 != self.at:
+            reply = super().answer(name, body)
+            assert len(reply) < MAX_MESSAGE
+            return reply
+        good = request_in(body)
+        for _ in range(self.number):
+            bad = wire.sign_request(mutated_message(good, self.rng), SERVER_KEY)
+            try:
+                attempt(lambda bad=bad: self.voters["a"].handle(bad))  # type: ignore[misc]
+            except Exception as error:  # noqa: BLE001 - that there is none is what is tested
+                self.faults.append(f"{type(error).__name__}: {error}")
+        signed = vote_pb2.SignedReply.FromString(super().answer(name, body))
+        broken = mutated_message(vote_pb2.Reply.FromString(signed.body), self.rng)
+        return wire.sign_reply(broken, identity_key(self.root / "a"))
 
 
 @KINDS
 def test_broken_requests_and_replies_do_no_harm(kind: Kind, tmp_path: Path) -> None:
     """At a step of its own for each kind; the step is another one in another kind."""
-    world = Broken(tmp_path, kind)
+    world = EveryWorld(tmp_path, kind)
+    world.parties = parties = Broken(tmp_path, world.voter)
     world.create()
     steps = 9 if kind.aggregation == "masked" else 4
     with guarded():
-        world.break_at(covering().index(kind) % steps, random.Random(str(kind)), 60)  # noqa: S311
+        parties.break_at(covering().index(kind) % steps, random.Random(str(kind)), 60)  # noqa: S311
         # Too few may be left, or a reply of a liar spoilt an exact sum.
         with contextlib.suppress(PateError):
             world.serve()
-    assert world.faults == []
+    assert parties.faults == []
     read_campaign(world.place(0))
     for name in NAMES:
         world.ledger(name).verify()

@@ -17,11 +17,11 @@ import pytest
 
 from pate.errors import PateError, ProcessError
 from pate.runtime.screen import Screen
-from simulation.commands import Commands, Sites, lenient
 from simulation.programs import Program, Programs, is_alive, until
+from tests.support.world.commands import Commands
+from tests.support.world.sites import Sites, lenient
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.e2e
 
 
 def script(folder: Path, code: str) -> Program:

@@ -11,32 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from aggregator_server.campaign import runner as campaign_module
 from aggregator_server.campaign.batches import BATCH_COUNTS, check_apart, next_places
-from aggregator_server.campaign.runner import Campaign
 from aggregator_server.exchange import exchange as exchange_module
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import verify
 from pate.data.values import Images
-from pate.errors import LedgerError, QuorumError, UsageError
-from pate.noise.exact import SystemNoise
+from pate.errors import LedgerError, QuorumError, RefusedError, UsageError
 from pate.votes import Histogram
-from tests.aggregator_server.campaign.test_opening_again import (
-    CLASSES,
-    NAMES,
-    PUBLIC,
-    REST,
-    TEACHERS,
-    Crash,
-    Play,
-    Sites,
-    Unanimous,
-    at_first,
-    die_at,
-)
-from tests.support.campaign_messages import SERVER_KEY
+from tests.aggregator_server.campaign.test_opening_again import NAMES, PUBLIC, REST, Play, at_first
 from tests.support.server.campaigns import make_parties, make_spec, make_votes
-from tests.support.server.lines import Lines
+from tests.support.world.in_process import TEACHERS, Killed, Unanimous, kills
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,14 +33,8 @@ if TYPE_CHECKING:
 TWO = 4
 
 
-class Parity:
+class Parity(Unanimous):
     """Teachers that answer by a pixel, so that queries have different votes."""
-
-    teachers, classes, unit, schema = TEACHERS, CLASSES, "record", "images 4x4x1"
-    fingerprint = b"p" * 32
-
-    def conform(self, inputs: Inputs) -> Inputs:
-        return inputs
 
     def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
         assert isinstance(inputs, Images)
@@ -66,22 +44,18 @@ class Parity:
 
 def run(play: Play, batch: int = TWO, patience: float = 0.2) -> None:
     """Run one server process from the state of the ledger."""
-    with Ledger.open(play.path) as ledger:
-        Campaign(
-            ledger, PUBLIC, play.sites, noise=SystemNoise(), screen=play.lines,  # type: ignore[arg-type]
-            signing_key=SERVER_KEY, patience=patience, await_predictions=lambda _: None, batch=batch,
-        ).run()  # fmt: skip
+    play.serve(patience=patience, batch=batch)
 
 
 def ranges(play: Play) -> list[tuple[int, int, tuple[str, ...]]]:
-    with Ledger.open(play.path) as ledger:
+    with Ledger.open(play.place()) as ledger:
         return [(each.first, each.count, each.responders) for each in ledger.state().batches]
 
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange_module, "_POLL_S", 0.002)
     monkeypatch.setattr(exchange_module, "_REMIND_S", 0.05)
+    monkeypatch.setattr(exchange_module, "_FAREWELL_S", 0.0)
 
 
 @pytest.fixture
@@ -90,115 +64,102 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     return Play(tmp_path)
 
 
-@pytest.mark.slow
 def test_several_batches_give_the_histograms_of_one(
     tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(play)
     assert ranges(play) == [(0, 2, NAMES), (2, 2, NAMES), (4, 2, NAMES)]
-    with Ledger.open(play.path) as ledger:
+    with Ledger.open(play.place()) as ledger:
         several = ledger.counts()
         assert ledger.state().phase == "finished"
-    verify(play.path)
+    verify(play.place())
     (tmp_path / "other").mkdir()
-    whole = Play(tmp_path / "other", name="f0")
+    whole = Play(tmp_path / "other")
     run(whole, batch=BATCH_COUNTS)
     assert ranges(whole) == [(0, 6, NAMES)]
-    with Ledger.open(whole.path) as ledger:
+    with Ledger.open(whole.place()) as ledger:
         np.testing.assert_array_equal(several, ledger.counts())
-    votes = 4 * Parity().vote(PUBLIC, CLASSES)
+    votes = 4 * Parity().vote(PUBLIC, ("x", "y"))
     assert len(np.unique(votes, axis=0)) > 2
     np.testing.assert_array_equal(several, votes)
 
 
-@pytest.mark.slow
 def test_every_query_is_asked_for_in_one_batch_and_each_batch_has_keys_of_its_own(
     play: Play,
 ) -> None:
     run(play)
     with_votes = [row for first, count, _ in ranges(play) for row in range(first, first + count)]
     assert with_votes == list(range(len(PUBLIC)))
-    assert play.sites.asked.count(("a", "ask_keys")) == 3
+    assert play.parties.asked.count(("a", "ask_keys")) == 3
     # Each party's own ledger: three batches, of the same parties.
-    assert list(play.sites.openings().values()) == [NAMES] * 4
-    node = play.sites.node["a"]
-    (record,) = play.sites.voters[node]._site.ledger.campaigns()
+    assert list(play.openings().values()) == [NAMES] * 4
+    (record,) = play.ledger("a").campaigns()
     assert [batch.survivors for batch in record.batches] == [NAMES] * 3
     assert record.asked == record.queries == len(PUBLIC)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("point", ["opening-listed", "votes-arrived", "votes-recorded"])
-def test_a_server_that_dies_between_batches_goes_on_with_the_next(
-    play: Play, monkeypatch: pytest.MonkeyPatch, point: str
-) -> None:
-    die_at(monkeypatch, point)
-    with pytest.raises(Crash):
+def test_a_server_that_dies_between_batches_goes_on_with_the_next(play: Play, point: str) -> None:
+    with kills(point.__eq__), pytest.raises(Killed):
         run(play)
-    die_at(monkeypatch, None)
     held = len(ranges(play))
     assert held == (1 if point == "votes-recorded" else 0)
-    play.sites.asked.clear()
+    play.parties.asked.clear()
     run(play)
     assert ranges(play) == [(0, 2, NAMES), (2, 2, NAMES), (4, 2, NAMES)]
-    assert play.sites.asked.count(("a", "ask_keys")) == 3 - held
-    verify(play.path)
+    assert play.parties.asked.count(("a", "ask_keys")) == 3 - held
+    verify(play.place())
 
 
-@pytest.mark.slow
 def test_a_batch_that_was_being_opened_is_asked_for_as_it_was_under_another_rule(
-    play: Play, monkeypatch: pytest.MonkeyPatch
+    play: Play,
 ) -> None:
-    die_at(monkeypatch, "opening-listed")
-    with pytest.raises(Crash):
+    with kills("opening-listed".__eq__), pytest.raises(Killed):
         run(play, batch=2 * TWO)
-    die_at(monkeypatch, None)
     run(play, batch=TWO)
     assert ranges(play) == [(0, 4, NAMES), (4, 2, NAMES)]
 
 
-@pytest.mark.slow
 def test_who_was_lost_in_the_first_batch_is_in_no_later_one(play: Play) -> None:
-    at_first(play.sites, "ask_consent", "c", lambda: play.sites.start("d"))
+    at_first(play.parties, "ask_consent", "c", lambda: play.parties.start("d"))
     run(play)
     assert ranges(play) == [(0, 2, REST), (2, 2, REST), (4, 2, REST)]
-    assert play.sites.asked.count(("d", "ask_keys")) == 1
+    assert play.parties.asked.count(("d", "ask_keys")) == 1
 
 
-@pytest.mark.slow
 def test_a_party_that_is_lost_between_batches_is_waited_for_and_nobody_else_will_do(
-    play: Play, monkeypatch: pytest.MonkeyPatch
+    play: Play,
 ) -> None:
-    sites, said = play.sites, play.lines.said
+    sites, said = play.parties, play.lines.said
     waited: list[bool] = []
     line = (
         "every sum of this campaign needs a, b, c, d, with whom the first was unmasked; missing: d"
     )
 
-    def reach(name: str) -> None:
+    def leaves(name: str) -> bool:
         if name == "votes-recorded" and not waited:
             sites.leave("d")
+        return False
 
     def look() -> None:
         if line in said and not waited:
             waited.append(True)
             sites.start("d")
 
-    monkeypatch.setattr(campaign_module, "reach", reach)
     sites.each_look = look
-    run(play, patience=0.0)
+    with kills(leaves):
+        run(play, patience=0.0)
     assert waited
     assert ranges(play) == [(0, 2, NAMES), (2, 2, NAMES), (4, 2, NAMES)]
 
 
-@pytest.mark.slow
 def test_a_party_that_refuses_a_later_batch_ends_it_and_what_is_recorded_stays(play: Play) -> None:
-    sites = play.sites
-    sites.refusing = {("c", "ask_keys", 2)}
+    sites = play.parties
+    sites.refusing = {("c", "ask_keys", 2): RefusedError}
     with pytest.raises(QuorumError, match=r"^c refused a sum of a, b, c, d"):
         run(play)
     assert ranges(play) == [(0, 2, NAMES)]
-    sites.refusing = set()
+    sites.refusing = {}
     run(play)
     assert ranges(play) == [(0, 2, NAMES), (2, 2, NAMES), (4, 2, NAMES)]
 
@@ -255,11 +216,8 @@ def test_votes_are_read_back_from_the_batches_that_they_are_in(tmp_path: Path) -
                 ledger.counts_of(odd)
 
 
-@pytest.mark.slow
 def test_lines_tell_how_many_queries_have_votes(play: Play) -> None:
     run(play)
-    assert isinstance(play.lines, Lines)
-    assert isinstance(play.sites, Sites)
     told = [line for line in play.lines.said if line.startswith("votes on")]
     assert told[0] == "votes on 2 queries from a, b, c, d; 2 of 6 have votes now"
     assert told[-1].endswith("6 of 6 have votes now")

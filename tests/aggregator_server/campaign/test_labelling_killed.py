@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from fractions import Fraction
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,21 +11,13 @@ import pytest
 from aggregator_server.campaign.capped import CHUNK
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.accounting.composition import total_cost
+from tests.support.server.campaigns import label_to_the_end
+from tests.support.world.in_process import killed_at
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from aggregator_server.ledger.state import ReleasedLabel
-
-pytestmark = pytest.mark.e2e
-
-ROOT = Path(__file__).resolve().parents[3]
-
-
-def work(path: Path, failpoint: str | None) -> int:
-    environment = {k: v for k, v in os.environ.items() if k != "PATE_FAILPOINT"}
-    if failpoint:
-        environment["PATE_FAILPOINT"] = failpoint
-    command = [sys.executable, "-m", "tests.support.server.labelling_process", str(path)]
-    return subprocess.run(command, cwd=ROOT, env=environment, check=False, timeout=120).returncode
 
 
 @pytest.mark.parametrize("failpoint", ["charge-recorded", "noise-drawn", "release-recorded"])
@@ -39,8 +27,7 @@ def test_a_killed_campaign_goes_on_where_its_ledger_stands(tmp_path: Path, failp
     spent, deaths = Fraction(0), 0
     # Twice in the second chunk of a process, then without a failpoint to the end.
     for place in (f"{failpoint}:2", f"{failpoint}:2", None):
-        code = work(path, place)
-        assert code == (-signal.SIGKILL if place else 0)
+        assert killed_at(place, partial(label_to_the_end, path)) == (place is not None)
         deaths += place is not None
         told = verify(path)
         state, _ = read_campaign(path)
@@ -60,5 +47,5 @@ def test_a_killed_campaign_goes_on_where_its_ledger_stands(tmp_path: Path, failp
 def test_a_campaign_that_is_not_killed_wastes_nothing(tmp_path: Path) -> None:
     """The control: the same process without a failpoint."""
     path = tmp_path / "ledger.sqlite"
-    assert work(path, None) == 0
+    label_to_the_end(path)
     assert verify(path, read_campaign(path)[0].head).wasted == 0

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -70,9 +65,11 @@ from protos.pate.v1 import student_pb2, student_pb2_grpc, vote_pb2
 from protos.terms import bits_of, mechanism_texts, public_campaign
 from tests.support.server.campaigns import CLASSES, NAMES, label, make_parties, make_spec
 from tests.support.tampering import Body, forged, repeated, tamper
+from tests.support.world.in_process import killed_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from aggregator_server.campaign.labelling import RoundSummary
     from aggregator_server.ledger.state import Charge
@@ -306,24 +303,11 @@ def test_a_disk_that_is_full_at_the_release_leaves_nothing_out(
         assert release(ledger).exhausted
 
 
-@pytest.mark.e2e
 def test_a_killed_process_has_no_second_draw(tmp_path: Path) -> None:
     """It dies by SIGKILL with the noise in its memory."""
     path = tmp_path / "ledger.db"
     start(path).close()
-    script = (
-        "import sys; from pathlib import Path; from aggregator_server.ledger.ledger import Ledger; "
-        "from tests.aggregator_server.campaign.test_matrix_campaign import release; "
-        "release(Ledger.open(Path(sys.argv[1])))"
-    )
-    died = subprocess.run(
-        [sys.executable, "-c", script, path],
-        cwd=Path(__file__).resolve().parents[3],
-        env=os.environ | {"PATE_FAILPOINT": "noise-drawn"},
-        check=False,
-        timeout=120,
-    )
-    assert died.returncode == -signal.SIGKILL
+    assert killed_at("noise-drawn", lambda: release(Ledger.open(path)))
     with Ledger.open(path) as ledger:
         assert release(ledger).exhausted
         assert ledger.state().noisy is None

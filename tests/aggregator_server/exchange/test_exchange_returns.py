@@ -17,7 +17,7 @@ from aggregator_server.exchange.wire import GONE, LOST, Arrival
 from party.identity.keys import identity_key
 from party.voting.voter import Voter
 from pate.campaign.roster import RosterParty
-from pate.data.values import Images, Inputs, batch_hash
+from pate.data.values import Images, batch_hash
 from pate.errors import QuorumError
 from pate.noise.exact import SystemNoise
 from protos.pate.v1 import vote_pb2
@@ -30,32 +30,16 @@ from tests.support.campaign_messages import (
     site,
     terms_message,
 )
+from tests.support.world.in_process import Unanimous
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
-    from pate.votes import Counts
 
 PUBLIC = Images(np.random.default_rng(2).integers(0, 255, (4, 4, 4, 1), dtype=np.uint8))
 CLASSES = ("x", "y")
 END = vote_pb2.Finish(queries_asked=4, labels_released=4, epsilon_cap=WORTH, delta=1e-5)
-
-
-class Teacher:
-    """One teacher that answers the first class."""
-
-    teachers = 1
-    classes = CLASSES
-    unit = "record"
-    schema = "images 4x4x1"
-    fingerprint = b"f" * 32
-
-    def conform(self, inputs: Inputs) -> Inputs:
-        return inputs
-
-    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
-        return np.tile(np.array([1, 0], dtype=np.int64), (len(inputs), 1))
 
 
 class Wire:
@@ -112,7 +96,7 @@ class Play:
         self.said: list[str] = []
         key = identity_key(home)
         self.voter = Voter(
-            name="p", identity=key, ensemble=Teacher(), home=home, site=site(home),
+            name="p", identity=key, ensemble=Unanimous(1), home=home, site=site(home),
             noise=SystemNoise(), public=public,
         )  # fmt: skip
         self.exchange = Exchange(
@@ -284,7 +268,7 @@ def test_two_that_leave_whenever_they_are_told_do_not_hold_up_the_end(
     voters = {
         1: play.voter,
         2: Voter(
-            name="q", identity=key, ensemble=Teacher(), home=tmp_path / "q",
+            name="q", identity=key, ensemble=Unanimous(1), home=tmp_path / "q",
             site=site(tmp_path / "q"), noise=SystemNoise(), public=PUBLIC,
         ),
     }  # fmt: skip

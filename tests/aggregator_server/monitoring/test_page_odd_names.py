@@ -10,17 +10,17 @@ import httpx
 import numpy as np
 import pytest
 
-from benchmarks.soak.play import NAMES, Play
-from simulation.commands import Sites
 from simulation.programs import until
 from tests.support.server.statuses import chromium
+from tests.support.world.commands import Play
+from tests.support.world.sites import NAMES, Sites
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
 
-pytestmark = [pytest.mark.e2e, pytest.mark.browser]
+pytestmark = pytest.mark.slow
 
 #: As far as the protocol lets them: one line of text, nothing that turns the direction of others.
 CLASSES: Final = (

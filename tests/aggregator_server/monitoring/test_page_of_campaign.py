@@ -10,14 +10,14 @@ import httpx
 import pytest
 
 from aggregator_server.monitoring.token import TOKEN_FILE
-from simulation.commands import Sites
-from tests.support.processes.commands import Campaign
 from tests.support.server.statuses import chromium
+from tests.support.world.commands import Campaign
+from tests.support.world.sites import Sites
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 SOON_MS = 120_000
 

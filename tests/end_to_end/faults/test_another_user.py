@@ -10,14 +10,14 @@ import pytest
 
 from pate.errors import StateError
 from tests.support.needs import require
-from tests.support.processes.homes import Homes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from simulation.programs import Program
+    from tests.support.world.commands import Homes
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 #: Nobody has this number.
 STRANGER = 43_210
@@ -46,9 +46,8 @@ def is_refused(command: Program) -> None:
     assert "Traceback" not in command.text
 
 
-def test_root_does_not_go_on_in_the_home_of_another(tmp_path: Path) -> None:
+def test_root_does_not_go_on_in_the_home_of_another(homes: Homes, tmp_path: Path) -> None:
     require(os.geteuid() == 0, "root")
-    homes = Homes.make(tmp_path / "dealt", 100)
     with homes.play(tmp_path / "campaign") as play:
         server = play.serve(failpoint="noise-drawn:2")
         west = play.party("west", failpoint="votes-cached")

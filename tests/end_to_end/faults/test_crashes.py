@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aggregator_server.results.report import entries, verify
-from simulation.commands import TEACHERS, Sites
 from simulation.programs import Program, children, until
-from tests.support.processes.commands import Campaign, names_of
+from tests.support.world.commands import Campaign, names_of
+from tests.support.world.sites import TEACHERS, Sites
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 QUERIES = 300
 #: One campaign, killed at each step of the server in turn and resumed each time. The ledger labels

@@ -1,7 +1,7 @@
 """Kill -9 at every failpoint: after a restart nothing is lost and nothing is doubled.
 
 The commands are the real ones in processes of their own, with their real files; only Flower's
-transport is left out (:mod:`benchmarks.soak.direct`), which makes one campaign some seconds of
+transport is left out (:mod:`tests.support.world.direct`), which makes one campaign some seconds of
 work. The same over Flower, for a part of the points: ``test_crashes.py``.
 """
 
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from benchmarks.soak.play import NAMES, Play, Stand
 from party.ledger.ledger import PartyLedger
 from pate.errors import StateError
 from pate.runtime import failpoints
@@ -23,149 +22,159 @@ from simulation.programs import until
 from tests.end_to_end import test_synthetic_queries
 from tests.envelopes import test_killed
 from tests.party.voting import test_voter_ahead
-from tests.support.processes.homes import Homes
+from tests.support.world.sites import NAMES
+from tests.support.world.stand import Stand
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.e2e
-
-#: More than one charge.
-QUERIES: Final = 100
+    from tests.support.world.commands import Homes, Play
 
 
 @dataclass(frozen=True)
 class Case:
-    """Where a process is killed.
+    """Where the processes of a role are killed, one after the other.
 
     Attributes:
-        name: of the failpoint.
         who: server, or the party.
         kind: of the campaign, or ``enrolment`` or ``training``.
-        times: at which pass.
+        points: failpoints; ``name:3`` is the third pass of a process.
+        queries: of the public set; a charge is of 64.
     """
 
-    name: str
     who: str
     kind: str
-    times: int = 1
+    points: tuple[str, ...]
+    queries: int = 100
 
     @property
-    def failpoint(self) -> str:
-        return f"{self.name}:{self.times}"
+    def names(self) -> set[str]:
+        return {point.partition(":")[0] for point in self.points}
 
     def __str__(self) -> str:
-        return f"{self.name}-{self.times}-{self.who}-{self.kind}"
-
-
-def _cases(who: str, kind: str, *names: str) -> list[Case]:
-    found = []
-    for text in names:
-        name, _, times = text.partition(":")
-        found.append(Case(name, who, kind, int(times or 1)))
-    return found
+        return f"{self.who}-{self.kind}-{self.points[0].replace(':', '-')}"
 
 
 CAMPAIGNS: Final = [
-    *_cases(
+    Case(
         "server", "masked",
-        "file-drafted:1", "file-drafted:2", "public-set-stored", "ledger-drafted", "ledger-created",
-        "roster-recorded", "opening-listed", "votes-arrived", "votes-recorded",
-        "charge-recorded:2", "noise-drawn:2", "release-recorded", "round-ended", "campaign-closed",
-        "farewell-said", "parties-told",
-        # Roster, opening, votes, charge, release, ..., close: each written and not committed.
-        *(f"entry-written:{times}" for times in (1, 2, 3, 4, 5, 8, 9)),
+        (
+            "file-drafted", "public-set-stored", "ledger-drafted", "ledger-created", "file-drafted",
+            "roster-recorded", "opening-listed", "votes-arrived", "votes-recorded",
+            "release-recorded", "charge-recorded", "noise-drawn", "round-ended", "campaign-closed",
+            "farewell-said", "parties-told",
+        ),
+        300,
     ),
-    *_cases(
-        "west", "masked",
-        "offer-recorded", "public-set-kept", "answer-recorded", "voting", "votes-cached",
-        "shares-sent", "masked-sent", "survivors-signed", "opening-recorded", "ending-recorded",
-        # Joining, its terms, an answer, an opening, the ending.
-        *(f"party-entry-written:{times}" for times in (1, 2, 3, 4, 5)),
+    # Each entry written and not committed: roster, opening, votes, charge, release. The next process charges
+    # twice more, and is killed at the round's end, the last one at the close.
+    Case(
+        "server", "masked",
+        ("entry-written:1", *["entry-written:2"] * 4, "entry-written:5", "entry-written:2"),
     ),
-    *_cases("west", "noisy", "noise-share-drawn", "noise-share-kept"),
-    *_cases("west", "proved", "votes-proved"),
-    *_cases("server", "gated", "charge-recorded", "noise-drawn", "release-recorded"),
-    *_cases("server", "neighbour", "charge-recorded", "noise-drawn", "release-recorded"),
-    *_cases(
-        "server", "interactive",
-        "label-sent:5", "predictions-arrived", "predictions-recorded", "charge-recorded:3",
-        "round-ended", "round-ended:2", "campaign-closed", "farewell-said", "parties-told",
+    Case("west", "masked", ("offer-recorded", "public-set-kept", "answer-recorded")),
+    Case("west", "masked", ("voting",)),
+    Case("west", "masked", ("votes-cached", "shares-sent")),
+    Case("west", "masked", ("masked-sent", "survivors-signed")),
+    Case("west", "masked", ("opening-recorded",)),
+    # Joining, its terms, an answer.
+    Case("west", "masked", ("party-entry-written:1", *["party-entry-written:2"] * 2)),
+    Case("west", "masked", ("party-entry-written:4",)),  # an opening
+    Case("west", "masked", ("party-entry-written:5",)),  # the ending
+    Case("west", "masked", ("ending-recorded",)),
+    Case("west", "noisy", ("noise-share-drawn", "noise-share-kept")),
+    Case("west", "proved", ("votes-proved",)),
+    *(
+        Case("server", kind, (point,))
+        for kind in ("gated", "neighbour")
+        for point in ("charge-recorded", "noise-drawn", "release-recorded")
     ),
+    Case("server", "interactive", ("label-sent:5", "predictions-arrived", "round-ended", "campaign-closed")),
+    Case("server", "interactive", ("round-ended", "predictions-recorded", "farewell-said")),
+    Case("server", "interactive", ("charge-recorded:3", "round-ended", "parties-told")),
 ]  # fmt: skip
-TRAINING: Final = _cases(
-    "west", "training", "teacher-trained:2", "file-drafted:1", "file-drafted:4"
-)
-ENROLMENT: Final = [
-    *_cases("init", "enrolment", "identity-drafted", "file-drafted:1", "file-drafted:6"),
-    *_cases("enroll", "enrolment", "bundle-handed-over", "parties-changed", "file-drafted:1"),
-    *_cases(
-        "west", "enrolment",
-        "enrolment-pending", "enrolment-answered", "enrolment-accepted", "identity-settled",
-        *(f"file-drafted:{times}" for times in (1, 3, 5)),
+TRAINING: Final = [
+    Case("west", "training", (point,))
+    for point in ("teacher-trained:2", "file-drafted:1", "file-drafted:4")
+]
+#: Steps, in order, each killed at its failpoint, and repeated.
+ENROLMENT: Final[list[dict[str, str]]] = [
+    {
+        "init": "identity-drafted", "enroll": "bundle-handed-over", "west": "enrolment-pending",
+        "admit": "parties-changed",
+    },
+    {
+        "init": "file-drafted:1", "enroll": "parties-changed", "west": "enrolment-answered",
+        "admit": "file-drafted:1",
+    },
+    {"init": "file-drafted:6", "enroll": "file-drafted:1", "west": "enrolment-accepted"},
+    *(
+        {"west": point}
+        for point in ("identity-settled", *(f"file-drafted:{times}" for times in (1, 3, 5)))
     ),
-    *_cases("admit", "enrolment", "parties-changed", "file-drafted:1"),
 ]  # fmt: skip
 #: Killed there, a party cannot tell the server that it knows; the server is gone when it is back.
-AT_THE_END: Final = _cases("west", "masked", "party-entry-written:5", "ending-recorded")
+AT_THE_END: Final = ("party-entry-written:5", "ending-recorded")
+#: What was charged is lost with a process that is killed there.
+LOSES: Final = ("charge-recorded", "noise-drawn")
 
 
 def test_every_failpoint_has_its_case() -> None:
-    tried = {case.name for case in (*CAMPAIGNS, *TRAINING, *ENROLMENT)}
+    tried = set[str]().union(*(case.names for case in (*CAMPAIGNS, *TRAINING)))
+    tried |= {point.partition(":")[0] for steps in ENROLMENT for point in steps.values()}
     elsewhere = test_synthetic_queries.FAILPOINTS | test_voter_ahead.FAILPOINTS
     assert tried | elsewhere | test_killed.FAILPOINTS == failpoints.NAMES
 
 
-@pytest.fixture(scope="module")
-def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
-    return Homes.make(tmp_path_factory.mktemp("dealt"), QUERIES)
-
-
-@pytest.fixture
-def play(homes: Homes, tmp_path: Path, case: Case) -> Iterator[Play]:
-    with homes.play(tmp_path / "campaign", case.kind) as play:
-        yield play
-
-
 @pytest.mark.parametrize("case", CAMPAIGNS, ids=str)
-def test_a_campaign_goes_on_after_a_kill(play: Play, case: Case) -> None:
-    server = play.serve(failpoint=case.failpoint if case.who == "server" else None)
-    parties = {
-        name: play.party(name, failpoint=case.failpoint if case.who == name else None)
-        for name in NAMES
-    }
-    student = play.student() if case.kind == "interactive" else None
-    if case.who == "server":
-        server.ends(-signal.SIGKILL)
-        before = play.stand()
-        server = play.serve()
-    else:
-        parties[case.who].ends(-signal.SIGKILL)
-        before = play.stand()
-        PartyLedger(play.sites.home(case.who) / "ledger.db", read_only=True).verify()
-        parties[case.who] = play.party(case.who, "--max-wait", "1" if case in AT_THE_END else "60")
-    for command in (server, student):
-        if command is not None:
-            command.ends(0)
-    for name, party in parties.items():
-        party.ends(40 if name == case.who and case in AT_THE_END else 0)
-    end = play.stand()
-    assert end is not None
-    assert end.phase == "finished"
-    if before is not None:
-        end.follows(before)
-    _check_answers(case, end)
-    _check_student(play, end)
-    play.check_parties()
-    _check_ended(play, unless=case.who if case.name == "party-entry-written" else "")
-    assert not list(play.folder.rglob(".*")), "a draft of a file was left"
+def test_a_campaign_goes_on_after_each_kill(homes: Homes, tmp_path: Path, case: Case) -> None:
+    with homes.play(tmp_path / "campaign", case.kind, case.queries) as play:
+        first = {case.who: case.points[0]}
+        server = play.serve(failpoint=first.get("server"))
+        parties = {name: play.party(name, failpoint=first.get(name)) for name in NAMES}
+        student = play.student() if case.kind == "interactive" else None
+        stands = list[Stand]()
+        for at in range(len(case.points)):
+            following = case.points[at + 1] if at + 1 < len(case.points) else None
+            if case.who == "server":
+                server.ends(-signal.SIGKILL)
+            else:
+                parties[case.who].ends(-signal.SIGKILL)
+                PartyLedger(play.sites.home(case.who) / "ledger.db", read_only=True).verify()
+            if (stand := play.stand()) is not None:
+                for earlier in stands[-1:]:
+                    stand.follows(earlier)
+                stands.append(stand)
+            if case.who == "server":
+                server = play.serve(failpoint=following)
+            else:
+                wait = 1 if case.points[at] in AT_THE_END else 60
+                parties[case.who] = play.party(case.who, "--max-wait", wait, failpoint=following)
+        for command in (server, student):
+            if command is not None:
+                command.ends(0)
+        for name, party in parties.items():
+            party.ends(40 if name == case.who and case.points[-1] in AT_THE_END else 0)
+        end = play.stand()
+        assert end is not None
+        assert end.phase == "finished"
+        for stand in stands:
+            end.follows(stand)
+        _check_answers(case, end)
+        _check_student(play, end)
+        play.check_parties()
+        _check_ended(play, unless=case.who if case.points[0] == "party-entry-written:5" else "")
+        assert not list(play.folder.rglob(".*")), "a draft of a file was left"
 
 
-@pytest.mark.parametrize("case", _cases("server", "masked", "label-sent:5"), ids=str)
-def test_a_student_that_was_cut_off_after_the_end_is_served(play: Play, case: Case) -> None:
+def test_a_student_that_was_cut_off_after_the_end_is_served(homes: Homes, tmp_path: Path) -> None:
     """The same command serves until the student has all labels, and then refuses."""
-    server = play.serve("--linger", "-1", failpoint=case.failpoint)
+    with homes.play(tmp_path / "campaign") as play:
+        _cut_off(play)
+
+
+def _cut_off(play: Play) -> None:
+    server = play.serve("--linger", "-1", failpoint="label-sent:5")
     for party in [play.party(name) for name in NAMES]:
         party.ends(0)
     server.says("serving the labels")
@@ -185,12 +194,11 @@ def test_a_student_that_was_cut_off_after_the_end_is_served(play: Play, case: Ca
 
 
 def _check_answers(case: Case, end: Stand) -> None:
-    lost = case.who == "server" and case.name in ("charge-recorded", "noise-drawn")
-    lost |= case.failpoint == "entry-written:5"  # the first release
-    if case.name == "label-sent":  # meanwhile labelling continues, and may be at a charge
-        lost = end.vain == 1
-    assert end.vain == (1 if lost else 0)
-    assert (end.wasted > 0) == lost
+    lost = sum(point.partition(":")[0] in LOSES for point in case.points)
+    lost += case.points.count("entry-written:2") == 5  # the first release
+    # Where a label is sent, labelling continues, and may be at a charge.
+    assert end.vain - lost in ((0, 1) if "label-sent" in case.names else (0,))
+    assert (end.wasted > 0) == (end.vain > 0)
     if lost and case.kind in ("gated", "neighbour"):
         assert not end.labels, "the one attempt was made, and its answers were lost"
     elif case.kind not in ("gated", "neighbour"):
@@ -214,22 +222,23 @@ def _check_ended(play: Play, unless: str) -> None:
 
 
 @pytest.mark.parametrize("case", TRAINING, ids=str)
-def test_training_goes_on_after_a_kill(play: Play, case: Case) -> None:
-    home = play.sites.home(case.who)
-    shutil.rmtree(home)
-    play.party(case.who, failpoint=case.failpoint).ends(-signal.SIGKILL)
-    stored = _models(home)
-    party = play.party(case.who)
-    party.says("teachers are ready")
-    party.send(signal.SIGTERM)
-    party.ends(130)
-    after = _models(home)
-    assert len(after) == 6  # a model and its mark of each
-    # Those that were whole are kept as they were; of what was not, nothing is left.
-    assert {name: stored[name] for name in stored if name in after} == {
-        name: after[name] for name in stored if name in after
-    }
-    assert not list(home.rglob(".*"))
+def test_training_goes_on_after_a_kill(homes: Homes, tmp_path: Path, case: Case) -> None:
+    with homes.play(tmp_path / "campaign") as play:
+        home = play.sites.home(case.who)
+        shutil.rmtree(home)
+        play.party(case.who, failpoint=case.points[0]).ends(-signal.SIGKILL)
+        stored = _models(home)
+        party = play.party(case.who)
+        party.says("teachers are ready")
+        party.send(signal.SIGTERM)
+        party.ends(130)
+        after = _models(home)
+        assert len(after) == 6  # a model and its mark of each
+        # Those that were whole are kept as they were; of what was not, nothing is left.
+        assert {name: stored[name] for name in stored if name in after} == {
+            name: after[name] for name in stored if name in after
+        }
+        assert not list(home.rglob(".*"))
 
 
 def _models(home: Path) -> dict[str, tuple[int, int]]:
@@ -240,39 +249,42 @@ def _models(home: Path) -> dict[str, tuple[int, int]]:
     }
 
 
-@pytest.mark.parametrize("case", ENROLMENT, ids=str)
-def test_enrolment_goes_on_after_a_kill(play: Play, case: Case) -> None:
-    home = ("--home", play.home)
-    bundle, answer = play.folder / "west.json", play.folder / "west.answer"
-    party = ("--home", play.sites.home("west"))
-    steps = {
-        "init": ("aggregator_server", "init", "--port", str(play.port), *home),
-        "enroll": ("aggregator_server", "enroll", "west", "--out", bundle, *home),
-        "west": (
-            "party", "enroll", bundle, "--answer", answer, *party,
-            # What moves a new identity key to its place is a step of its own.
-            *(("--new-identity",) if case.who == "west" else ()),
-        ),
-        "admit": ("aggregator_server", "admit", answer, *home),
-    }  # fmt: skip
-    for step, (module, *arguments) in steps.items():
-        if step == case.who:
-            play.run(step, module, *arguments, failpoint=case.failpoint).ends(-signal.SIGKILL)
-        _again(play, step, module, *arguments)
-    shown = play.run("server", "aggregator_server", "parties", "--json", *home)
-    shown.ends(0)
-    (west,) = json.loads(shown.output)["parties"]
-    assert west["state"] == "enrolled"
-    identity = (play.sites.home("west") / "identity.key").read_bytes()
-    assert len(identity) == 32
-    started = play.party("west")
-    started.says("teachers are ready")
-    started.send(signal.SIGTERM)
-    started.ends(130)
-    assert len(list((play.sites.home("west") / "enrolments").iterdir())) == 1
+@pytest.mark.parametrize("killed", ENROLMENT, ids=lambda killed: "-".join(killed.values()))
+def test_enrolment_goes_on_after_a_kill(
+    homes: Homes, tmp_path: Path, killed: dict[str, str]
+) -> None:
+    with homes.play(tmp_path / "campaign") as play:
+        home = ("--home", play.home)
+        bundle, answer = play.folder / "west.json", play.folder / "west.answer"
+        party = ("--home", play.sites.home("west"))
+        # What moves a new identity key to its place is a step of its own.
+        new = ("--new-identity",) if "west" in killed else ()
+        steps: dict[str, tuple[object, ...]] = {
+            "init": ("aggregator_server", "init", "--port", play.port, *home),
+            "enroll": ("aggregator_server", "enroll", "west", "--out", bundle, *home),
+            "west": ("party", "enroll", bundle, "--answer", answer, *party, *new),
+            "admit": ("aggregator_server", "admit", answer, *home),
+        }
+        for step, (module, *arguments) in steps.items():
+            if step in killed:
+                play.run(step, str(module), *arguments, failpoint=killed[step]).ends(
+                    -signal.SIGKILL
+                )
+            _again(play, step, str(module), *arguments)
+        shown = play.run("server", "aggregator_server", "parties", "--json", *home)
+        shown.ends(0)
+        (west,) = json.loads(shown.output)["parties"]
+        assert west["state"] == "enrolled"
+        identity = (play.sites.home("west") / "identity.key").read_bytes()
+        assert len(identity) == 32
+        started = play.party("west")
+        started.says("teachers are ready")
+        started.send(signal.SIGTERM)
+        started.ends(130)
+        assert len(list((play.sites.home("west") / "enrolments").iterdir())) == 1
 
 
-def _again(play: Play, step: str, module: str, *arguments: str | Path) -> None:
+def _again(play: Play, step: str, module: str, *arguments: object) -> None:
     """Repeat a killed command; it may answer that it was already carried out."""
     done = play.run(step, module, *arguments)
     until(lambda: done.code is not None, f"{step} ends")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.processes.commands import Campaign, stopped
+from tests.support.world.commands import Campaign, stopped
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from simulation.commands import Sites
+    from tests.support.world.sites import Sites
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 
 def test_ctrl_c_in_the_middle_of_a_vote_is_clean(sites: Sites, tmp_path: Path) -> None:

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator_server.results.report import entries
-from simulation.commands import Sites, lenient
 from simulation.programs import children, is_alive, until
-from tests.support.processes.commands import Campaign, names_of
+from tests.support.world.commands import Campaign, names_of
+from tests.support.world.sites import Sites, lenient
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from simulation.programs import Program
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 REFUSED = "does not admit this party"
 

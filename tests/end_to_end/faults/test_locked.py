@@ -14,18 +14,12 @@ import pytest
 from aggregator_server.results.report import LEDGER_FILE
 from pate.errors import StateError
 from simulation.programs import until
-from tests.support.processes.homes import Homes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.e2e
-
-
-@pytest.fixture(scope="module")
-def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
-    return Homes.make(tmp_path_factory.mktemp("dealt"), 100)
+    from tests.support.world.commands import Homes
 
 
 @contextlib.contextmanager
@@ -59,6 +53,7 @@ def test_a_second_server_is_refused_and_a_reader_is_not(homes: Homes, tmp_path: 
             command.ends(0)
 
 
+@pytest.mark.slow
 def test_a_lock_that_is_held_for_a_while_is_waited_for(homes: Homes, tmp_path: Path) -> None:
     with homes.play(tmp_path / "campaign") as play:
         server = play.serve()
@@ -96,6 +91,7 @@ def test_a_lock_that_stays_ends_the_server_in_one_line(homes: Homes, tmp_path: P
             command.ends(0)
 
 
+@pytest.mark.slow
 def test_a_partys_ledger_that_is_held_for_a_while(homes: Homes, tmp_path: Path) -> None:
     with homes.play(tmp_path / "campaign") as play:
         server = play.serve()
@@ -113,6 +109,7 @@ def test_a_partys_ledger_that_is_held_for_a_while(homes: Homes, tmp_path: Path) 
         play.check_parties()
 
 
+@pytest.mark.slow
 def test_a_copy_that_is_made_during_a_run_verifies(homes: Homes, tmp_path: Path) -> None:
     with homes.play(tmp_path / "campaign") as play:
         server = play.serve()

@@ -11,14 +11,14 @@ import pytest
 
 from pate.errors import QuorumError
 from pate.formats.labels import LabelSet
-from simulation.commands import RECORDS, Sites, lenient
 from simulation.datasets import write_labelled
-from tests.support.processes.commands import Campaign
+from tests.support.world.commands import Campaign
+from tests.support.world.sites import RECORDS, Sites, lenient
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 NAMES: Final = ("north", "south", "west")
 CAMPAIGNS: Final = ("january", "february")

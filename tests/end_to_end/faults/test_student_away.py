@@ -13,21 +13,15 @@ from pate.formats.labels import LabelRow
 from student.arrivals import RoundEnd
 from student.client import StudentClient
 from student.session import identify
-from tests.support.processes.homes import Homes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from benchmarks.soak.play import Play
+    from tests.support.world.commands import Homes, Play
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 _WAITS = "round 2: waiting for the student's predictions"
-
-
-@pytest.fixture(scope="module")
-def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
-    return Homes.make(tmp_path_factory.mktemp("dealt"), 100)
 
 
 def reads_a_round_and_leaves(play: Play) -> dict[int, int]:

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator_server.results.report import entries
-from simulation.commands import TEACHERS, Sites, lenient
 from tests.end_to_end.faults.test_crashes import kill_superlink
-from tests.support.processes.commands import Campaign
+from tests.support.world.commands import Campaign
+from tests.support.world.sites import TEACHERS, Sites, lenient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from simulation.programs import Program
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 QUERIES = 40
 #: Seconds; also for what waits on a busy machine.

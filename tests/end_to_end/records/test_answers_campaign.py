@@ -14,11 +14,11 @@ from pate.codes import code_of
 from pate.data.values import Table
 from pate.formats.labels import LabelSet
 from pate.formats.privacy_statement import adjacency_of
-from simulation.commands import Sites, lenient
 from simulation.datasets import write_inputs
 from tests.student.trainers.test_counts import THREE, draw, people
 from tests.student.trainers.test_several import LABELS, days, records
-from tests.support.processes.commands import Campaign
+from tests.support.world.commands import Campaign
+from tests.support.world.sites import Sites, lenient
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pate.data.values import Dataset
     from simulation.programs import Program
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 NAMES: Final = ("north", "south", "west")
 EACH: Final = 600

@@ -328,7 +328,6 @@ def test_a_right_guess_trains_once_and_a_wrong_one_again(tmp_path: Path) -> None
     assert again.votes() == votes
 
 
-@pytest.mark.slow
 def test_an_altered_cell_moves_one_teachers_vote(tmp_path: Path) -> None:
     """Of three teachers: the shards of the other two, and so their votes, are as they were."""
     found = []

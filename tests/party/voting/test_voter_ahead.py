@@ -6,10 +6,7 @@ read after every answer. The server may lie; what comes of it is asked of the re
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import shutil
-import signal
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -33,6 +30,7 @@ from protos.bits import bits_from_names
 from protos.pate.v1 import vote_pb2
 from tests.party.voting.test_lying_server import CLASSES, PUBLIC, Unanimous
 from tests.support.campaign_messages import SERVER_KEY, campaign_message, site, terms_message
+from tests.support.world.in_process import killed_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -285,12 +283,6 @@ def test_the_list_is_stored_before_any_party_is_sent_it(post: Post) -> None:
 # --- kills ------------------------------------------------------------------------------------
 
 
-def _one_step(post: Post, body: bytes, point: str) -> None:
-    os.environ["PATE_FAILPOINT"] = point
-    post.voter("a").handle(body)
-
-
-@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("point", "step"),
     [
@@ -315,12 +307,7 @@ def test_a_party_killed_anywhere_takes_part_all_the_same(
 
     def killed(request: vote_pb2.PartyRequest) -> None:
         body = post.envelope(request)
-        child = multiprocessing.get_context("fork").Process(
-            target=_one_step, args=(post, body, point)
-        )
-        child.start()
-        child.join()
-        assert child.exitcode == -signal.SIGKILL
+        assert killed_at(point, lambda: post.voter("a").handle(body))
 
     if step == "ask_bundles":
         asked = vote_pb2.PartyRequest(ask_bundles=ahead.roster_to_wire(post.sealed, 2, 4))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from simulation.programs import Program
-    from tests.support.processes.commands import Campaign
+    from tests.support.world.commands import Campaign
 
 _NETWORK: Final = "10.77.0"
 _BRIDGE: Final = "bridge"

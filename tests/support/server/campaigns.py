@@ -9,6 +9,7 @@ import numpy as np
 
 from aggregator_server.campaign.capped import CappedRelease
 from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.store import stores
 from pate.campaign.order import public_order
 from pate.campaign.roster import RosterParty
 from pate.campaign.spec import CampaignSpec
@@ -94,6 +95,16 @@ def start(place: Place, spec: CampaignSpec | None = None, *, voted: bool = True)
 def label(ledger: Ledger, noise: Noise | None = None) -> RoundSummary:
     """Work on the present round of a capped campaign as a server does."""
     return CappedRelease().label(ledger, noise or SystemNoise())
+
+
+def label_to_the_end(place: Place) -> None:
+    """Do the work of a server reduced to its ledger: start or continue a campaign, label, finish."""
+    spec = make_spec(queries=400, epsilon=10.0)
+    with Ledger.open(place) if stores.exists(place) else start(place, spec) as ledger:
+        if not ledger.state().rounds_over:
+            label(ledger)
+            ledger.end_round(wants_predictions=False)
+        ledger.finish()
 
 
 def answer(ledger: Ledger, count: int, noise: Noise | None = None) -> None:

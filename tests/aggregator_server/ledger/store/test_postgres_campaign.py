@@ -13,21 +13,13 @@ from aggregator_server.ledger.verify import read_campaign, verify
 from aggregator_server.results.report import LEDGER_FILE
 from pate.errors import StateError, UnreachableError, UsageError
 from tests.support.postgres import LossyLink
-from tests.support.processes.homes import Homes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from benchmarks.soak.play import Play
     from simulation.programs import Program
     from tests.support.postgres import Cluster
-
-pytestmark = [pytest.mark.e2e, pytest.mark.postgres]
-
-
-@pytest.fixture(scope="module")
-def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
-    return Homes.make(tmp_path_factory.mktemp("dealt"), 100)
+    from tests.support.world.commands import Homes, Play
 
 
 def serving_options(play: Play, name: str) -> list[str]:
@@ -68,6 +60,7 @@ def ends_in_one_line(server: Program, code: int) -> str:
     return last
 
 
+@pytest.mark.slow
 def test_two_campaigns_end_to_end_whatever_is_killed(
     homes: Homes, tmp_path: Path, cluster: Cluster
 ) -> None:
@@ -114,6 +107,7 @@ def test_two_campaigns_end_to_end_whatever_is_killed(
             assert told["head"] == str(state.head)
 
 
+@pytest.mark.slow
 def test_a_campaign_whose_database_is_killed(
     homes: Homes, tmp_path: Path, cluster: Cluster
 ) -> None:

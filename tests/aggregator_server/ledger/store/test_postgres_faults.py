@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,19 +24,23 @@ from pate.errors import DiskError, LedgerError, StateError, UnreachableError
 from pate.mechanisms import Outcome
 from pate.votes import Histogram
 from tests.support.needs import require
-from tests.support.server.campaigns import NAMES, label, make_spec, make_votes, start
+from tests.support.server.campaigns import (
+    NAMES,
+    label,
+    label_to_the_end,
+    make_spec,
+    make_votes,
+    start,
+)
 from tests.support.server.in_postgres import again, sessions, tamper
+from tests.support.world.in_process import killed_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from aggregator_server.ledger.state import ReleasedLabel
     from tests.support.postgres import Cluster
-
-pytestmark = pytest.mark.postgres
-
-ROOT = Path(__file__).resolve().parents[4]
-_PROCESS = "tests.support.server.labelling_process"
 
 
 @pytest.fixture
@@ -59,6 +62,7 @@ def from_elsewhere(place: InDatabase) -> InDatabase:
 # One writer.
 
 
+@pytest.mark.slow
 def test_two_servers_never_share_a_ledger(
     ledger: Ledger, place: InDatabase, cluster: Cluster
 ) -> None:
@@ -81,6 +85,7 @@ def test_two_servers_never_share_a_ledger(
     ledger.charge([1])
 
 
+@pytest.mark.slow
 def test_who_lost_the_lock_writes_nothing_more(
     ledger: Ledger, place: InDatabase, cluster: Cluster
 ) -> None:
@@ -130,14 +135,8 @@ def test_a_killed_server_goes_on_where_its_ledger_stands(
     before: dict[int, ReleasedLabel] = {}
     spent = Fraction(0)
     for at in (f"{failpoint}:2", "entry-written", None):
-        environment = {k: v for k, v in os.environ.items() if k != "PATE_FAILPOINT"}
-        if at:
-            environment["PATE_FAILPOINT"] = at
-        code = subprocess.run(
-            [sys.executable, "-m", _PROCESS, str(folder), cluster.url],
-            cwd=ROOT, env=environment, check=False, timeout=120,
-        ).returncode  # fmt: skip
-        assert code == (-signal.SIGKILL if at else 0)
+        work = partial(label_to_the_end, place_of(folder, cluster.url))
+        assert killed_at(at, work) == (at is not None)
         held = place_of(folder)
         told, (state, _) = verify(held), read_campaign(held)
         assert before.items() <= state.labels.items(), "a label changed or went away"
@@ -149,21 +148,14 @@ def test_a_killed_server_goes_on_where_its_ledger_stands(
     assert (told.phase, told.labels) == ("finished", len(before))
 
 
+@pytest.mark.slow
 def test_a_server_killed_as_it_makes_its_ledger_starts_again(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     folder = tmp_path / cluster.place(tmp_path).schema.removeprefix("pate_")
-    command = [
-        sys.executable,
-        "-m",
-        _PROCESS,
-        str(folder),
-        cluster.url,
-    ]
-    for at, there in (("ledger-drafted", False), ("", True)):
-        environment = os.environ | {"PATE_FAILPOINT": at}
-        done = subprocess.run(command, cwd=ROOT, env=environment, check=False, timeout=120)
-        assert done.returncode == (-signal.SIGKILL if at else 0)
+    for at, there in (("ledger-drafted", False), (None, True)):
+        work = partial(label_to_the_end, place_of(folder, cluster.url))
+        assert killed_at(at, work) == (at is not None)
         # Without its address: from the first moment on the folder knows where its ledger is.
         held = place_of(folder)
         assert isinstance(held, InDatabase)
@@ -171,6 +163,7 @@ def test_a_server_killed_as_it_makes_its_ledger_starts_again(
     assert verify(place_of(folder)).phase == "finished"
 
 
+@pytest.mark.slow
 def test_a_database_killed_between_charge_and_release(
     ledger: Ledger, place: InDatabase, cluster: Cluster
 ) -> None:
@@ -204,6 +197,7 @@ def test_a_database_killed_between_charge_and_release(
     assert verify(place).wasted == charge.cost
 
 
+@pytest.mark.slow
 def test_a_database_that_goes_back_in_time_is_not_gone_on_with(
     ledger: Ledger, place: InDatabase, cluster: Cluster
 ) -> None:
@@ -263,6 +257,7 @@ def test_every_commit_waits_for_the_disk_whatever_the_role_is_set_to(
         cluster.ask("ALTER ROLE pate RESET ALL")
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_a_disk_error_and_the_ledger_goes_on(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -1,12 +1,15 @@
-"""Runs the commands as forked processes, which share slow imports."""
+"""The commands as forked processes, which share slow imports, and a student that does not train."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
+
+import numpy as np
 
 from simulation.programs import Program
 
@@ -15,11 +18,17 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext
     from multiprocessing.process import BaseProcess
 
+    from numpy.typing import NDArray
+
+    from pate.data.values import Inputs
+    from student.session import Trainer
+    from student.trainers.base import Lesson, Student
+
 #: Modules that the commands import.
 _PRELOADED: Final = (
     "__main__",
-    "benchmarks.soak.direct",
-    "benchmarks.soak.commands",
+    "tests.support.world.direct",
+    "tests.support.world.forked",
     "aggregator_server.cli.main",
     "aggregator_server.session",
     "party.cli.main",
@@ -95,7 +104,7 @@ def main(
     for name in [name for name in os.environ if name == "PATE_FAILPOINT"]:
         del os.environ[name]
     os.environ.update(environment)
-    from benchmarks.soak import direct
+    from tests.support.world import direct
 
     direct.install()
     sys.argv = [module, *arguments]
@@ -114,8 +123,46 @@ def main(
             for ledger in arguments:
                 PartyLedger(Path(ledger), read_only=True).verify()
         else:
-            from benchmarks.soak.pupil import study
-
             study(*arguments)
     finally:
         sys.stdout.flush()
+
+
+@dataclass(frozen=True)
+class _Guess:
+    """Predicts nearly uniform classes, varied slightly by the query's index."""
+
+    classes: int
+
+    def predict_probabilities(self, inputs: Inputs) -> NDArray[np.float32]:
+        made = np.full((len(inputs), self.classes), 1.0, dtype=np.float64)
+        made[np.arange(len(inputs)), np.arange(len(inputs)) % self.classes] += 0.5
+        shares: NDArray[np.float32] = (made / made.sum(axis=1, keepdims=True)).astype(np.float32)
+        return shares
+
+
+def _train(lesson: Lesson, _number: int) -> Student:
+    return cast("Student", _Guess(len(lesson.classes)))
+
+
+def study(address: str, public: str, out: str, token: str) -> None:
+    """Follow the campaign at ``address`` to its end, and write its labels to ``out``.
+
+    Args:
+        address: of the student's service.
+        public: path of the public set.
+        out: path of the labels.
+        token: path of the student's token, which exists once the server answers.
+    """
+    from pate.data.read import read_inputs
+    from pate.runtime.tokens import read_token
+    from student.client import StudentClient
+    from student.session import follow, identify
+
+    inputs = read_inputs(Path(public))
+    trainer: Trainer = _train
+    with StudentClient(address, identify(inputs), max_wait=600) as client:
+        client.campaign()
+        client.token = read_token(Path(token))
+        labels = follow(client, inputs, trainer, say=lambda _: None)
+    Path(out).write_text(labels.to_json(), encoding="utf-8")

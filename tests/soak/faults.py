@@ -15,8 +15,8 @@ from simulation.programs import children
 if TYPE_CHECKING:
     import random
 
-    from benchmarks.soak.enrolled import Stage
-    from benchmarks.soak.play import Stand
+    from tests.soak.enrolled import Stage
+    from tests.support.world.stand import Stand
 
 #: Share of faults before the first charge.
 _EARLY: Final = 0.2

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from benchmarks.soak.checks import CHECKS, Left
-from benchmarks.soak.enrolled import MODES, NAMES, Stage, free_parties_port
-from benchmarks.soak.faults import Fault, Havoc
-from benchmarks.soak.leaks import BOUNDS, Held, Slope
-from benchmarks.soak.play import Stand
-from simulation.commands import Sites
 from simulation.programs import Program, Surroundings, until
+from tests.soak.checks import CHECKS, Left
+from tests.soak.enrolled import MODES, NAMES, Stage, free_parties_port
+from tests.soak.faults import Fault, Havoc
+from tests.soak.leaks import BOUNDS, Held, Slope
+from tests.support.world.sites import Sites
+from tests.support.world.stand import Stand
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,10 +35,10 @@ STAND = Stand(
 )  # fmt: skip
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_six_campaigns_with_faults(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.soak", "--campaigns", "6", "--seed", "6",
+        [sys.executable, "-m", "tests.soak", "--campaigns", "6", "--seed", "6",
          "--out", str(tmp_path / "soak")],
         capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
@@ -48,14 +48,13 @@ def test_six_campaigns_with_faults(tmp_path: Path) -> None:
     assert len(told["campaigns"]) == 6
     assert sum(each["kills"] for each in told["campaigns"]) >= 2
     assert told["leaks"] == []
-    assert (tmp_path / "soak" / "soak.png").stat().st_size > 10_000
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_three_campaigns_with_faults_over_flower(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.soak", "--link", "flower", "--campaigns", "3",
+        [sys.executable, "-m", "tests.soak", "--link", "flower", "--campaigns", "3",
          "--seed", "1132", "--out", str(tmp_path / "soak")],
         capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
@@ -106,7 +105,6 @@ def left(tmp_path: Path) -> Left:
     return found
 
 
-@pytest.mark.e2e
 def test_what_is_in_order_passes(left: Left) -> None:
     left._labelled_once()
     left._prefixes()
@@ -116,7 +114,6 @@ def test_what_is_in_order_passes(left: Left) -> None:
     left.stage.all_gone()
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("wrong", "rule"),
     [
@@ -137,7 +134,6 @@ def test_a_ledger_that_went_back_is_found(
         rule(left)
 
 
-@pytest.mark.e2e
 def test_what_is_left_behind_is_found(left: Left) -> None:
     (left.stage.home / ".ledger.db.draft").touch()
     with pytest.raises(AssertionError, match=r"server/\.ledger\.db\.draft"):
@@ -154,7 +150,6 @@ def test_what_is_left_behind_is_found(left: Left) -> None:
     left.stage.all_gone()
 
 
-@pytest.mark.e2e
 def test_a_restart_finds_other_surroundings(tmp_path: Path) -> None:
     around = Surroundings({"PYTHONHASHSEED": "5"}, tmp_path, 0o027)
     code = "import os; print(os.getcwd(), os.environ['PYTHONHASHSEED'], oct(os.umask(0)))"

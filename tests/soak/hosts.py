@@ -13,8 +13,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from benchmarks.soak import direct
-from benchmarks.soak.commands import context
+from tests.support.world import direct
+from tests.support.world.forked import context
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

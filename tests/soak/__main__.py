@@ -1,16 +1,16 @@
-"""``python -m benchmarks.soak --campaigns 200``: campaigns with random faults.
+"""``python -m tests.soak --campaigns 200``: campaigns with random faults.
 
 Each campaign is of a random kind; in most of them processes of the server or a party are killed or stopped,
 and started again. After each the ledgers of server and parties are verified, and labels that were durable
 before a kill must be unchanged.
 
 ``--link direct`` runs them one after the other without Flower, a few seconds each, with faults also at random
-failpoints. Two processes persist throughout (:mod:`benchmarks.soak.hosts`); their resources are recorded
+failpoints. Two processes persist throughout (:mod:`tests.soak.hosts`); their resources are recorded
 after each campaign; growth significantly above the bound, or a ledger that does not verify, makes the exit
 code 1.
 
 ``--link flower`` runs them with all the processes that an operator starts, over TLS, with enrolled
-parties and a student, and most faults come after the first charge: :mod:`benchmarks.soak.flower`.
+parties and a student, and most faults come after the first charge: :mod:`tests.soak.flower`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import signal
 import sys
 from pathlib import Path
 
-from benchmarks.soak.flower import FlowerSoak
-from benchmarks.soak.run import Soak
+from tests.soak.flower import FlowerSoak
+from tests.soak.run import Soak
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--link", choices=("direct", "flower"), default="direct")
     parser.add_argument(
         "--campaigns", type=int, help="default: 200 over the direct link, 30 over Flower"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggregator_server.campaign.runner import Campaign
 from aggregator_server.envelopes.known_keys import KnownKeys
 from aggregator_server.envelopes.store import FILE, Store
 from aggregator_server.envelopes.wire import EnvelopeWire, MixedWire
@@ -20,17 +20,12 @@ from aggregator_server.reaching import enrolled_of
 from party.envelopes.answering import Answers
 from party.identity.enrolment import enrol
 from party.identity.keys import identity_key
-from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.policy.policy import Policy
 from party.voting.site import Site
-from party.voting.voter import Voter
-from pate.data.values import Images, Inputs, content_hash
+from pate.data.values import Images
 from pate.errors import PateError
 from pate.formats.enrolment import Answer as EnrolmentAnswer
-from pate.noise.exact import SystemNoise
 from tests.support.campaign_messages import SERVER_KEY
-from tests.support.server.campaigns import make_spec
-from tests.support.server.lines import Lines
+from tests.support.world.in_process import TEACHERS, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,41 +33,19 @@ if TYPE_CHECKING:
 
     from aggregator_server.exchange.wire import Wire
     from aggregator_server.ledger.encoding import Probabilities
+    from aggregator_server.ledger.state import CampaignState
     from party.envelopes.answering import Answered
-    from pate.runtime.screen import Screen
-    from pate.votes import Counts
 
 PUBLIC = Images(np.random.default_rng(6).integers(0, 255, (6, 4, 4, 1), dtype=np.uint8))
 NAMES = ("a", "b", "c", "d", "e")
-TEACHERS = 25
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
-
-
-class Crash(BaseException):
-    """A process is dead: nothing catches it."""
 
 
 class StuckError(Exception):
     """The server waits, and no file is under way."""
 
 
-class Unanimous:
-    """Teachers that all answer the first class."""
-
-    teachers = TEACHERS
-    classes = ("x", "y")
-    unit = "record"
-    schema = "images 4x4x1"
-    fingerprint = b"f" * 32
-
-    def conform(self, inputs: Inputs) -> Inputs:
-        return inputs
-
-    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
-        return np.tile(np.array([TEACHERS, 0], dtype=np.int64), (len(inputs), 1))
-
-
-class Play:
+class Play(World):
     """A campaign by envelope.
 
     Attributes:
@@ -81,14 +54,12 @@ class Play:
         files: bytes of every file that ever appeared, by name.
         now: the clock of all.
         student: makes the predictions for a round, (queries, classes) float32.
+        by_envelope: who takes part by envelope; the others are online.
     """
 
     def __init__(self, root: Path, names: Sequence[str] = NAMES, **terms: Any) -> None:
-        self.root = root
-        self.names = tuple(names)
+        super().__init__(root, names, PUBLIC)
         self.folder = root / "envelopes"
-        self.lines = Lines()
-        self.path = root / "server" / "ledger.db"
         self.days: float | None = None
         self.now = NOW
         self.files: dict[str, bytes] = {}
@@ -96,16 +67,8 @@ class Play:
         self.enrolled: Callable[[], dict[str, bytes]] | None = None
         self.identities: Identities | None = None
         self.student: Callable[[int], Probabilities] | None = None
-        #: Who takes part by envelope, and the wire to the others.
         self.by_envelope = self.names
-        self.online: Wire | None = None
-        self.policy = Policy.default(loopback=True)
-        fields = {
-            "parties": self.names, "min_parties": 3, "aggregator": "gnmax",
-            "public_set": content_hash(PUBLIC).hex(), "queries": len(PUBLIC),
-            "schema": PUBLIC.schema(), "epsilon": 3.0, "aggregation": "plain",
-        }  # fmt: skip
-        Ledger.create(self.path, make_spec(**(fields | terms))).close()
+        self.path = self.create(**({"aggregation": "plain"} | terms))
 
     def enrol(self, identities: Identities | None = None) -> Play:
         """Enrol all parties by files, or take part with the parties of another campaign."""
@@ -132,8 +95,22 @@ class Play:
             secret=b"s" * 32, enrolled=self.enrolled, say=self.lines.say, keys=keys,
         )  # fmt: skip
 
-    def serve(self) -> None:
+    def serve(self, number: int = 0, **how: Any) -> None:
         """Run one server process from the state of ledger and store to the end."""
+        files = self.wire()
+        link: Wire = MixedWire(files, self.parties) if self.by_envelope != self.names else files
+        super().serve(
+            number, link=link, courier=files, sums=files.sums, enrolled=self.enrolled, **how
+        )
+        link.close()
+        self.note()
+
+    def look(self) -> None:
+        """Run a server until it waits for files, or has ended."""
+        with contextlib.suppress(StuckError):
+            self.serve()
+
+    def pause(self) -> Callable[[float], None]:
         idle = 0
 
         def pause(_: float) -> None:
@@ -144,22 +121,10 @@ class Play:
             if idle > 5:  # a server that starts again takes some looks to be where it was
                 raise StuckError(self.lines.said[-1])
 
-        def predict(round_: int) -> None:
-            assert self.student is not None
-            ledger.record_predictions(round_, self.student(round_))
+        return pause
 
-        files = self.wire()
-        link = files if self.online is None else MixedWire(files, self.online)
-        with Ledger.open(self.path) as ledger:
-            campaign = Campaign(
-                ledger, PUBLIC, link, noise=SystemNoise(), screen=cast("Screen", self.lines),
-                signing_key=SERVER_KEY, patience=0.0, await_predictions=predict,
-                pause=pause, courier=files, sums=files.sums, enrolled=self.enrolled,
-            )  # fmt: skip
-            campaign.run()
-            campaign.farewell()
-        link.close()
-        self.note()
+    def predict(self, round_: int, state: CampaignState) -> Probabilities:
+        return super().predict(round_, state) if self.student is None else self.student(round_)
 
     def close_step(self, *, looked: bool = False) -> list[str]:
         """Stop waiting for the step that is out.
@@ -172,17 +137,6 @@ class Play:
         if looked:
             store.close_due()
         return found
-
-    def responders(self) -> tuple[str, ...]:
-        """The parties in the sum, which is that of their votes."""
-        with Ledger.open(self.path) as ledger:
-            state = ledger.state()
-            (batch,) = state.batches
-            np.testing.assert_array_equal(
-                ledger.counts(), [[TEACHERS * len(batch.responders), 0]] * len(PUBLIC)
-            )
-            assert state.phase == "finished"
-            return batch.responders
 
     def votes_on_disk(self) -> list[str]:
         """Where the server still has replies to the steps of sums: requests, rounds, raw bytes."""
@@ -206,29 +160,13 @@ class Play:
 
     # --- the parties -------------------------------------------------------------------------
 
-    def home(self, name: str) -> Path:
-        return self.root / "homes" / name
-
-    def ledger(self, name: str) -> PartyLedger:
-        self.home(name).mkdir(parents=True, exist_ok=True)
-        return PartyLedger(self.home(name) / LEDGER_FILE)
-
     def answers(self, name: str, pinned: bytes | None = None) -> Answers:
         """A party's process, new each time."""
         home, ledger = self.home(name), self.ledger(name)
         return Answers(
             name=name, identity=identity_key(home), home=home, ledger=ledger, pinned=pinned,
-            voter=lambda: self.voter(name, ledger, pinned), clock=lambda: self.now,
-        )  # fmt: skip
-
-    def voter(
-        self, name: str, ledger: PartyLedger | None = None, pinned: bytes | None = None
-    ) -> Voter:
-        site = Site(self.policy, ledger or self.ledger(name), pinned=pinned)
-        home = self.home(name)
-        return Voter(
-            name=name, identity=identity_key(home), ensemble=Unanimous(), home=home, site=site,
-            noise=SystemNoise(),
+            voter=lambda: self.voter(name, site=Site(self.policy, ledger, pinned=pinned)),
+            clock=lambda: self.now,
         )  # fmt: skip
 
     def answer(self, path: Path, name: str, to: Path | None = None) -> Answered:

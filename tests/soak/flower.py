@@ -1,7 +1,7 @@
 """The soak over Flower: real processes, TLS, enrolled parties, and faults at random times.
 
 Most faults come after the first durable charge. Each restart has another hash seed, working directory and
-umask, and uses ``pate-server resume`` or the same command. After each campaign :mod:`benchmarks.soak.checks`
+umask, and uses ``pate-server resume`` or the same command. After each campaign :mod:`tests.soak.checks`
 checks its final state.
 """
 
@@ -16,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.soak.checks import CHECKS, Left
-from benchmarks.soak.enrolled import MODES, NAMES, Base, Stage
-from benchmarks.soak.faults import Fault, Havoc
 from simulation.datasets import digits_like, write_inputs
+from tests.soak.checks import CHECKS, Left
+from tests.soak.enrolled import MODES, NAMES, Base, Stage
+from tests.soak.faults import Fault, Havoc
 
 if TYPE_CHECKING:
     from pathlib import Path

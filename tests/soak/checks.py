@@ -16,10 +16,10 @@ from simulation.programs import until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from benchmarks.soak.enrolled import Stage
-    from benchmarks.soak.faults import Havoc
-    from benchmarks.soak.play import Stand
     from simulation.programs import Program
+    from tests.soak.enrolled import Stage
+    from tests.soak.faults import Havoc
+    from tests.support.world.stand import Stand
 
 #: In this order.
 CHECKS: Final = (

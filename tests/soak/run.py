@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from aggregator_server.session import is_over
-from benchmarks.soak.hosts import Host
-from benchmarks.soak.leaks import Held
-from benchmarks.soak.play import KINDS, NAMES, Play
-from benchmarks.soak.report import tell
-from benchmarks.soak.result import Result
 from pate.data.values import Images
 from pate.errors import PateError, StateError, UnreachableError
-from simulation.commands import TEACHERS, Sites
 from simulation.datasets import write_inputs
+from tests.soak.hosts import Host
+from tests.soak.leaks import Held
+from tests.soak.report import Result, tell
+from tests.support.world.commands import KINDS, Play
+from tests.support.world.sites import NAMES, TEACHERS, Sites
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final, Self
 
 from aggregator_server.results.report import LEDGER_FILE
-from benchmarks.soak.play import KINDS, Stand
 from pate.runtime.child import python
-from simulation.commands import Commands, Sites, lenient
 from simulation.programs import Program, Surroundings, until
+from tests.support.world.commands import KINDS, Commands
+from tests.support.world.sites import Sites, lenient
 
 #: Of a campaign the first three or all four.
 NAMES: Final = ("east", "north", "south", "west")
@@ -41,7 +41,7 @@ class Mode:
     options: tuple[str, ...] = ("--epsilon", "1000")
 
 
-#: By the kinds of :data:`benchmarks.soak.play.KINDS`.
+#: By the kinds of :data:`tests.support.world.commands.KINDS`.
 MODES: Final = {
     "noisy": Mode(8, 1000, 16),
     "proved": Mode(5, 320, 5, ("--epsilon", "1000", "--colluders", "0")),
@@ -221,10 +221,6 @@ class Stage(Commands):
         except sqlite3.Error:
             return False, 0  # it is being made, or set right after a kill
         return openings > 0, int(charges)
-
-    def stand(self) -> Stand | None:
-        """Return the state of the server's ledger; None if there is none yet."""
-        return Stand.at(self.place)
 
     def processes(self) -> list[int]:
         """Return all processes of this campaign."""

@@ -1,24 +1,52 @@
-"""Report of a soak: a table, a JSON file and a picture."""
+"""Results of each campaign of a soak, what its processes held, and the report: a table and a JSON file."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.soak.leaks import BOUNDS, CONFIDENCE
-from benchmarks.soak.result import as_json, slopes
+from tests.soak.leaks import BOUNDS, CONFIDENCE, Slope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from benchmarks.soak.result import Result
+    from tests.soak.leaks import Held
+
+
+@dataclass
+class Result:
+    """One campaign of the soak."""
+
+    number: int
+    kind: str
+    fault: str
+    seconds: float
+    kills: int
+    labels: int
+    wrong: str = ""
+    party: Held | None = None
+    server: Held | None = None
+    harness: Held | None = None
+    disk: int = 0
+
+
+def slopes(results: list[Result]) -> dict[str, dict[str, Slope | None]]:
+    """Return the growth of each resource of the long-lived processes."""
+    found: dict[str, dict[str, Slope | None]] = {}
+    for process in ("party", "server", "harness"):
+        held = [(r.number, h) for r in results if (h := getattr(r, process)) is not None]
+        numbers = [number for number, _ in held]
+        found[process] = {
+            what: Slope.of(numbers, [getattr(each, what) for _, each in held]) for what in BOUNDS
+        }
+    return found
 
 
 def tell(out: Path, seed: int, results: Sequence[Result]) -> list[str]:
-    """Print the table, write ``soak.json`` and ``soak.png`` into ``out``, and return the leaks."""
+    """Print the table, write ``soak.json`` into ``out``, and return the leaks."""
     held = list(results)
     found, leaks = slopes(held), list[str]()
     kills, faults = sum(r.kills for r in held), Counter(" ".join(r.fault.split()[:2]) for r in held)
@@ -45,7 +73,7 @@ def tell(out: Path, seed: int, results: Sequence[Result]) -> list[str]:
     print(f"disk of the parties' homes: {held[0].disk} to {held[-1].disk} bytes")
     told = {
         "seed": seed,
-        "campaigns": as_json(held),
+        "campaigns": [asdict(each) for each in held],
         "confidence": CONFIDENCE,
         "bounds": BOUNDS,
         "slopes": {
@@ -55,36 +83,4 @@ def tell(out: Path, seed: int, results: Sequence[Result]) -> list[str]:
         "leaks": leaks,
     }
     (out / "soak.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    _draw(out / "soak.png", held)
     return leaks
-
-
-def _draw(path: Path, results: list[Result]) -> None:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, rows = plt.subplots(4, 1, figsize=(8, 10), sharex=True, layout="constrained")
-    titles = {"rss_kib": "memory, MiB", "handles": "open handles", "threads": "threads"}
-    for axes, (what, title) in zip(rows, titles.items(), strict=False):
-        for process in ("party", "server", "harness"):
-            held = [(r.number, h) for r in results if (h := getattr(r, process)) is not None]
-            scale = 1024 if what == "rss_kib" else 1
-            axes.plot(
-                [number for number, _ in held],
-                [getattr(each, what) / scale for _, each in held],
-                label=process,
-                linewidth=1,
-            )
-        axes.set_ylabel(title)
-        axes.set_ylim(bottom=0)
-    rows[0].legend(ncols=3)
-    rows[0].set_title(
-        f"{len(results)} campaigns with random faults: what long-lived processes hold"
-    )
-    rows[3].plot([r.number for r in results], [r.disk / 2**20 for r in results], linewidth=1)
-    rows[3].set_ylabel("parties' homes, MiB")
-    rows[3].set_xlabel("campaign")
-    figure.savefig(path, dpi=120)
-    plt.close(figure)

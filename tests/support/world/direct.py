@@ -187,10 +187,13 @@ def install() -> None:
     import aggregator_server.exchange.exchange as exchange
     import aggregator_server.reaching as server
     import party.session as party
+    import pate.runtime.forked as forked
 
     vars(server)["Deployment"] = DirectDeployment
     vars(party)["Connection"] = DirectConnection
     vars(party)["make_client_app"] = lambda handle: handle
+    # A process of Flower would have nothing to do.
+    vars(forked)["fork_ahead"] = lambda *_: None
     # Waiting times chosen for Flower.
     vars(exchange)["_POLL_S"] = 0.02
     vars(exchange)["_RETURN_S"] = 2.0

@@ -6,26 +6,16 @@ choices go together the product's own specification says.
 
 from __future__ import annotations
 
-import sys
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from aggregator_server.campaign.runner import Campaign
-from aggregator_server.exchange.wire import GONE, Arrival
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.ledger.verify import read_campaign
-from party.identity.keys import identity_key
-from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.policy.policy import Policy
 from party.voting.neighbour import NeighbourVotes
-from party.voting.site import Site
-from party.voting.voter import Voter
 from pate.answers import ANSWERS, CLASS, CONTRAST, LABELS, NUMBER
 from pate.campaign.choices import AGGREGATIONS, AGGREGATORS, NOISES, PUBLISH, UNITS
 from pate.campaign.settings import make_gate
@@ -33,21 +23,21 @@ from pate.codes import CODES, KERNEL
 from pate.data.embeddings import Embeddings
 from pate.data.values import Dataset, Images, Inputs, Table, content_hash
 from pate.errors import QuorumError, UsageError
-from pate.noise.exact import SystemNoise
 from pate.noise.share_laws import IN_WORDS
 from pate.runtime import failpoints
 from tests.support.campaign_messages import SERVER_KEY
 from tests.support.server.campaigns import make_spec
-from tests.support.server.lines import Lines
+from tests.support.world.in_process import Killed, World, kills
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from aggregator_server.ledger.state import CampaignState
+    from party.voting.voter import Voter
     from pate.campaign.spec import CampaignSpec
-    from pate.runtime.screen import Screen
     from pate.votes import Counts
+
+_Case = TypeVar("_Case")
 
 NAMES: Final = ("a", "b", "c", "d")
 TEACHERS: Final = 30
@@ -199,22 +189,26 @@ def every_kind() -> tuple[Kind, ...]:
     return tuple(found)
 
 
+def fewest(cases: Iterable[_Case], parts: Callable[[_Case], Iterable[object]]) -> list[_Case]:
+    """Few of the cases, the most telling first: each part of any case is one of theirs."""
+    of = {case: frozenset(parts(case)) for case in cases}
+    left = frozenset[object]().union(*of.values())
+    chosen = []
+    while left:
+        chosen.append(max(of, key=lambda case: len(of[case] & left)))
+        left -= of[chosen[-1]]
+    return chosen
+
+
+def members(kind: Kind) -> list[tuple[str, str]]:
+    """Columns, each with what the kind has there."""
+    return [*zip(COLUMNS, kind, strict=True), ("mechanism", kind.mechanism)]
+
+
 @cache
 def covering() -> tuple[Kind, ...]:
     """Few kinds in which every two members of two columns meet that meet in any kind."""
-    kinds = every_kind()
-
-    def pairs(kind: Kind) -> frozenset[tuple[tuple[str, str], ...]]:
-        members = [*zip(COLUMNS, kind, strict=True), ("mechanism", kind.mechanism)]
-        return frozenset(combinations(members, 2))
-
-    left = frozenset().union(*map(pairs, kinds))
-    chosen = []
-    while left:
-        best = max(kinds, key=lambda kind: len(pairs(kind) & left))
-        chosen.append(best)
-        left -= pairs(best)
-    return tuple(chosen)
+    return tuple(fewest(every_kind(), lambda kind: combinations(members(kind), 2)))
 
 
 # --- the parties ------------------------------------------------------------------------------------
@@ -293,140 +287,46 @@ def records_of(kind: Kind, party: int, salt: int = 0) -> Dataset:
     return data
 
 
-class Killed(BaseException):
-    """The process ends here."""
-
-
-@contextmanager
-def kills(at: Callable[[str], bool]) -> Iterator[None]:
-    """Have every module of the product end its process at failpoints for which ``at`` is true."""
-
-    def reach(name: str) -> None:
-        assert name in failpoints.NAMES
-        if at(name):
-            raise Killed(name)
-
-    true = failpoints.reach
-    places = [each for each in [*sys.modules.values()] if vars(each).get("reach") is true]
-    for each in places:
-        vars(each)["reach"] = reach
-    try:
-        yield
-    finally:
-        for each in places:
-            vars(each)["reach"] = true
-
-
-@dataclass
-class World:
-    """One server and its four parties, over any number of campaigns.
+class EveryWorld(World):
+    """One server and its four parties, over campaigns of any kinds.
 
     Attributes:
+        kind: of the last campaign.
         salts: by party, alterations of its data since its first campaign, under the same fingerprint.
-        sent: all bytes that went to a party, and its replies.
     """
 
-    root: Path
-    kind: Kind
-    salts: dict[str, int] = field(default_factory=dict)
-    sent: list[tuple[bytes, bytes]] = field(default_factory=list)
-    lines: Lines = field(default_factory=Lines)
-    _nodes: dict[int, str] = field(default_factory=dict)
-    _voters: dict[str, Voter] = field(default_factory=dict)
-    _waiting: list[Arrival] = field(default_factory=list)
-    _count: int = 0
+    def __init__(self, root: Path, kind: Kind) -> None:
+        super().__init__(root, NAMES, PUBLIC[kind.inputs])
+        self.kind = kind
+        self.salts: dict[str, int] = {}
 
-    def ledger(self, name: str) -> PartyLedger:
-        return PartyLedger(self.root / name / LEDGER_FILE)
-
-    def start(self, name: str) -> None:
-        """Start a party's process, anew if it ran."""
-        home = self.root / name
-        home.mkdir(parents=True, exist_ok=True)
+    def voter(self, name: str, **changes: Any) -> Voter:
         salt, kind = self.salts.get(name, 0), self.kind
-        ensemble = None if kind.records_vote else Teachers(kind, salt)
-        records = None
-        if kind.records_vote:
-            records = NeighbourVotes(records_of(kind, NAMES.index(name), salt), b"key")
-        self._voters[name] = Voter(
-            name=name, identity=identity_key(home), ensemble=ensemble, records=records, home=home,
-            site=Site(Policy.default(loopback=True), self.ledger(name)), noise=SystemNoise(),
-            say=lambda line: self.lines.say(f"{name}: {line}"),
-        )  # fmt: skip
-        self._nodes = {node: whose for node, whose in self._nodes.items() if whose != name}
-        self._count += 1
-        self._nodes[self._count] = name
-
-    # --- the wire ---
-
-    def nodes(self) -> frozenset[int]:
-        return frozenset(self._nodes)
-
-    def send(self, node: int, body: bytes) -> str:
-        handle = f"{len(self.sent)}"
-        self.sent.append((body, b""))
-        name = self._nodes.get(node)
-        if name is None:
-            self._waiting.append(Arrival(handle, node, None, GONE))
-            return handle
-        try:
-            reply = self._voters[name].handle(body)
-        except Killed:
-            self._waiting.append(Arrival(handle, node, None, GONE))
-            self.start(name)
-        else:
-            self.sent[-1] = (body, reply)
-            self._waiting.append(Arrival(handle, node, reply, None))
-        return handle
-
-    def receive(self) -> list[Arrival]:
-        arrivals, self._waiting = self._waiting, []
-        return arrivals
-
-    def close(self) -> None:
-        self._waiting.clear()
-
-    # --- the server ---
-
-    def place(self, number: int) -> Path:
-        return self.root / f"campaign {number}" / "ledger.db"
+        if not kind.records_vote:
+            return super().voter(name, ensemble=Teachers(kind, salt), **changes)
+        records = NeighbourVotes(records_of(kind, NAMES.index(name), salt), b"key")
+        return super().voter(name, ensemble=None, records=records, **changes)
 
     def create(self, number: int = 0, kind: Kind | None = None, **changes: Any) -> Path:
-        """Make the ledger of a campaign."""
+        """Make the ledger of a campaign, and start all parties."""
         self.kind = kind or self.kind
+        self.public = PUBLIC[self.kind.inputs]
         spec = self.kind.spec(id=f"{number + 1:032x}", name=f"month-{number}", **changes)
         if spec.series is not None:
             spec = replace(spec, series_key=SERVER_KEY.public_key().public_bytes_raw().hex())
         Ledger.create(self.place(number), spec).close()
         for name in NAMES:
-            self.start(name)
+            self.parties.start(name)
         return self.place(number)
 
-    def serve(self, number: int = 0) -> None:
-        """Run one server process from the state of its ledger to the end."""
-        self.close()
-        pauses = 0
+    def pause(self) -> Callable[[float], None]:
+        left = iter(range(400))
 
         def pause(_: float) -> None:
-            nonlocal pauses
-            pauses += 1
-            if pauses > 400:
+            if next(left, None) is None:
                 raise QuorumError(f"nothing happens: {self.lines.said[-5:]}")
 
-        def predict(round_: int) -> None:
-            state = ledger.state()
-            made = np.full((QUERIES, len(state.classes)), 0.01, dtype=np.float32)
-            made[:, 0] = 1 - 0.01 * (len(state.classes) - 1)
-            ledger.record_predictions(round_, made)
-
-        with Ledger.open(self.place(number)) as ledger:
-            campaign = Campaign(
-                ledger, PUBLIC[self.kind.inputs], self, noise=SystemNoise(),
-                screen=cast("Screen", self.lines), signing_key=SERVER_KEY, patience=0.0,
-                await_predictions=predict, pause=pause,
-            )  # fmt: skip
-            campaign.run()
-            campaign.farewell()
+        return pause
 
     def killed(self, number: int = 0, *, but: Sequence[str] = ()) -> list[str]:
         """Run a campaign in which each failpoint that is passed kills once; return their names."""
@@ -449,6 +349,3 @@ class World:
                     continue
                 return seen
         raise AssertionError(f"it never ends: {seen}, {self.lines.said[-9:]}")
-
-    def state(self, number: int = 0) -> CampaignState:
-        return read_campaign(self.place(number))[0]

@@ -1,0 +1,1 @@
+"""Campaigns for tests: of the real commands, over Flower or as forked processes."""
