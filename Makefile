@@ -4,13 +4,14 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test quick coverage check bench docs protos clean help
+.PHONY: demo test test-all mutants coverage check bench docs protos clean help
 
 help:
 	@echo "make demo    two campaigns end to end: four hospitals, a server, a student"
-	@echo "make test    the whole test suite"
-	@echo "make quick   tests that start no process and judge no draws: under two minutes"
-	@echo "make coverage  the whole suite again, and the branches that it does not take; slower by half"
+	@echo "make test    the tests: about eight minutes of two cores"
+	@echo "make test-all  these and the slow ones: soak, engines, browsers, databases, every planted bug"
+	@echo "make mutants  faults put back one by one, each of which a test must find"
+	@echo "make coverage  all tests, and the branches that they do not take; slower by half"
 	@echo "make check   lint, format, types"
 	@echo "make bench   the benchmarks"
 	@echo "make docs    the documentation as a site, in site/"
@@ -32,20 +33,20 @@ demo: $(VENV)/.installed
 
 # Tests start hundreds of processes: without compiled modules each would compile ours again, and each process of
 # tests all tests. So this holds also where the environment forbids to store them.
-test quick coverage: export PYTHONDONTWRITEBYTECODE :=
+test test-all mutants coverage: export PYTHONDONTWRITEBYTECODE :=
 
 # One thread each: linear algebra that takes all cores in every process is far slower. Campaigns of real
 # processes wait most of their time, so there is one more process of tests than two cores have room for.
-test: export OMP_NUM_THREADS := 1
+test test-all mutants coverage: export OMP_NUM_THREADS := 1
 test: $(VENV)/.tools
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile -m "not slow"
+
+test-all: $(VENV)/.tools
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile
 
-quick: export OMP_NUM_THREADS := 1
-quick: $(VENV)/.tools
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal \
-	  -m "not (e2e or postgres or browser or statistical or slow)"
+mutants: $(VENV)/.tools
+	$(BIN)/python -m tests.mutants
 
-coverage: export OMP_NUM_THREADS := 1
 coverage: $(VENV)/.tools
 	$(BIN)/python -m coverage erase
 	$(BIN)/python -m coverage run -m pytest --numprocesses 3 --dist loadfile --timeout 1800

@@ -274,11 +274,13 @@ class Offer:
         Raises:
             RefusedError: if they contradict each other: the terms of a campaign never change.
         """
-        if self.series != earlier.series:  # None is a value of it: its campaign is in no series
-            raise RefusedError(
-                f"campaign {self.campaign[:8]} has changed its series: it was "
-                f"{earlier.series or 'none'}, now it is {self.series or 'none'}"
-            )
+        for name in ("series", "wanted_teachers"):  # None is a value of them, not unknown
+            now, was = getattr(self, name), getattr(earlier, name)
+            if now != was:
+                raise RefusedError(
+                    f"campaign {self.campaign[:8]} has changed its {name}: it was {was or 'none'}, "
+                    f"now it is {now or 'none'}"
+                )
         mine, theirs = ({"code": NEAREST, **each.to_dict()} for each in (self, earlier))
         for name, was in theirs.items():
             now = mine.get(name)

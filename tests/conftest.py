@@ -22,39 +22,36 @@ if TYPE_CHECKING:
 # Before the first import of flwr anywhere: no telemetry, no update check, no runtime installs.
 os.environ.update(QUIET_FLOWER)
 
-#: The files that take a minute and more, the longest first. Each is the work of one process: begun last,
-#: one process would work on it while the others have nothing left to do.
+#: The files that take half a minute and more, the longest first. Each is the work of one process: begun
+#: last, one process would work on it while the others have nothing left to do.
 LONGEST = (
     "test_soak.py",
-    "test_clock.py",
-    "test_simulate_ray.py",
-    "test_simulate.py",
-    "test_network.py",
     "test_failpoints.py",
-    "test_crashes.py",
-    "test_image_trainers.py",
+    "test_every_campaign.py",
+    "test_simulate.py",
+    "test_killed.py",
     "test_audit_bugs.py",
-    "test_misbehaving_party.py",
+    "test_clock.py",
+    "test_image_trainers.py",
+    "test_answers_campaign.py",
+    "test_simulate_ray.py",
+    "test_crashes.py",
+    "test_page_of_campaign.py",
+    "test_stops.py",
+    "test_network.py",
+    "test_commands.py",
+    "test_readme.py",
     "test_enrolled_campaign.py",
+    "test_auditing_mechanism.py",
+    "test_audit.py",
+    "test_full_disk.py",
+    "test_misbehaving_party.py",
     "test_superlink_restart.py",
     "test_nothing_secret.py",
-    "test_page_of_campaign.py",
-    "test_full_disk.py",
-    "test_errors.py",
-    "test_commands.py",
-    "test_audit.py",
-    "test_auditing_mechanism.py",
-    "test_fleet_attackers.py",
-    "test_account.py",
-    "test_every_campaign.py",
-    "test_lying_server.py",
-    "test_cli_synthesize.py",
-    "test_teachers_images.py",
-    "test_teachers_tables.py",
-    "test_fixmatch.py",
-    "test_plugins.py",
 )
 
+_BEGAN = pytest.StashKey[float]()
+_USED = "processor seconds"
 _TESTS = Path(__file__).resolve().parent
 _BESIDE_THE_CHECKOUT = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -77,7 +74,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first, then those of processes and slow tests, then the others.
+    """Put the longest files first, then those of campaigns of real processes, then the others.
 
     Examples have no deadline: their first one may import what is slow, on a busy machine.
     """
@@ -89,10 +86,44 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rank = {name: at for at, name in enumerate(LONGEST)}
     if gone := set(rank) - {path.name for path in _TESTS.rglob("test_*.py")}:
         raise pytest.UsageError(f"the longest files name {', '.join(sorted(gone))}")
-    long = {
-        item.path for item in items for mark in ("e2e", "slow") if item.get_closest_marker(mark)
+    items.sort(
+        key=lambda item: (rank.get(item.path.name, len(rank)), "end_to_end" not in item.path.parts)
+    )
+
+
+# What a tier may take is stated in processor seconds, which a busy machine changes little.
+
+
+def _used_s() -> float:
+    """Processor seconds of this process and of all its children that have ended."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    item.stash[_BEGAN] = _used_s()
+    return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    if call.when == "teardown":
+        item.user_properties.append((_USED, _used_s() - item.stash[_BEGAN]))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    used = {
+        report.nodeid: float(seconds)
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        for name, seconds in getattr(report, "user_properties", ())
+        if name == _USED
     }
-    items.sort(key=lambda item: (rank.get(item.path.name, len(rank)), item.path not in long))
+    if len(used) > 100:  # else nobody asks
+        terminalreporter.section("processor seconds")
+        terminalreporter.line(f"{sum(used.values()):7.1f} of {len(used)} tests")
+        for nodeid in sorted(used, key=used.__getitem__, reverse=True)[:15]:
+            terminalreporter.line(f"{used[nodeid]:7.1f} {nodeid}")
 
 
 @pytest.fixture(scope="session")

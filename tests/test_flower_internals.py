@@ -155,7 +155,6 @@ def imported_from_flower(path: Path) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.slow
 def test_only_the_listed_modules_look_behind_the_door() -> None:
     rooms = ("pate", "party", "aggregator_server", "student", "protos", "simulation")
     for path in (path for room in rooms for path in (ROOT / room).rglob("*.py")):

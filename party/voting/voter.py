@@ -368,6 +368,7 @@ class Voter:
         asked: vote_pb2.Describe,
         reply: vote_pb2.Reply,
     ) -> None:
+        self._complete(key, campaign)
         try:
             if self._announces(key, campaign, asked):
                 reply.preparing.SetInParent()
@@ -394,6 +395,12 @@ class Voter:
         said.public_set = campaign.public_set if self._public.find(campaign) is not None else b""
         for line in joined_in_words(campaign):
             self._say(line)
+
+    def _complete(self, key: bytes, campaign: vote_pb2.Campaign) -> None:
+        """Put in a class list that was stated before: else a request without it would reveal ours."""
+        joined = self._site.ledger.offer_of(campaign.id.hex())
+        if joined is not None and joined.key == key and not campaign.classes:
+            campaign.classes.extend(joined.classes or ())
 
     def _announces(self, key: bytes, campaign: vote_pb2.Campaign, asked: vote_pb2.Describe) -> bool:
         """Return whether we answer that we prepare: once for each campaign, before any record is read for it.

@@ -110,7 +110,10 @@ def _is_readable(path: Path) -> bool:
 
 def _require_no_raw(path: Path) -> None:
     if what := raw_at(path):
-        raise DataError(f"{path} holds {what}, which are read by an encoder only: --encoder DIR")
+        table = "" if path.is_dir() or what != "texts" else "; a table may be CSV or Parquet"
+        raise DataError(
+            f"{path} holds {what}, which are read by an encoder only: --encoder DIR{table}"
+        )
 
 
 def raw_at(path: Path) -> str:

@@ -36,6 +36,7 @@ class Expected:
         advice: what helps then; empty if nothing is needed.
         noise: why the noise is as large as it is, if the default rule chose it; else empty.
         labels: where records vote for a class, their expected number; else 0.
+        helps: what helps where far fewer labels were released.
     """
 
     text: str
@@ -43,6 +44,7 @@ class Expected:
     advice: str = ""
     noise: str = ""
     labels: float = 0.0
+    helps: str = ""
 
     def fewer(self, labels: int) -> str:
         """Return a warning about the guess at the records if far fewer labels were released, else ""."""
@@ -50,8 +52,8 @@ class Expected:
             return ""
         return (
             f"{labels} labels, where about {self.labels:.0f} were expected: fewer records vote than guessed, "
-            "or they agree less. What helps: another campaign with --expected-records as they are, which "
-            "has fewer representatives, and more votes at each"
+            f"or they agree less. What helps: another campaign with {self.helps}, which has fewer "
+            "representatives, and more votes at each"
         )
 
 
@@ -150,7 +152,13 @@ def _of_records(spec: CampaignSpec, guess: Guess, classes: int | None) -> Expect
     advice = (
         f"more records, fewer --representatives, or more epsilon. What to expect then: {command}"
     )
-    return Expected(text, few, advice if few else "", labels=found.labels)
+    # Whoever has stated a guess is not advised to state one.
+    helps = (
+        f"--representatives {-(-number // 4)}"
+        if guess.records
+        else "--expected-records as they are"
+    )
+    return Expected(text, few, advice if few else "", labels=found.labels, helps=helps)
 
 
 def _of_rarest(rarest: float, records: int, classes: int) -> str:

@@ -319,7 +319,6 @@ def test_waiting_for_predictions_ends_when_asked_to(
     assert service.wait_until_delivered(threading.Event(), 0.01) is False
 
 
-@pytest.mark.slow
 def test_a_message_beyond_the_bound_is_refused(student: student_pb2_grpc.StudentStub) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         student.SubmitPredictions(

@@ -65,7 +65,6 @@ def test_every_class_has_an_outline_and_only_twins_share_one(
     assert len({master.tobytes() for master in drawn}) == 140
 
 
-@pytest.mark.slow
 def test_the_parts_have_the_sizes_and_shapes_asked_for(split: Split) -> None:
     for part, count in ((split.private, 1000), (split.public, 300), (split.test, 200)):
         assert pixels(part.inputs).shape == (count, 28, 28, 1)
@@ -73,7 +72,6 @@ def test_the_parts_have_the_sizes_and_shapes_asked_for(split: Split) -> None:
     assert "3 font faces" in split.note
 
 
-@pytest.mark.slow
 def test_the_same_seed_draws_the_same_and_another_does_not(
     faces: tuple[glyph.Face, ...],
 ) -> None:

@@ -67,7 +67,6 @@ def test_the_rate_rises_stays_and_falls() -> None:
     assert train.rate(5_500, RATES) == 0
 
 
-@pytest.mark.slow
 def test_a_resumed_training_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 

@@ -24,13 +24,14 @@ from simulation.party_processes import PartyProcesses
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 QUERIES, CLASSES, ASKED = 20_000, 100, 128
 #: What all summed votes take as a matrix of int64.
 WHOLE = 8 * QUERIES * CLASSES
 PARTIES = 2
 
 
-@pytest.mark.e2e
 def test_twenty_thousand_queries_never_lie_in_memory_together(tmp_path: Path) -> None:
     """Parties are in another process, so only the server's memory is traced."""
     write_public(tmp_path / "public.npy", QUERIES, CLASSES)
@@ -72,7 +73,6 @@ def test_twenty_thousand_queries_never_lie_in_memory_together(tmp_path: Path) ->
     verify(tmp_path / "ledger.db")
 
 
-@pytest.mark.slow
 def test_a_campaign_is_measured_in_a_process_of_its_own() -> None:
     size = Size(parties=3, queries=200, classes=5, batch=500)
     case = measure(size, 1)

@@ -137,6 +137,7 @@ def test_each_method_learns_what_is_there_to_learn(method: Method) -> None:
     assert best > 0.8
 
 
+@pytest.mark.slow
 def test_teachers_learn_what_is_there_to_learn_and_nothing_without_a_budget(tmp_path: Path) -> None:
     problem, method = tiny(), teachers.method(tmp_path, Screen("versus"))
     setting: Setting = {"aggregator": "gnmax", "teachers": 50, "noise": 0.16}
@@ -164,6 +165,7 @@ def test_teachers_of_a_large_table_have_records_enough_for_a_kind_of_their_own()
     assert teachers.shares_of(large, 51, 0) == ()
 
 
+@pytest.mark.slow
 def test_teachers_answer_the_same_queries_once_and_others_anew(tmp_path: Path) -> None:
     problem = tiny()
     records, public = problem.split.private, problem.split.queries
@@ -362,6 +364,7 @@ def test_a_result_is_read_back_as_written(tmp_path: Path) -> None:
     assert record.latest(tmp_path) == {"heart": made()}
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_with_what_it_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -394,7 +397,6 @@ def test_an_interrupted_run_goes_on_with_what_it_lacks(
     assert len(go(go_on=False).cells) == 2
 
 
-@pytest.mark.e2e
 def test_what_the_benchmark_writes_is_no_change_of_a_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,10 +10,11 @@ import benchmarks
 from benchmarks.waiting import Stage, phases
 from pate.errors import DataError
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(benchmarks.__file__).parents[1]
 
 
-@pytest.mark.e2e
 def test_the_phases_of_a_real_campaign_add_up(tmp_path: Path) -> None:
     run = Stage.make(tmp_path, ROOT, parties=3).play(0)
     assert all(each >= 0 for each in run.seconds.values())

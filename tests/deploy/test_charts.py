@@ -77,7 +77,6 @@ def pod_of(manifests: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return pod
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("chart", "changes"), VARIANTS)
 def test_every_variant_is_made_of_valid_manifests(chart: str, changes: dict[str, Any]) -> None:
     validate = pytest.importorskip("kubernetes_validate")

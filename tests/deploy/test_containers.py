@@ -44,7 +44,6 @@ def compose() -> dict[str, Any]:
     return made
 
 
-@pytest.mark.e2e
 def test_the_linters_have_nothing_to_say() -> None:
     passes(tool("hadolint"), DEPLOY / "containers" / "Dockerfile")
     passes(tool("shellcheck"), *DEPLOY.rglob("*.sh"))
@@ -124,7 +123,6 @@ def port() -> Iterator[int]:
         thread.join()
 
 
-@pytest.mark.e2e
 def test_the_health_check_tells_well_from_unwell_and_from_nobody(port: int) -> None:
     def check(url: str) -> int:
         command = [sys.executable, str(HEALTHY), url]

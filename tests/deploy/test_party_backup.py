@@ -133,7 +133,6 @@ restore(Path(sys.argv[1]), Path(sys.argv[2]), head=sys.argv[3])
 """
 
 
-@pytest.mark.e2e
 def test_a_restore_that_is_killed_half_way_can_be_done_again(root: Path) -> None:
     place, home, head = root / "copies" / "second", root / "new", head_of(root / "home")
     killed = subprocess.run(

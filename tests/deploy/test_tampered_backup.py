@@ -297,7 +297,6 @@ CHANGES = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.slow
 @settings(
     max_examples=150,
     deadline=None,

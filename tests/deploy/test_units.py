@@ -29,7 +29,6 @@ def analyze(*arguments: str | Path) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(
     "unit",
     [*SERVICES, *sorted(UNITS.glob("*.timer")), *sorted(UNITS.glob("*.path"))],
@@ -42,7 +41,6 @@ def test_a_unit_is_understood_whole(unit: Path) -> None:
     assert odd == []
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("unit", SERVICES, ids=lambda path: path.name)
 def test_a_unit_is_locked_up(unit: Path) -> None:
     said = analyze("security", "--offline=true", unit)

@@ -240,7 +240,6 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
     return folder / "trial", state, said
 
 
-@pytest.mark.e2e
 def test_readme_gives_a_student_as_it_is_printed(first: tuple[Path, dict[str, str], str]) -> None:
     folder, _, said = first
     assert (folder / "student" / "privacy.json").is_file()
@@ -255,7 +254,6 @@ def test_readme_gives_a_student_as_it_is_printed(first: tuple[Path, dict[str, st
     assert len(by_server) == len(set(by_server)) > 5
 
 
-@pytest.mark.e2e
 def test_commands_of_other_pages_run_after_it(first: tuple[Path, dict[str, str], str]) -> None:
     folder, state, _ = first
     for command in AFTER:
@@ -268,7 +266,6 @@ def test_commands_of_other_pages_run_after_it(first: tuple[Path, dict[str, str],
     assert (folder / "hospital_a.bundle.json").is_file()
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("there", "said"),
     [
@@ -291,7 +288,7 @@ def test_without_one_public_set_a_line_says_what_to_do(
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted(there)
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_the_quickstart_does_what_it_says(tmp_path: Path) -> None:
     script = on_free_ports("".join(blocks("docs/quickstart.md", "bash")))
     said = typed(script.replace("pate-student train", "pate-student train --steps 60"), tmp_path)
@@ -300,7 +297,7 @@ def test_the_quickstart_does_what_it_says(tmp_path: Path) -> None:
     assert "finished" in said
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_a_stranger_gets_a_student_of_photographs_by_the_page_of_encoders(tmp_path: Path) -> None:
     encoder = tiny.image_folder(tmp_path / "encoder", pixels=16, width=32)
     hospitals = [tmp_path / f"hospital_{name}" for name in "abc"]
@@ -324,7 +321,7 @@ def test_a_stranger_gets_a_student_of_photographs_by_the_page_of_encoders(tmp_pa
         assert read_description(tmp_path / name / "encoders" / digest).digest == digest
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_the_page_of_envelopes_does_what_it_says(tmp_path: Path) -> None:
     said = typed(on_free_ports("".join(blocks("docs/envelopes.md", "bash"))), tmp_path)
     # Every file of the page, and no other: three for each party, of which two answers went back.
@@ -340,7 +337,6 @@ def test_the_page_of_envelopes_does_what_it_says(tmp_path: Path) -> None:
         assert line in said, line
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])
 def test_the_code_of_a_page_runs_and_prints_what_it_says(page: str) -> None:
     for block in blocks_of(page):

@@ -40,7 +40,7 @@ def test_its_pictures_exist_in_light_and_dark() -> None:
     assert "prefers-color-scheme: dark" in (DOCS / "overview.svg").read_text(encoding="utf-8")
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_it_installs_from_its_folder(tmp_path: Path) -> None:
     assert "pip install ." in README
     # A copy, since building writes next to the sources; what it depends on is installed here already.
@@ -64,7 +64,7 @@ def test_it_installs_from_its_folder(tmp_path: Path) -> None:
     ).is_file()
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_the_demo_runs_both_campaigns(tmp_path: Path) -> None:
     ran = subprocess.run(
         [PROGRAMS / "pate", "demo", "--json", "--out", tmp_path / "out"],

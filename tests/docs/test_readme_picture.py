@@ -11,7 +11,7 @@ from PIL import Image
 
 from tests.support.server.statuses import chromium
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 #: Bytes: it is in every clone, and on the first page that people see.

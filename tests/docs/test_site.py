@@ -18,8 +18,6 @@ from tests.support.server.statuses import chromium
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.e2e
-
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -74,7 +72,7 @@ def test_a_formula_is_drawn_without_a_script() -> None:
     assert "for $12 or less" in made
 
 
-@pytest.mark.browser
+@pytest.mark.slow
 def test_the_search_works_in_a_folder(site: Path) -> None:
     with chromium() as browser:
         page = browser.new_page()

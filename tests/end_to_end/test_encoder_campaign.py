@@ -23,6 +23,8 @@ from tests.support.encoders import tiny_encoders as tiny
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 #: Records of each class, of two digits that a random projection tells apart.
 _EACH = 100
 
@@ -41,7 +43,6 @@ def digit_folders(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.e2e
 def test_records_vote_by_an_encoder(tmp_path: Path) -> None:
     encoder = tiny.image_folder(tmp_path / "encoder", width=24)
     setting = SimulationOptions(

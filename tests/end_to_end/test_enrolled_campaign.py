@@ -10,8 +10,6 @@ from aggregator_server.results.report import entries
 from tests.support.world.commands import Campaign
 from tests.support.world.sites import Sites, lenient
 
-pytestmark = pytest.mark.e2e
-
 NAMES = ("east", "north", "south", "up", "west")
 QUERIES = 60
 

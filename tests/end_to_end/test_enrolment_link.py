@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.e2e
-
 
 def now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)

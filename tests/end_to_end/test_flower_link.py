@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     from flwr.app import Context
 
-pytestmark = pytest.mark.e2e
-
 
 def answer(body: bytes) -> bytes:
     """What the parties of these tests do with a message."""

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.needs import others_slow
 from tests.support.world.commands import Campaign
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.world.sites import Sites
-
-pytestmark = pytest.mark.e2e
 
 QUERIES = 40
 #: Whatever six teachers say, 40 answers with this much noise cost less than the gate's target, so
@@ -26,7 +25,8 @@ GATED = ("--publish", "gated", "--epsilon", "8")
 
 
 @pytest.mark.parametrize(
-    ("noise", "gate", "labels"), [(WIDE, "open", QUERIES), (NARROW, "closed", 0)]
+    ("noise", "gate", "labels"),
+    others_slow([(WIDE, "open", QUERIES), (NARROW, "closed", 0)], lambda case: case[1] == "open"),
 )
 def test_all_labels_or_none(
     sites: Sites, tmp_path: Path, noise: tuple[str, ...], gate: str, labels: int
@@ -45,6 +45,7 @@ def test_all_labels_or_none(
         assert (verified["composition"], verified["spent"]) == ("gate", "1")
 
 
+@pytest.mark.slow
 def test_an_attempt_that_was_killed_is_not_made_again(sites: Sites, tmp_path: Path) -> None:
     with Campaign(tmp_path, sites) as campaign:
         server = campaign.serve(

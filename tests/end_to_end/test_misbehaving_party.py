@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-import pytest
-
 from aggregator_server.results.report import entries, verify
 from party.flower.client_app import make_client_app
 from party.flower.connection import Connection
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-
-pytestmark = pytest.mark.e2e
 
 QUERIES: Final = 20
 #: Of teachers of digits that need no training.

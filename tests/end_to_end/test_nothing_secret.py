@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     import typer
     from numpy.typing import NDArray
 
-pytestmark = pytest.mark.e2e
-
 #: Records of each party: no port and hardly a process has such a number.
 RECORDS = {"north": 104_729, "south": 115_249, "west": 122_953}
 CLASSES = ("ash", "birch", "elm", "fir", "oak", "yew")

@@ -15,6 +15,7 @@ from pate.masking.context import check_threshold
 from pate.masking.degree import degree_for
 from simulation.programs import Program
 from simulation.simulate import quorum
+from tests.support.needs import others_slow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +64,7 @@ def outcome(folder: Path, program: Program) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_fifty_parties_teach_a_student(tmp_path: Path) -> None:
     program = simulate(tmp_path, "--parties", "50")
     report = outcome(tmp_path, program)
@@ -80,7 +81,6 @@ def test_fifty_parties_teach_a_student(tmp_path: Path) -> None:
     assert max(map(len, program.lines)) < 300
 
 
-@pytest.mark.e2e
 def test_parties_in_processes_of_their_own_give_the_same_kind_of_campaign(tmp_path: Path) -> None:
     program = simulate(
         tmp_path, "--parties", "5", "--processes", "2", "--queries", "120", "--no-student",
@@ -109,7 +109,7 @@ def test_many_parties_mask_with_some_and_few_with_all() -> None:
     assert degree_for(1000, 900, 50).neighbours == 140
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_a_student_that_answers_questions_is_asked_each_round(tmp_path: Path) -> None:
     program = simulate(
         tmp_path, "--parties", "6", "--teachers", "5", "--epsilon", "100",
@@ -125,9 +125,12 @@ def test_a_student_that_answers_questions_is_asked_each_round(tmp_path: Path) ->
         assert f"party_{number:04d} joined: 5 teachers" in program.text
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(
-    ("mechanism", "noise"), [("lnmax", "central"), ("gnmax", "central"), ("gnmax", "distributed")]
+    ("mechanism", "noise"),
+    others_slow(
+        [("lnmax", "central"), ("gnmax", "central"), ("gnmax", "distributed")],
+        lambda case: case[1] == "distributed",
+    ),
 )
 def test_labels_come_without_a_student_too(mechanism: str, noise: str, tmp_path: Path) -> None:
     program = simulate(
@@ -150,7 +153,6 @@ def test_labels_come_without_a_student_too(mechanism: str, noise: str, tmp_path:
         assert "noise shares of 4 of 6 parties are counted, standard deviation" in program.text
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -167,7 +169,7 @@ def test_options_that_make_no_sense_are_refused(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "line"),
     [

@@ -39,8 +39,8 @@ def strangers(program: Program) -> list[str]:
     return [line for line in program.lines if not re.match(r"\d\d:\d\d:\d\d pate: ", line)]
 
 
+@pytest.mark.slow
 @needs_ray
-@pytest.mark.e2e
 def test_parties_in_worker_processes_vote_and_the_ledger_holds(
     simulation: Program, tmp_path: Path
 ) -> None:
@@ -61,8 +61,8 @@ def test_parties_in_worker_processes_vote_and_the_ledger_holds(
     assert strangers(simulation) == []
 
 
+@pytest.mark.slow
 @needs_ray
-@pytest.mark.e2e
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_simulation_takes_ray_with_it(
     number: signal.Signals, simulation: Program
@@ -74,8 +74,8 @@ def test_an_interrupted_simulation_takes_ray_with_it(
     simulation.leaves_nobody()
 
 
+@pytest.mark.slow
 @needs_ray
-@pytest.mark.e2e
 def test_what_an_actor_reads_is_there_until_it_has_ended(tmp_path: Path) -> None:
     """One is at work when the engine has to stop, for longer than anybody would wait."""
     code = (
@@ -110,8 +110,8 @@ def test_what_an_actor_reads_is_there_until_it_has_ended(tmp_path: Path) -> None
     assert "File is not a zip file" in (tmp_path / "ray.log").read_text()
 
 
+@pytest.mark.slow
 @needs_ray
-@pytest.mark.e2e
 def test_a_party_that_fails_ends_the_simulation_with_one_line(tmp_path: Path) -> None:
     """No home, no party: what a worker process raises must not be waited out."""
     code = (
@@ -135,7 +135,6 @@ def test_a_party_that_fails_ends_the_simulation_with_one_line(tmp_path: Path) ->
     assert "public.npz" in (tmp_path / "ray.log").read_text()
 
 
-@pytest.mark.e2e
 def test_without_ray_the_error_says_what_to_install(tmp_path: Path) -> None:
     # None is how Python itself marks a module that cannot be imported.
     code = (

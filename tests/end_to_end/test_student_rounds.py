@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from tests.support.world.sites import Sites
 
-pytestmark = pytest.mark.e2e
-
 #: Brings loopback up in a new network namespace, says so, and keeps the namespace.
 _HOLD = """
 import fcntl, socket, struct, sys
@@ -154,6 +152,7 @@ def test_nothing_of_a_campaign_looks_beyond_loopback(played: Played) -> None:
     assert seen.get("Ip6OutNoRoutes", 1) > 0
 
 
+@pytest.mark.slow
 def test_few_labels_are_said_on_each_screen(sites: Sites, tmp_path: Path) -> None:
     from student.cli import app
 

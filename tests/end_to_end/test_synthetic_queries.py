@@ -27,8 +27,6 @@ from tests.support.world.forked import Command
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.e2e
-
 NAMES: Final = ("party_0", "party_1", "party_2")
 ROWS: Final = 300
 #: Where the command is killed, and at which pass; whether the cost is in the ledger then, and

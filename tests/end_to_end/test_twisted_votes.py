@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from pate.data.values import Inputs
     from pate.votes import Counts
 
-pytestmark = pytest.mark.slow
-
 ROGUE: Final = "rogue"
 HONEST: Final = ("north", "south", "west")
 EVERYBODY: Final = ("north", ROGUE, "south", "west")

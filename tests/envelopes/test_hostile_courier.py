@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from simulation.programs import Program
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 NAMES = ("north", "south", "west")
 QUERIES = 40

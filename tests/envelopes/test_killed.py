@@ -9,14 +9,13 @@ import pytest
 
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.runtime.failpoints import NAMES as POINTS
+from tests.support.needs import others_slow
 from tests.support.world.envelopes import NAMES, Play
 from tests.support.world.in_process import killed_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-pytestmark = pytest.mark.e2e
 
 #: Where a process dies.
 PLAIN = (
@@ -117,7 +116,9 @@ class Killed:
             assert record.ending is not None
 
 
-@pytest.mark.parametrize("point", PLAIN)
+@pytest.mark.parametrize(
+    "point", others_slow(PLAIN, {"votes-recorded", "answer-recorded"}.__contains__)
+)
 def test_the_same_command_again_continues(tmp_path: Path, point: str) -> None:
     killed = Killed(Play(tmp_path, names=NAMES[:3]), point)
     killed.play_on()
@@ -126,7 +127,9 @@ def test_the_same_command_again_continues(tmp_path: Path, point: str) -> None:
     assert {name.split(".")[1] for name in killed.play.files} == {"round-1", "round-2", "round-3"}
 
 
-@pytest.mark.parametrize("point", MASKED)
+@pytest.mark.parametrize(
+    "point", others_slow(MASKED, {"opening-listed", "list-signed"}.__contains__)
+)
 def test_a_masked_sum_is_unmasked_once_with_one_list(tmp_path: Path, point: str) -> None:
     play = Play(tmp_path, names=NAMES[:4], aggregation="masked", min_parties=3, colluders=1)
     killed = Killed(play, point)
@@ -136,6 +139,7 @@ def test_a_masked_sum_is_unmasked_once_with_one_list(tmp_path: Path, point: str)
     assert {openings(play, name) for name in play.names} == {(play.names,)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ["envelope-noted", "roster-recorded", "bundles-kept"])
 def test_keys_that_come_with_the_description_are_asked_for_once(tmp_path: Path, point: str) -> None:
     play = Play(tmp_path, names=NAMES[:4], aggregation="masked", min_parties=3, colluders=1)
@@ -149,6 +153,7 @@ def test_keys_that_come_with_the_description_are_asked_for_once(tmp_path: Path, 
         assert bundle.round
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ["opening-listed", "list-signed", "opening-recorded"])
 def test_a_late_answer_that_a_restart_finds_does_not_change_the_list(
     tmp_path: Path, point: str

@@ -26,7 +26,7 @@ from tests.support.world.sites import TEACHERS, Sites, lenient
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 ONLINE = ("east", "north")
 #: "south" answers late, the votes of "up" are never asked for there, "west" has no network.

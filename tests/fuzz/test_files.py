@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("what", "files"),
     [("dicom", 1_000), ("parquet", 500), ("pictures", 500), ("onnx", 2_000), ("texts", 750)],
@@ -46,7 +45,6 @@ def crashing(_: Path) -> tuple[Target, ...]:
     return (Target("made up", "party", make),)
 
 
-@pytest.mark.e2e
 def test_a_crash_is_seen_and_the_rest_is_fed(tmp_path: Path) -> None:
     (tally,) = run_apart(crashing, tmp_path, 8, seed=0).values()
     # Each child begins with a file that counts for nothing, and ends with its third.

@@ -28,8 +28,6 @@ from tests.support.world.stand import Stand
 if TYPE_CHECKING:
     import typer
 
-pytestmark = pytest.mark.e2e
-
 ARCHIVES = sorted(Path(__file__).parent.glob("*.tar.xz"))
 NAMES = ("east", "north", "west")
 TEACHERS = 2
@@ -159,6 +157,7 @@ def test_a_student_predicts_what_it_predicted(old: Path) -> None:
         assert list(map(float, row[2:])) == pytest.approx(list(map(float, other[2:])), abs=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("campaign", ["halfway", "early", "table"])
 def test_a_campaign_goes_on_where_it_was_killed(old: Path, campaign: str) -> None:
     home = "table-server" if campaign == "table" else "server"

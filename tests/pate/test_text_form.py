@@ -259,7 +259,6 @@ def test_what_has_no_text_form_is_a_mistake_in_the_code() -> None:
         write({"a": {1}})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [

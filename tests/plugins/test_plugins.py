@@ -56,7 +56,6 @@ def here(installed: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del sys.modules[name]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_the_example_is_a_kind_of_teachers() -> None:
     records = digits()
@@ -139,7 +138,7 @@ def _declare(place: Path, package: str, line: str) -> None:
     (folder / "entry_points.txt").write_text(f"[{plugins.TEACHERS}]\n{line}\n")
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_parties_with_teachers_of_a_plugin_take_part(
     installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

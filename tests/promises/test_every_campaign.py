@@ -1,7 +1,8 @@
 """Every promise is put to every kind of campaign that the product has, one generation of members at a time.
 
 The kinds are those of :func:`tests.support.world.kinds.covering`: a new mechanism, code, answer, unit,
-noise or transport of sums is among them without a line here.
+noise or transport of sums is among them without a line here. Kinds in which each member is once run
+with every change; those in which each two members meet are slow.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import json
 import random
 from fractions import Fraction
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -41,6 +43,7 @@ from protos.pate.v1 import vote_pb2
 from tests.fuzz.guard import attempt, guarded
 from tests.fuzz.mutate import mutated_message
 from tests.support.campaign_messages import SERVER_KEY, request_in
+from tests.support.needs import others_slow
 from tests.support.world.in_process import Killed, Parties, kills
 from tests.support.world.kinds import (
     COLUMNS,
@@ -52,6 +55,8 @@ from tests.support.world.kinds import (
     Teachers,
     covering,
     every_kind,
+    fewest,
+    members,
     records_of,
 )
 from tests.support.world.stand import Stand
@@ -62,9 +67,9 @@ if TYPE_CHECKING:
     from aggregator_server.ledger.state import CampaignState
     from pate.votes import Counts
 
-pytestmark = pytest.mark.slow
-
-KINDS: Final = pytest.mark.parametrize("kind", covering(), ids=str)
+KINDS: Final = pytest.mark.parametrize(
+    "kind", others_slow(covering(), set(fewest(covering(), members)).__contains__), ids=str
+)
 #: Where a kill costs what was charged, and of one release all.
 CHARGED: Final = ("charge-recorded", "noise-drawn")
 #: The chance that the noise of a sum is larger than a test allows, in any of its counts.
@@ -79,8 +84,8 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_kinds_have_every_member_of_every_column() -> None:
     kinds = covering()
-    for at, (name, members) in enumerate(COLUMNS.items()):
-        assert {kind[at] for kind in kinds} == set(members), name
+    for at, (name, names) in enumerate(COLUMNS.items()):
+        assert {kind[at] for kind in kinds} == set(names), name
     assert {kind.mechanism for kind in kinds} == set(MECHANISMS)
     assert len(every_kind()) > 10 * len(kinds)
 
@@ -136,7 +141,6 @@ def check_charges(world: EveryWorld, number: int = 0) -> CampaignState:
     return state
 
 
-@pytest.mark.statistical
 @KINDS
 def test_killed_at_every_step_it_ends_once_and_charged(kind: Kind, tmp_path: Path) -> None:
     """And all that is then said of it is true."""
@@ -310,7 +314,19 @@ def pairs() -> list[tuple[Kind, Kind, str]]:
     return found
 
 
-@pytest.mark.parametrize(("first", "second", "how"), pairs(), ids=str)
+def first_pairs() -> list[tuple[Kind, Kind, str]]:
+    """Pairs in which each change of terms is once, and each member of the first and of the second."""
+    return fewest(
+        pairs(),
+        lambda pair: [pair[2], pair[0] == pair[1], *(
+            (at, *member) for at, kind in enumerate(pair[:2]) for member in members(kind)
+        )],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "how"), others_slow(pairs(), first_pairs().__contains__), ids=str
+)
 def test_two_exact_sums_never_show_a_partys_change_of_votes(
     first: Kind, second: Kind, how: str, tmp_path: Path
 ) -> None:
@@ -337,6 +353,18 @@ def in_series() -> list[Kind]:
     return [kind for kind in covering() if kind.series == "series"]
 
 
+def series_pairs() -> list[Any]:
+    """Any two; with every change each is the first and the second once, and one both."""
+    both = [*product(in_series(), repeat=2)]
+    first = fewest(both, lambda pair: [*enumerate(pair), pair[0] == pair[1]])
+    return others_slow(both, first.__contains__)
+
+
+def of_records() -> list[Any]:
+    kinds = [each for each in covering() if each.records_vote]
+    return others_slow(kinds, fewest(kinds, members).__contains__)
+
+
 def cast_in(world: EveryWorld, number: int) -> dict[str, int]:
     """Votes of units in a campaign, by the parties' own ledgers."""
     found = {}
@@ -347,8 +375,7 @@ def cast_in(world: EveryWorld, number: int) -> dict[str, int]:
     return found
 
 
-@pytest.mark.parametrize("kind", in_series(), ids=str)
-@pytest.mark.parametrize("other", in_series(), ids=str)
+@pytest.mark.parametrize(("kind", "other"), series_pairs(), ids=str)
 def test_in_a_series_no_unit_votes_again_whatever_is_asked(
     kind: Kind, other: Kind, tmp_path: Path
 ) -> None:
@@ -378,7 +405,7 @@ def test_in_a_series_no_unit_votes_again_whatever_is_asked(
 # --- what does not hang on one record -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [each for each in covering() if each.records_vote], ids=str)
+@pytest.mark.parametrize("kind", of_records(), ids=str)
 def test_what_a_party_says_does_not_hang_on_one_record(kind: Kind, tmp_path: Path) -> None:
     """The kinds and sizes of its replies are the same with one record altered, or without it."""
     told = []

@@ -23,9 +23,9 @@ from pate.encoders.description import Description
 from pate.masking.degree import COMPLETE_UP_TO
 from pate.mechanisms import MECHANISMS
 from pate.noise.share_laws import IN_WORDS
+from tests.mutants.modules import ROOT, Module
 from tests.promises import test_every_campaign
 from tests.support.world.kinds import COLUMNS, covering
-from tests.test_markers import ROOT, Module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,7 +171,9 @@ def test_a_cell_names_a_test_about_it_or_says_why_not(line: Line) -> None:
     file, _, name = line.test.partition("::")
     path = ROOT / "tests" / file
     assert path.is_file(), f"there is no {file}"
-    assert isinstance(module(path)[1].defined.get(name), ast.FunctionDef), f"{file} has no {name}"
+    here = module(path)[1]
+    assert isinstance(here.defined.get(name), ast.FunctionDef), f"{file} has no {name}"
+    assert "slow" not in here.marks(name), f"`make test` leaves {line.test} out"
     if file == EVERY:
         return
     assert not line.whole or len(line.members) <= 2, "only a test of every kind stands for all"

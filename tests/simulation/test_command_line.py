@@ -32,7 +32,6 @@ def run(module: str, *arguments: str, timeout: float = 60) -> subprocess.Complet
     )
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("program", "words"),
     [
@@ -50,7 +49,6 @@ def test_help_names_what_there_is(program: str, words: list[str]) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("arguments", "slow"),
     [
@@ -87,7 +85,6 @@ def test_a_command_imports_only_what_it_needs(arguments: list[str], slow: set[st
     assert not imported & slow
 
 
-@pytest.mark.e2e
 def test_options_that_contradict_each_other_are_refused_before_the_heavy_imports(
     tmp_path: Path,
 ) -> None:
@@ -111,7 +108,6 @@ def test_options_that_contradict_each_other_are_refused_before_the_heavy_imports
     assert "leave sigma1 out" in done.stderr
 
 
-@pytest.mark.e2e
 def test_an_error_is_one_line_and_its_exit_code(tmp_path: Path) -> None:
     missing = tmp_path / "nowhere"
     done = run("party", "start", "--data", str(missing), "--home", str(tmp_path / "home"))
@@ -122,7 +118,6 @@ def test_an_error_is_one_line_and_its_exit_code(tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
-@pytest.mark.e2e
 def test_a_party_has_its_name_in_each_line_of_a_terminal_or_log_that_several_share(
     tmp_path: Path,
 ) -> None:
@@ -138,7 +133,6 @@ def test_a_party_has_its_name_in_each_line_of_a_terminal_or_log_that_several_sha
     assert {json.loads(each)["party"] for each in done.stderr.splitlines()} == {"north"}
 
 
-@pytest.mark.e2e
 def test_a_program_is_started_by_its_name_or_its_verb() -> None:
     assert run("pate", "--version").stdout.startswith("pate ")
     for words in (
@@ -152,13 +146,11 @@ def test_a_program_is_started_by_its_name_or_its_verb() -> None:
         assert (done.returncode, "at nowhere" in done.stderr) == ((10, 2)[not named], named)
 
 
-@pytest.mark.e2e
 def test_a_wrong_option_is_exit_code_2() -> None:
     assert run("party", "start", "--no-such-option").returncode == 2
     assert run("aggregator_server").returncode == 2  # no public set
 
 
-@pytest.mark.e2e
 def test_a_public_set_may_be_a_folder_of_images_without_classes(tmp_path: Path) -> None:
     (tmp_path / "public").mkdir()
     Image.new("L", (8, 8)).save(tmp_path / "public" / "1.png")
@@ -168,7 +160,6 @@ def test_a_public_set_may_be_a_folder_of_images_without_classes(tmp_path: Path) 
     assert "identit" in done.stderr or "init" in done.stderr
 
 
-@pytest.mark.e2e
 def test_a_configuration_file_is_read_and_options_win(tmp_path: Path) -> None:
     config = tmp_path / "server.toml"
     config.write_text('aggregator = "no-such"\nparties = "2"\nmin-parties = 2\n')
@@ -183,7 +174,6 @@ def test_a_configuration_file_is_read_and_options_win(tmp_path: Path) -> None:
     assert "sigma2 has no meaning for lnmax" in done.stderr
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("text", "why"),
     [("agregator = 'gnmax'\n", "agregator"), ("parties = \n", "not valid TOML")],
@@ -197,7 +187,6 @@ def test_a_bad_configuration_file_is_named(tmp_path: Path, text: str, why: str) 
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.e2e
 def test_json_stays_alone_on_the_standard_output(tmp_path: Path) -> None:
     done = run("aggregator_server", "status", "--home", str(tmp_path), "--json")
     assert done.returncode == 12

@@ -183,7 +183,6 @@ def test_a_name_is_shown_with_printable_characters(
     require_printable(shown.out + shown.err)
 
 
-@pytest.mark.e2e
 def test_programs_show_columns_classes_and_files_with_printable_characters(tmp_path: Path) -> None:
     """Real processes: the names are in the data, in the folder and among the files of a courier."""
     folder = tmp_path / HOSTILE
@@ -222,7 +221,6 @@ def test_programs_show_columns_classes_and_files_with_printable_characters(tmp_p
         require_printable(shown)
 
 
-@pytest.mark.e2e
 def test_what_the_encoding_of_the_output_has_not_is_an_escape() -> None:
     done = subprocess.run(
         python("simulation", "plan", "--queries", 100, "--teachers", 250, "--epsilon", 2, "--delta", "1e-5"),

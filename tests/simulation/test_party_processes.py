@@ -51,7 +51,6 @@ def all_of(link: PartyProcesses, count: int) -> list[Arrival]:
     return found
 
 
-@pytest.mark.e2e
 def test_messages_and_answers_find_each_other_and_large_ones_wait_for_room(
     five: PartyProcesses,
 ) -> None:
@@ -66,7 +65,6 @@ def test_messages_and_answers_find_each_other_and_large_ones_wait_for_room(
     assert five.receive() == []
 
 
-@pytest.mark.e2e
 def test_a_party_that_fails_ends_it_by_name_and_its_reason_is_in_the_log(tmp_path: Path) -> None:
     with start(tmp_path, 2, 1) as link:
         link.send(1, b"fail")
@@ -76,7 +74,6 @@ def test_a_party_that_fails_ends_it_by_name_and_its_reason_is_in_the_log(tmp_pat
     assert "secret 42" in (tmp_path / "log").read_text()
 
 
-@pytest.mark.e2e
 def test_a_process_that_dies_is_noticed(tmp_path: Path) -> None:
     with start(tmp_path, 1, 3) as link:
         assert len(link.pids) == 1, "no more processes than parties"

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-pytestmark = pytest.mark.slow
-
 TERMS = ("epsilon", "delta", "unit", "adjacency", "observer")
 LONG = (
     "epsilon 0.9974 at delta 0.0001 (unit: patient; adjacency: all records of one patient at one "

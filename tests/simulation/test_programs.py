@@ -22,7 +22,6 @@ from tests.support.world.commands import Commands
 from tests.support.world.sites import Sites, lenient
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.e2e
 
 
 def script(folder: Path, code: str) -> Program:

@@ -35,7 +35,7 @@ STAND = Stand(
 )  # fmt: skip
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_six_campaigns_with_faults(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.soak", "--campaigns", "6", "--seed", "6",
@@ -50,7 +50,7 @@ def test_six_campaigns_with_faults(tmp_path: Path) -> None:
     assert told["leaks"] == []
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_three_campaigns_with_faults_over_flower(tmp_path: Path) -> None:
     done = subprocess.run(
@@ -105,7 +105,6 @@ def left(tmp_path: Path) -> Left:
     return found
 
 
-@pytest.mark.e2e
 def test_what_is_in_order_passes(left: Left) -> None:
     left._labelled_once()
     left._prefixes()
@@ -115,7 +114,6 @@ def test_what_is_in_order_passes(left: Left) -> None:
     left.stage.all_gone()
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("wrong", "rule"),
     [
@@ -136,7 +134,6 @@ def test_a_ledger_that_went_back_is_found(
         rule(left)
 
 
-@pytest.mark.e2e
 def test_what_is_left_behind_is_found(left: Left) -> None:
     (left.stage.home / ".ledger.db.draft").touch()
     with pytest.raises(AssertionError, match=r"server/\.ledger\.db\.draft"):
@@ -153,7 +150,6 @@ def test_what_is_left_behind_is_found(left: Left) -> None:
     left.stage.all_gone()
 
 
-@pytest.mark.e2e
 def test_a_restart_finds_other_surroundings(tmp_path: Path) -> None:
     around = Surroundings({"PYTHONHASHSEED": "5"}, tmp_path, 0o027)
     code = "import os; print(os.getcwd(), os.environ['PYTHONHASHSEED'], oct(os.umask(0)))"

@@ -117,7 +117,6 @@ def test_a_server_that_ends_the_stream_early_is_asked_again() -> None:
     assert server.asked_after == [0, 2]
 
 
-@pytest.mark.slow
 def test_a_quiet_stream_is_opened_anew_and_nothing_is_lost() -> None:
     server = server_with()
     reopened = threading.Event()
@@ -140,7 +139,6 @@ def test_a_quiet_stream_is_opened_anew_and_nothing_is_lost() -> None:
     assert not said  # quiet is not gone
 
 
-@pytest.mark.slow
 def test_a_stream_that_never_gets_further_is_given_up() -> None:
     with serving(server_with(SCRIPT[:2])) as port, connect(port, max_wait=0.5) as client:
         events = client.events()
@@ -164,7 +162,6 @@ def test_a_server_that_restarts_in_mid_stream_is_found_again() -> None:
     assert said[-1].endswith("is available")
 
 
-@pytest.mark.slow
 def test_no_server_is_waited_for_and_then_given_up() -> None:
     port = free_port()
     said: list[str] = []
@@ -186,7 +183,6 @@ def test_a_server_on_this_machine_is_reached_without_the_proxy(
         assert client.campaign().phase == "voting"
 
 
-@pytest.mark.slow
 def test_the_proxy_of_a_server_elsewhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("grpc_proxy", "https_proxy", "no_proxy", "no_grpc_proxy"):
         monkeypatch.delenv(name, raising=False)
@@ -390,7 +386,6 @@ def test_a_full_house_is_waited_for() -> None:
     assert "8 students follow already" in said[0]
 
 
-@pytest.mark.slow
 def test_a_message_that_is_too_large_is_refused() -> None:
     server = server_with()
     server.privacy = "x" * (64 * 2**20)

@@ -48,7 +48,6 @@ def of_rows() -> Student:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["of_images", "of_rows"])
 def test_round_trip(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     student: Student = request.getfixturevalue(kind)
@@ -73,7 +72,6 @@ def test_constant_student_round_trip(tmp_path: Path) -> None:
     assert (weights.load(tmp_path).predict(public.inputs) == 0).all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(8, 8, 1), (28, 28, 1), (15, 18, 3), (52, 50, 1)])
 def test_onnx_is_the_same_function(shape: tuple[int, int, int], tmp_path: Path) -> None:
     from student.trainers import fixmatch
@@ -98,7 +96,6 @@ def test_tables_have_no_onnx_form(of_rows: Student, tmp_path: Path) -> None:
         onnx_graph.write(of_rows, tmp_path / "model.onnx")
 
 
-@pytest.mark.slow
 def test_publish_writes_everything(of_images: Student, tmp_path: Path) -> None:
     out = tmp_path / "deep" / "student"
     result = evaluate(of_images, digits()[1])
@@ -218,7 +215,6 @@ def test_changed_weights_are_refused(
         weights.load(tmp_path)
 
 
-@pytest.mark.e2e
 def test_what_a_killed_training_left_is_gone_at_the_next_start(tmp_path: Path) -> None:
     """Its draft, and the folders that libraries make where temporary files go."""
     out = tmp_path / "student[1]"

@@ -137,7 +137,6 @@ def test_the_file_takes_what_the_encoder_takes(kind: str, classes: int, tmp_path
     assert np.abs(found - expected).max() < CLOSE
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(REAL is None, reason="needs PATE_TEST_ENCODERS, a folder of encoders")
 @pytest.mark.parametrize("name", ["lite0", "minilm"])
 def test_a_real_encoder_and_its_head_are_one_file(name: str, tmp_path: Path) -> None:

@@ -95,7 +95,6 @@ def command(
     return (ended.value.code, *capsys.readouterr())
 
 
-@pytest.mark.slow
 def test_votes_over_embeddings_teach_a_network_that_needs_no_encoder(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

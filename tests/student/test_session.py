@@ -68,7 +68,6 @@ def follow_scripted(
             return follow(client, public, train, say=said.append), said
 
 
-@pytest.mark.slow
 def test_a_campaign_from_first_label_to_published_student(tmp_path: Path) -> None:
     public, held_out = tumours()
     server = ScriptedServer(public.inputs, public.classes, script(40, 25))

@@ -76,7 +76,6 @@ def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     return Here(monkeypatch, capsys)
 
 
-@pytest.mark.slow
 def test_train_evaluate_predict(place: Path, here: Here) -> None:
     out, test = place / "student", place / "test.csv"
     code, printed, _ = here(
@@ -169,8 +168,6 @@ def test_train_evaluate_predict(place: Path, here: Here) -> None:
     assert "no ONNX form" in shown
 
 
-@pytest.mark.e2e
-@pytest.mark.slow
 def test_train_with_a_server(place: Path) -> None:
     public, _ = tumours()
     inputs = read_inputs(place / "public.csv", drop=("id",))
@@ -228,7 +225,6 @@ def test_one_line_and_an_exit_code(
     assert not (place / "new").exists()
 
 
-@pytest.mark.slow
 def test_a_published_student_is_replaced_when_asked_only(
     place: Path, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,7 +243,6 @@ def test_a_published_student_is_replaced_when_asked_only(
     assert before != {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
 
 
-@pytest.mark.e2e
 def test_help_is_quick_to_come() -> None:
     probe = (
         "import sys; from student.cli import app; import typer.testing as t;"

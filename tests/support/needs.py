@@ -1,10 +1,23 @@
-"""Requirements of a test on the machine: without them it is skipped, or fails if all are required."""
+"""What a test needs of the machine, and which cases of a long table `make test` leaves to `make test-all`."""
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+def others_slow(cases: Iterable[Any], first: Callable[[Any], bool]) -> list[Any]:
+    """Return the cases of a parametrized test; those for which ``first`` is false are marked slow."""
+    return [each if first(each) else _slow(each) for each in cases]
+
+
+def _slow(case: Any) -> Any:
+    return pytest.param(*(case if type(case) is tuple else (case,)), marks=pytest.mark.slow)
 
 
 def require(condition: bool, what: str) -> None:

@@ -64,7 +64,6 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     return Play(tmp_path)
 
 
-@pytest.mark.slow
 def test_several_batches_give_the_histograms_of_one(
     tmp_path: Path, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,7 +84,6 @@ def test_several_batches_give_the_histograms_of_one(
     np.testing.assert_array_equal(several, votes)
 
 
-@pytest.mark.slow
 def test_every_query_is_asked_for_in_one_batch_and_each_batch_has_keys_of_its_own(
     play: Play,
 ) -> None:
@@ -100,7 +98,6 @@ def test_every_query_is_asked_for_in_one_batch_and_each_batch_has_keys_of_its_ow
     assert record.asked == record.queries == len(PUBLIC)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("point", ["opening-listed", "votes-arrived", "votes-recorded"])
 def test_a_server_that_dies_between_batches_goes_on_with_the_next(play: Play, point: str) -> None:
     with kills(point.__eq__), pytest.raises(Killed):
@@ -114,7 +111,6 @@ def test_a_server_that_dies_between_batches_goes_on_with_the_next(play: Play, po
     verify(play.place())
 
 
-@pytest.mark.slow
 def test_a_batch_that_was_being_opened_is_asked_for_as_it_was_under_another_rule(
     play: Play,
 ) -> None:
@@ -124,7 +120,6 @@ def test_a_batch_that_was_being_opened_is_asked_for_as_it_was_under_another_rule
     assert ranges(play) == [(0, 4, NAMES), (4, 2, NAMES)]
 
 
-@pytest.mark.slow
 def test_who_was_lost_in_the_first_batch_is_in_no_later_one(play: Play) -> None:
     at_first(play.parties, "ask_consent", "c", lambda: play.parties.start("d"))
     run(play)
@@ -132,7 +127,6 @@ def test_who_was_lost_in_the_first_batch_is_in_no_later_one(play: Play) -> None:
     assert play.parties.asked.count(("d", "ask_keys")) == 1
 
 
-@pytest.mark.slow
 def test_a_party_that_is_lost_between_batches_is_waited_for_and_nobody_else_will_do(
     play: Play,
 ) -> None:
@@ -159,7 +153,6 @@ def test_a_party_that_is_lost_between_batches_is_waited_for_and_nobody_else_will
     assert ranges(play) == [(0, 2, NAMES), (2, 2, NAMES), (4, 2, NAMES)]
 
 
-@pytest.mark.slow
 def test_a_party_that_refuses_a_later_batch_ends_it_and_what_is_recorded_stays(play: Play) -> None:
     sites = play.parties
     sites.refusing = {("c", "ask_keys", 2): RefusedError}
@@ -223,7 +216,6 @@ def test_votes_are_read_back_from_the_batches_that_they_are_in(tmp_path: Path) -
                 ledger.counts_of(odd)
 
 
-@pytest.mark.slow
 def test_lines_tell_how_many_queries_have_votes(play: Play) -> None:
     run(play)
     told = [line for line in play.lines.said if line.startswith("votes on")]

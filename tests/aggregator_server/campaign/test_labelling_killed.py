@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from aggregator_server.ledger.state import ReleasedLabel
 
-pytestmark = pytest.mark.e2e
-
 
 @pytest.mark.parametrize("failpoint", ["charge-recorded", "noise-drawn", "release-recorded"])
 def test_a_killed_campaign_goes_on_where_its_ledger_stands(tmp_path: Path, failpoint: str) -> None:

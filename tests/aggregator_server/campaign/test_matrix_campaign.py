@@ -303,7 +303,6 @@ def test_a_disk_that_is_full_at_the_release_leaves_nothing_out(
         assert release(ledger).exhausted
 
 
-@pytest.mark.e2e
 def test_a_killed_process_has_no_second_draw(tmp_path: Path) -> None:
     """It dies by SIGKILL with the noise in its memory."""
     path = tmp_path / "ledger.db"

@@ -157,7 +157,6 @@ GATE = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "fields",
     [

@@ -86,7 +86,6 @@ def both_start(sites: Parties, name: str) -> None:
     sites.start("d")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("proofs", [False, True])
 def test_a_party_that_dies_before_it_opens_is_waited_for_and_no_other_list_is_asked_for(
     tmp_path: Path, proofs: bool
@@ -99,7 +98,6 @@ def test_a_party_that_dies_before_it_opens_is_waited_for_and_no_other_list_is_as
     assert play.openings() == {"a": REST, "b": REST, "c": REST}
 
 
-@pytest.mark.slow
 def test_a_server_that_dies_before_it_asks_goes_on_with_the_list_that_it_wrote(play: Play) -> None:
     sites = play.parties
     at_first(sites, "ask_consent", "c", lambda: None)
@@ -118,7 +116,6 @@ def test_a_server_that_dies_before_it_asks_goes_on_with_the_list_that_it_wrote(p
     verify(play.place())
 
 
-@pytest.mark.slow
 def test_all_of_the_list_are_waited_for_even_if_fewer_would_be_enough(play: Play) -> None:
     """Their votes are in the sum, or there is none; to open it, enough of them will do."""
     sites, said = play.parties, play.lines.said
@@ -137,7 +134,6 @@ def test_all_of_the_list_are_waited_for_even_if_fewer_would_be_enough(play: Play
     assert sites.asked.count(("a", "ask_keys")) == 2
 
 
-@pytest.mark.slow
 def test_a_party_of_the_list_is_waited_for_by_name(play: Play) -> None:
     sites, said = play.parties, play.lines.said
     at_first(sites, "ask_opening", "c", lambda: sites.leave("c"))
@@ -153,7 +149,6 @@ def test_a_party_of_the_list_is_waited_for_by_name(play: Play) -> None:
     assert play.responders() == REST
 
 
-@pytest.mark.slow
 def test_a_party_of_the_list_that_refuses_ends_it_with_the_reason(play: Play) -> None:
     sites = play.parties
     at_first(sites, "ask_opening", "c", lambda: both_start(sites, "c"))
@@ -170,7 +165,6 @@ def test_a_party_of_the_list_that_refuses_ends_it_with_the_reason(play: Play) ->
     assert play.responders() == REST
 
 
-@pytest.mark.slow
 def test_parties_that_opened_these_queries_with_others_end_it_at_once(tmp_path: Path) -> None:
     play = Play(tmp_path)
     play.serve(patience=0.2)
@@ -192,7 +186,6 @@ def test_who_refuses_to_open_is_done_without_if_enough_open(play: Play) -> None:
     assert play.openings() == {"a": NAMES, "b": NAMES, "c": None, "d": NAMES}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "step", ["describe", "ask_keys", "ask_shares", "ask_masked", "ask_consent", "ask_opening"]
 )

@@ -303,7 +303,6 @@ def test_after_a_restart_a_party_may_still_lack_a_class(
     assert house.collect(exchange, least=1).responders == ("p0",)
 
 
-@pytest.mark.slow
 def test_a_party_that_leaves_is_done_without_when_enough_are_left(
     tmp_path: Path, houses: list[House]
 ) -> None:
@@ -318,7 +317,6 @@ def test_a_party_that_leaves_is_done_without_when_enough_are_left(
     assert [line.split(";")[0] for line in house.said if "left" in line] == ["p0 has left"]
 
 
-@pytest.mark.slow
 def test_a_party_that_comes_back_is_asked_again(tmp_path: Path, houses: list[House]) -> None:
     house = House(tmp_path, [Constant(1, 0), Constant(1, 1)])
     houses.append(house)
@@ -384,7 +382,6 @@ def test_too_few_parties_end_the_batch(tmp_path: Path, houses: list[House]) -> N
     assert not any("42" in line for line in house.said)
 
 
-@pytest.mark.slow
 def test_nobody_takes_a_name_over(tmp_path: Path, houses: list[House]) -> None:
     house = House(tmp_path, [Constant(1, 0), Constant(1, 1)])
     houses.append(house)
@@ -400,7 +397,6 @@ def test_nobody_takes_a_name_over(tmp_path: Path, houses: list[House]) -> None:
     assert any("another party uses the name p0" in line for line in house.said)
 
 
-@pytest.mark.slow
 def test_a_roster_does_not_change_within_a_campaign(tmp_path: Path, houses: list[House]) -> None:
     house = House(tmp_path, [Constant(1, 0), Constant(2, 1)])
     houses.append(house)
@@ -511,7 +507,6 @@ def test_a_party_with_its_own_copy_is_not_sent_the_public_set(
     assert not (tmp_path / "p0" / "public").exists()
 
 
-@pytest.mark.slow
 def test_many_parties_are_counted_and_a_few_of_them_named(
     tmp_path: Path, houses: list[House]
 ) -> None:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 NO_HURRY = 60.0
 
 
-@pytest.mark.slow
 def test_it_tells_who_came_what_is_asked_and_who_went(tmp_path: Path) -> None:
     house = House(tmp_path, [Constant(5, 0), Constant(5, 1)])
     told: list[Presence] = []

@@ -182,7 +182,6 @@ def test_every_other_route_of_flower_does_not_exist(
     assert upstream.seen == []
 
 
-@pytest.mark.slow
 def test_every_route_for_parties_passes(
     client: httpx.Client, node: Attacker, upstream: Upstream
 ) -> None:
@@ -291,7 +290,6 @@ def test_what_a_superlink_tells_one_party_to_keep_does_not_come_back(
     assert not [headers for *_, headers, _ in upstream.seen if "cookie" in headers]
 
 
-@pytest.mark.slow
 def test_who_may_pass_can_be_narrowed_and_not_widened(upstream: Upstream) -> None:
     gateway = Gateway("127.0.0.1", 0)
     gateway.point_at(f"127.0.0.1:{upstream.server_address[1]}")
@@ -354,7 +352,6 @@ def test_a_body_that_nobody_wants_is_not_read(gateway: Gateway, request_line: st
     assert b"connection: close" in said
 
 
-@pytest.mark.slow
 def test_without_a_superlink_it_says_that_it_is_not_ready(
     gateway: Gateway, client: httpx.Client, node: Attacker, upstream: Upstream
 ) -> None:
@@ -384,7 +381,6 @@ def test_the_health_check_waits_a_moment_for_a_superlink_that_starts(upstream: U
         gateway.stop()
 
 
-@pytest.mark.slow
 def test_strangers_who_ask_how_it_is_make_the_superlink_no_work(
     upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -445,7 +441,6 @@ def test_who_has_a_known_key_passes(
     assert len(upstream.seen) == 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("keys", [(), (2,), (0, 2), (0, 1), (0, 0)])
 def test_a_stranger_ends_at_the_gateway(
     guarded: tuple[Gateway, list[Attacker]], upstream: Upstream, keys: tuple[int, ...]
@@ -461,7 +456,6 @@ def test_a_stranger_ends_at_the_gateway(
         assert client.get("/health").status_code == 200
 
 
-@pytest.mark.slow
 def test_who_names_a_key_and_does_not_prove_it_is_no_stranger(
     guarded: tuple[Gateway, list[Attacker]], upstream: Upstream
 ) -> None:
@@ -486,7 +480,6 @@ def test_a_stranger_is_told_so_in_flowers_words(guarded: tuple[Gateway, list[Att
         assert error.code == code
 
 
-@pytest.mark.slow
 def test_bodies_that_are_held_are_bounded_for_each_key(
     guarded: tuple[Gateway, list[Attacker]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -579,7 +572,6 @@ def test_the_route_is_that_one_and_no_other(
     assert seen == []
 
 
-@pytest.mark.slow
 def test_an_answer_that_is_too_large_is_not_read(
     inviting: httpx.Client, seen: list[tuple[bytes, str]]
 ) -> None:

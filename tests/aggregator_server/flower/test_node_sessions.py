@@ -197,7 +197,6 @@ def test_whoever_left_in_order_leaves_the_place_free() -> None:
     play(scene())
 
 
-@pytest.mark.e2e
 def test_an_enrolled_party_that_knocks_counts_as_coming_back_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,14 +108,12 @@ def arrives(play: SimpleNamespace, asked: str, others: tuple[str, ...] = ()) -> 
     raise AssertionError("it never came")
 
 
-@pytest.mark.slow
 def test_many_replies_that_do_not_come_delay_no_other(play: SimpleNamespace) -> None:
     others = tuple(play.link.promise() for _ in range(100))
     assert unpack_message(arrives(play, play.link.reply(b"votes"), others), 100) == b"votes"
     assert len(play.taken) == 1
 
 
-@pytest.mark.slow
 def test_a_reply_that_comes_late_is_fetched(
     play: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,7 +129,6 @@ def test_a_reply_that_comes_late_is_fetched(
     assert len(play.link.forgotten) == len(play.taken) == 1
 
 
-@pytest.mark.slow
 def test_one_that_never_comes_is_given_up_when_it_ends(play: SimpleNamespace) -> None:
     for ttl in (0.1, float("nan")):
         reply = arrives(play, play.link.promise(ttl))

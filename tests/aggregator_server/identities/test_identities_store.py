@@ -155,7 +155,6 @@ def test_a_bundle_has_what_a_party_needs(identities: Identities) -> None:
     identities.admit(answer(identities.invite("c", now=NOW, life=DAY)), NOW)
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.7", "pate.example.org", "::"])  # noqa: S104
 def test_without_it_nobody_outside_is_served(
     host: str, identities: Identities, tmp_path: Path
@@ -174,7 +173,6 @@ def test_on_loopback_a_trial_needs_none() -> None:
         require_identities(host, None)
 
 
-@pytest.mark.e2e
 def test_an_expired_one_starts_nothing(identities: Identities, tmp_path: Path) -> None:
     with listen("127.0.0.1", 0) as taken, pytest.raises(StateError, match="rotate"):
         # Said before the port is looked at.
@@ -204,7 +202,6 @@ class Sequence:
         return Changed(keys, dict(enumerate(members)), (), ())
 
 
-@pytest.mark.e2e
 def test_who_is_revoked_is_out_though_the_superlink_cannot_be_told(
     identities: Identities, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

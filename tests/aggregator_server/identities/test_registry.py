@@ -200,7 +200,6 @@ def test_every_change_can_be_seen_from_outside(identities: Identities) -> None:
     assert identities.registry.stamp() == seen[-1], "what is refused changes nothing"
 
 
-@pytest.mark.e2e
 def test_processes_that_change_it_at_once_lose_nothing(identities: Identities) -> None:
     script = textwrap.dedent(f"""
         import datetime as dt, sys

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +16,6 @@ def label(number: int) -> ReleasedLabel:
     )
 
 
-@pytest.mark.slow
 @given(st.lists(st.sets(st.integers(0, 10**5), max_size=8), max_size=8), st.data())
 def test_each_state_keeps_its_own_labels_whoever_grows_from_it(
     steps: list[set[int]], data: st.DataObject
@@ -36,7 +34,6 @@ def test_each_state_keeps_its_own_labels_whoever_grows_from_it(
         assert -1 not in held
 
 
-@pytest.mark.slow
 @given(st.lists(st.sets(st.integers(0, 1000), max_size=8), max_size=8), st.data())
 def test_each_state_keeps_its_own_answers(steps: list[set[int]], data: st.DataObject) -> None:
     made: list[tuple[Answered, set[int]]] = [(Answered(), set())]

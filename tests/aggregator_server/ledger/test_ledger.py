@@ -102,7 +102,6 @@ def test_a_second_campaign_does_not_overwrite_the_first(ledger: Ledger) -> None:
     assert verify(path).head == head
 
 
-@pytest.mark.e2e
 def test_two_servers_never_share_a_ledger(ledger: Ledger) -> None:
     with pytest.raises(StateError, match="in use"):
         Ledger.open(ledger.place)

@@ -69,7 +69,6 @@ def ends(connection: socket.socket) -> bytes:
     return said
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("head", [b"GET /", PULL + b"flwr-x: "])
 def test_a_head_without_an_end_is_cut_off(gateway: Gateway, head: bytes) -> None:
     """The line of the request, and a header: each longer than a head may be."""
@@ -94,7 +93,6 @@ def test_a_head_of_the_size_that_flower_needs_passes(gateway: Gateway) -> None:
         assert ends(stranger).startswith(b"HTTP/1.1 401")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"", b"GET /", PULL])
 @pytest.mark.usefixtures("hurried")
 def test_a_connection_without_a_request_is_closed(gateway: Gateway, sent: bytes) -> None:
@@ -103,7 +101,6 @@ def test_a_connection_without_a_request_is_closed(gateway: Gateway, sent: bytes)
         assert ends(idle) == b""
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("hurried")
 def test_a_trickle_is_no_request(gateway: Gateway) -> None:
     """Each byte is new, and the connection is closed all the same."""
@@ -119,7 +116,6 @@ def test_a_trickle_is_no_request(gateway: Gateway) -> None:
                 cut_off = True
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("hurried")
 def test_nor_is_the_second_one_waited_for_without_end(gateway: Gateway) -> None:
     with connect(gateway.port) as idle:
@@ -127,7 +123,6 @@ def test_nor_is_the_second_one_waited_for_without_end(gateway: Gateway) -> None:
         assert ends(idle).startswith(b"HTTP/1.1 503")
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("hurried")
 def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
     identities = Identities.create(tmp_path, (), 9092, NOW)
@@ -148,7 +143,6 @@ def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path: Path) -> Non
         gateway.stop()
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("hurried")
 def test_a_request_that_takes_longer_is_not_disturbed(gateway: Gateway) -> None:
     """The head arrives at once; the rest has another deadline."""
@@ -227,7 +221,6 @@ def serving(answer: bytes, room: Room = ROOMY) -> Iterator[tuple[int, BoundedLis
         listener.close()
 
 
-@pytest.mark.slow
 def test_whoever_comes_is_answered_while_others_hold_all_the_room() -> None:
     """Of one address, as a probe on the same machine has it: idle, and half a request each."""
     with serving(b"alive", Room(all=20, per_address=20)) as (port, listener):
@@ -377,7 +370,6 @@ def test_connections_leave_files_for_the_rest(monkeypatch: pytest.MonkeyPatch, f
     assert 1 <= room.per_address < room.all
 
 
-@pytest.mark.e2e
 def test_the_limit_of_files_is_raised_as_far_as_the_system_allows() -> None:
     script = (
         "import resource\n"
@@ -390,7 +382,6 @@ def test_the_limit_of_files_is_raised_as_far_as_the_system_allows() -> None:
     assert done.stdout.split() == [b"300", b"300"]
 
 
-@pytest.mark.e2e
 def test_what_strangers_send_is_not_said_on_the_screen() -> None:
     """In its own process: without a handler of logging, Python prints warnings."""
     script = (

@@ -198,7 +198,6 @@ def crowded(port: int, number: int, kind: str) -> Iterator[None]:
             process.kill()
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("number", [100, 1000])
 @pytest.mark.parametrize("kind", ["silent", "hello", "shaken"])
 def test_a_party_gets_through_beside_strangers_of_its_address(

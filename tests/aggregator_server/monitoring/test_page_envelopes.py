@@ -149,7 +149,7 @@ def test_of_many_those_that_are_awaited_come_first(tmp_path: Path) -> None:
     assert [row.party for row in seen.envelopes[:2]] == names[-2:]
 
 
-@pytest.mark.browser
+@pytest.mark.slow
 def test_a_browser_shows_them_wide_and_narrow(
     browser: Browser, status: Status, tmp_path: Path
 ) -> None:
@@ -182,7 +182,7 @@ def test_a_browser_shows_them_wide_and_narrow(
         tab.context.close()
 
 
-@pytest.mark.browser
+@pytest.mark.slow
 def test_a_name_with_markup_is_text(browser: Browser, status: Status, tmp_path: Path) -> None:
     status.envelopes([an_envelope(HOSTILE, "late"), an_envelope("x" * 5000, "waiting")])
     with a_page(status, tmp_path) as page:

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
     from playwright.sync_api import Page as Tab
 
-pytestmark = pytest.mark.browser
-
 HOSTILE = '<img src=x onerror="window.hit=1"><script>window.hit=1</script>\'"&'
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 SOON_MS = 20_000
@@ -116,6 +114,7 @@ def test_text_of_strangers_is_shown_as_text(browser: Browser, tmp_path: Path) ->
             tab.context.close()
 
 
+@pytest.mark.slow
 def test_of_several_labels_it_shows_counts_and_no_labels(browser: Browser, tmp_path: Path) -> None:
     with Ledger.create(tmp_path / "campaign" / "ledger.db", matrix_spec(**LABELS)) as ledger:
         ledger.record_roster(make_parties(MOST), LABELS["classes"])
@@ -136,6 +135,7 @@ def test_of_several_labels_it_shows_counts_and_no_labels(browser: Browser, tmp_p
             tab.context.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_reads_well(browser: Browser, tmp_path: Path, scheme: str) -> None:
     with a_campaign(tmp_path) as (_, status), a_page(status, tmp_path) as page:
@@ -187,6 +187,7 @@ def _audit(tab: Tab) -> None:
     assert found == []
 
 
+@pytest.mark.slow
 def test_it_works_by_keyboard_alone(browser: Browser, tmp_path: Path) -> None:
     with a_campaign(tmp_path) as (_, status), a_page(status, tmp_path) as page:
         tab, complaints = open_tab(browser, page.link, reduced_motion="reduce")
@@ -225,6 +226,7 @@ def test_it_works_by_keyboard_alone(browser: Browser, tmp_path: Path) -> None:
         tab.context.close()
 
 
+@pytest.mark.slow
 def test_it_is_live_says_when_the_server_is_lost_and_finds_it_again(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -265,6 +267,7 @@ def test_it_is_live_says_when_the_server_is_lost_and_finds_it_again(
         tab.context.close()
 
 
+@pytest.mark.slow
 def test_cards_come_when_there_is_something_in_them(browser: Browser, tmp_path: Path) -> None:
     spec = make_spec(name="chest-xray", aggregator="gnmax")
     with Ledger.create(tmp_path / "campaign" / "ledger.db", spec) as ledger:
@@ -296,6 +299,7 @@ def test_cards_come_when_there_is_something_in_them(browser: Browser, tmp_path: 
             tab.context.close()
 
 
+@pytest.mark.slow
 def test_what_to_expect_what_to_type_and_why_it_failed(browser: Browser, tmp_path: Path) -> None:
     spec = make_spec(name="chest-xray", aggregator="gnmax", epsilon=0.5, classes=("well", "ill"))
     party = "pate-party start --data PATH --server 127.0.0.1:9092"
@@ -340,6 +344,7 @@ def test_what_to_expect_what_to_type_and_why_it_failed(browser: Browser, tmp_pat
     tab.context.close()
 
 
+@pytest.mark.slow
 def test_the_curve_is_of_steps_and_a_finished_campaign_raises_no_alarm(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -367,6 +372,7 @@ def test_the_curve_is_of_steps_and_a_finished_campaign_raises_no_alarm(
         tab.context.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1000, 1300])
 def test_no_step_of_a_campaign_is_cut_into_two_lines(
     browser: Browser, tmp_path: Path, width: int
@@ -382,6 +388,7 @@ def test_no_step_of_a_campaign_is_cut_into_two_lines(
         tab.context.close()
 
 
+@pytest.mark.slow
 def test_without_the_token_a_browser_is_told_how_to_come_in(
     browser: Browser, tmp_path: Path
 ) -> None:

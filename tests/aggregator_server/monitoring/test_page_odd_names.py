@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-pytestmark = [pytest.mark.e2e, pytest.mark.browser]
+pytestmark = pytest.mark.slow
 
 #: As far as the protocol lets them: one line of text, nothing that turns the direction of others.
 CLASSES: Final = (

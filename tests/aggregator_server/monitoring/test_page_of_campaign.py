@@ -17,7 +17,7 @@ from tests.support.world.sites import Sites
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 SOON_MS = 120_000
 

@@ -86,7 +86,6 @@ def test_with_the_token_everything_is_answered(campaign: tuple[Ledger, Status]) 
         == [404, 404]  # fmt: skip
 
 
-@pytest.mark.slow
 def test_probes_are_answered_whatever_others_hold(
     campaign: tuple[Ledger, Status], tmp_path: Path
 ) -> None:
@@ -107,7 +106,6 @@ def test_probes_are_answered_whatever_others_hold(
                 each.close()
 
 
-@pytest.mark.slow
 def test_who_has_the_token_is_not_sent_away_for_those_who_have_not(
     campaign: tuple[Ledger, Status], tmp_path: Path
 ) -> None:
@@ -239,7 +237,6 @@ def test_an_error_of_the_page_is_not_told_to_whoever_asked(
     assert [type(fault) for fault in faults] == [ZeroDivisionError]
 
 
-@pytest.mark.slow
 def test_a_stream_tells_news_and_the_seats_are_counted(
     campaign: tuple[Ledger, Status], tmp_path: Path
 ) -> None:
@@ -266,7 +263,6 @@ def test_a_stream_tells_news_and_the_seats_are_counted(
                 reply.close()
 
 
-@pytest.mark.slow
 def test_a_stop_ends_streams_and_frees_the_port(
     campaign: tuple[Ledger, Status], tmp_path: Path
 ) -> None:

@@ -274,7 +274,6 @@ def test_times_of_a_gated_batch_are_told_to_the_minute(tmp_path: Path) -> None:
     assert {len(time) for time in times} == {len("2026-01-02T03:04Z")}
 
 
-@pytest.mark.slow
 def test_the_curve_of_a_long_campaign_is_thinned_out_and_ends_at_the_end(tmp_path: Path) -> None:
     with start(tmp_path / "ledger.db", make_spec(epsilon=1000.0)) as ledger:
         mechanism = ledger.state().mechanism(1)

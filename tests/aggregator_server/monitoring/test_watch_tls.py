@@ -8,7 +8,6 @@ import time
 from typing import TYPE_CHECKING
 
 import httpx
-import pytest
 
 from aggregator_server.identities import Identities
 from aggregator_server.monitoring.serving import Page, PageServer
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.slow
 def test_it_speaks_tls_under_the_names_of_the_certificate(tmp_path: Path) -> None:
     now = dt.datetime.now(dt.UTC)
     identities = Identities.create(

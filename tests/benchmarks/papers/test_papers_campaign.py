@@ -53,7 +53,6 @@ def test_dealt_votes_add_up_and_each_party_has_its_share(parties: int) -> None:
         assert (part.sum(axis=1) == 250 // parties).all()
 
 
-@pytest.mark.slow
 def test_a_campaign_over_given_votes_has_their_sum_and_their_cost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,7 +89,6 @@ def test_a_campaign_over_given_votes_has_their_sum_and_their_cost(
     assert found.server_epsilon is None
 
 
-@pytest.mark.slow
 def test_costs_of_rounds_add_up_order_by_order() -> None:
     setting = setting_of(GNMax(40, 1))  # type: ignore[arg-type]  # whole numbers are exact too
     assert setting is not None
@@ -120,7 +118,6 @@ class Parrot:
         return best
 
 
-@pytest.mark.slow
 def test_an_interactive_campaign_asks_its_student_between_rounds(tmp_path: Path) -> None:
     asked_of: list[tuple[int, int]] = []
 
@@ -151,7 +148,6 @@ def test_an_interactive_campaign_without_a_student_is_refused(tmp_path: Path) ->
         hold(teachers(5), numbered(20), options, place=tmp_path, screen=SCREEN)
 
 
-@pytest.mark.slow
 def test_records_vote_themselves_and_the_noisy_votes_reach_the_lesson(tmp_path: Path) -> None:
     records = digits()
     parties = deal(records.take(range(600)), 3, seed=0)
@@ -168,7 +164,6 @@ def test_records_vote_themselves_and_the_noisy_votes_reach_the_lesson(tmp_path: 
     assert right > 0.8  # a label that is right by chance is right 1 time of 10
 
 
-@pytest.mark.slow
 def test_teachers_are_trained_once_for_a_place(tmp_path: Path) -> None:
     records = digits()
     parties = deal(records.take(range(300)), 3, seed=0)

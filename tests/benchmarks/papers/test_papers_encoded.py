@@ -97,7 +97,6 @@ def anywhere(split: Split, record: Record) -> list[str]:
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_every_record_is_in_one_part_and_always_in_the_same(name: str, digests: Any) -> None:
     module, sizes, pinned = SETS[name]
@@ -114,7 +113,6 @@ def test_every_record_is_in_one_part_and_always_in_the_same(name: str, digests: 
         assert f"{size:,}" in split.note
 
 
-@pytest.mark.slow
 def test_labels_are_those_of_the_files(digests: Any) -> None:
     split = ag_news.load(digests)
     news = (

@@ -44,7 +44,6 @@ def test_halves_of_mnists_test_images_are_all_of_them_once() -> None:
     assert in_order.sum() < 50
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("files")
 def test_adult() -> None:
     split = adult.load()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from simulation.programs import Program
     from tests.support.world.commands import Homes
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 #: Nobody has this number.
 STRANGER = 43_210

@@ -17,15 +17,13 @@ from aggregator_server.results.report import LEDGER_FILE, verify
 from party.ledger.ledger import PartyLedger
 from pate.errors import UnreachableError
 from pate.votes import Histogram
-from tests.support.needs import require
+from tests.support.needs import others_slow, require
 from tests.support.server.campaigns import CLASSES, NAMES, make_parties, make_spec, make_votes
 from tests.support.world.commands import Campaign
 from tests.support.world.sites import Sites
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-pytestmark = pytest.mark.e2e
 
 _MECHANISM: Final = ("--aggregator", "gnmax", "--sigma2", "1")
 _DAY_S: Final = 86_400
@@ -109,6 +107,7 @@ class Clock:
         draft.replace(self._file)
 
 
+@pytest.mark.slow
 def test_the_servers_clock_jumps(sites: Sites, tmp_path: Path) -> None:
     """Parties get the reason of the refusal, and the campaign continues once the clock is correct."""
     clock = Clock(tmp_path)
@@ -127,6 +126,7 @@ def test_the_servers_clock_jumps(sites: Sites, tmp_path: Path) -> None:
         assert campaign.verified()["labels_released"] == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seconds", "explained"),
     [(-_DAY_S, "24 hours behind that of"), (30, " s ahead of that of"), (7, " s ahead of that of")],
@@ -152,7 +152,10 @@ def test_a_partys_clock_jumps(sites: Sites, tmp_path: Path, seconds: int, explai
         PartyLedger(sites.home("north") / "ledger.db", read_only=True).verify()
 
 
-@pytest.mark.parametrize(("days", "fault"), [(400, "has expired"), (-3, "is not valid yet")])
+@pytest.mark.parametrize(
+    ("days", "fault"),
+    others_slow([(400, "has expired"), (-3, "is not valid yet")], lambda case: case[0] == 400),
+)
 def test_a_partys_clock_jumps_over_the_servers_certificate(
     tmp_path: Path, days: int, fault: str
 ) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 QUERIES = 300
 #: One campaign, killed at each step of the server in turn and resumed each time. The ledger labels

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from tests.support.world.commands import Homes, Play
 
-pytestmark = pytest.mark.e2e
-
 
 @dataclass(frozen=True)
 class Case:

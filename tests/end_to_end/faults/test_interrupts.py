@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tests.support.world.sites import Sites
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 
 def test_ctrl_c_in_the_middle_of_a_vote_is_clean(sites: Sites, tmp_path: Path) -> None:

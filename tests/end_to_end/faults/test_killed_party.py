@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from simulation.programs import Program
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 REFUSED = "does not admit this party"
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from tests.support.world.commands import Homes
 
-pytestmark = pytest.mark.e2e
-
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[sqlite3.Connection]:
@@ -55,6 +53,7 @@ def test_a_second_server_is_refused_and_a_reader_is_not(homes: Homes, tmp_path: 
             command.ends(0)
 
 
+@pytest.mark.slow
 def test_a_lock_that_is_held_for_a_while_is_waited_for(homes: Homes, tmp_path: Path) -> None:
     with homes.play(tmp_path / "campaign") as play:
         server = play.serve()
@@ -92,6 +91,7 @@ def test_a_lock_that_stays_ends_the_server_in_one_line(homes: Homes, tmp_path: P
             command.ends(0)
 
 
+@pytest.mark.slow
 def test_a_partys_ledger_that_is_held_for_a_while(homes: Homes, tmp_path: Path) -> None:
     with homes.play(tmp_path / "campaign") as play:
         server = play.serve()
@@ -109,6 +109,7 @@ def test_a_partys_ledger_that_is_held_for_a_while(homes: Homes, tmp_path: Path) 
         play.check_parties()
 
 
+@pytest.mark.slow
 def test_a_copy_that_is_made_during_a_run_verifies(homes: Homes, tmp_path: Path) -> None:
     with homes.play(tmp_path / "campaign") as play:
         server = play.serve()

@@ -18,7 +18,7 @@ from tests.support.world.sites import RECORDS, Sites, lenient
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 NAMES: Final = ("north", "south", "west")
 CAMPAIGNS: Final = ("january", "february")

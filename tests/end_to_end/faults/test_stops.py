@@ -24,7 +24,7 @@ from simulation.programs import DEADLINE_S, Program, Surroundings, until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 #: The command of each program, by its module: none ends by itself within seconds.
 PROGRAMS: Final = {

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.support.world.commands import Homes, Play
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 _WAITS = "round 2: waiting for the student's predictions"
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from simulation.programs import Program
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 QUERIES = 40
 #: Seconds; also for what waits on a busy machine.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pate.data.values import Dataset
     from simulation.programs import Program
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 NAMES: Final = ("north", "south", "west")
 EACH: Final = 600

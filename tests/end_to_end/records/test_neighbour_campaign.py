@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pate.data.values import Dataset
     from simulation.programs import Program
 
-pytestmark = pytest.mark.e2e
-
 QUERIES = 200
 #: 360 records at 9 of them are 40 each. With the noise of epsilon 3, three labels of nine are few.
 REPRESENTATIVES = 9
@@ -175,6 +173,7 @@ def test_no_number_of_records_is_in_what_the_server_said_or_keeps(told: Campaign
     assert {party["teachers"] for party in roster["parties"]} == {4095}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", ["spread-3", "dense-12"])
 def test_a_campaign_of_another_code_runs_to_its_end(tmp_path: Path, code: str) -> None:
     sites = Sites(tmp_path).deal()

@@ -122,7 +122,6 @@ def site(tmp_path: Path) -> Site:
 # --- what is released ----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_release_is_a_public_set_and_says_what_it_cost(site: Site) -> None:
     made = site.makes("--epsilon", "0.5")
     assert made["epsilon"] == 0.5
@@ -153,7 +152,6 @@ def test_the_file_tells_nothing_of_the_data_but_its_rows(site: Site) -> None:
     assert str(ROWS) not in kept[b"pate-synthetic-rows"].decode()
 
 
-@pytest.mark.slow
 def test_more_rows_of_a_paid_model_cost_nothing(site: Site) -> None:
     """The model is found by its digest in the ledger; any number of rows is post-processing."""
     model = str(site.folder / "model.npz")
@@ -173,7 +171,6 @@ def test_more_rows_of_a_paid_model_cost_nothing(site: Site) -> None:
         site.typed(*elsewhere, out="third.parquet")
 
 
-@pytest.mark.slow
 def test_patients(site: Site) -> None:
     result = site.typed("--group", "patient")
     made = json.loads(result.stdout)
@@ -190,7 +187,6 @@ def test_patients(site: Site) -> None:
     assert told["own_figure"]["neighbours"] == words
 
 
-@pytest.mark.slow
 def test_nothing_tells_how_long_a_model_was_learned(site: Site) -> None:
     """That grows with the number of records."""
     site.makes("--epsilon", "0.5")
@@ -206,7 +202,6 @@ def test_nothing_tells_how_long_a_model_was_learned(site: Site) -> None:
     assert clock.search(shown + body) is None
 
 
-@pytest.mark.slow
 def test_plausible_deniability_is_told_only_for_a_k_that_holds(site: Site) -> None:
     def told(*options: str, out: str) -> str:
         free = ("--drop", "patient", "--method", "uniform", *options)
@@ -219,7 +214,6 @@ def test_plausible_deniability_is_told_only_for_a_k_that_holds(site: Site) -> No
     assert "deniability with" not in none
 
 
-@pytest.mark.slow
 def test_a_new_ledger_is_reported(site: Site) -> None:
     """The same records under another name would have a second budget."""
 
@@ -238,7 +232,6 @@ def test_a_new_ledger_is_reported(site: Site) -> None:
     assert words not in told("--dry-run", out="3.parquet")
 
 
-@pytest.mark.slow
 def test_a_dry_run_writes_nothing(site: Site) -> None:
     made = site.makes("--dry-run")
     assert made["dry_run"] is True
@@ -252,7 +245,6 @@ def test_a_dry_run_writes_nothing(site: Site) -> None:
     assert site.ledger.head == head
 
 
-@pytest.mark.slow
 def test_the_ledger_command_has_both(site: Site) -> None:
     own_ledger = PartyLedger(site.home / LEDGER_FILE)
     answer(own_ledger, settled(), queries(0, 100))
@@ -266,7 +258,6 @@ def test_the_ledger_command_has_both(site: Site) -> None:
     assert made["own_figure"]["epsilon"] == site.ledger.cumulative_epsilon(Delta(1e-5)).epsilon
 
 
-@pytest.mark.slow
 def test_uniform_rows_are_free(site: Site) -> None:
     site.makes("--method", "uniform")
     assert site.ledger.cumulative_epsilon(Delta(1e-5)).epsilon == 0
@@ -275,7 +266,6 @@ def test_uniform_rows_are_free(site: Site) -> None:
 # --- several parties -----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_files_of_several_parties_make_one_public_set(site: Site) -> None:
     site.makes()
     site.home = site.folder / "other home"
@@ -294,7 +284,6 @@ def test_files_of_several_parties_make_one_public_set(site: Site) -> None:
     assert set(table.row_hashes()) == both
 
 
-@pytest.mark.slow
 def test_files_of_other_schemas_do_not_merge(site: Site) -> None:
     site.makes()
     site.schema(SCHEMA | {"min_rows": 301})
@@ -396,7 +385,6 @@ ODD: list[tuple[str, str]] = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("cell", "words"), ODD)
 def test_a_row_that_the_schema_does_not_describe_takes_no_part(
     site: Site, cell: str, words: str
@@ -509,7 +497,6 @@ def test_a_patient_written_in_two_ways_is_one(site: Site, one: str, other: str) 
     assert not list(site.folder.glob("*.parquet"))
 
 
-@pytest.mark.slow
 def test_patients_with_long_numbers_are_told_apart(site: Site) -> None:
     """Floats would make two of them one."""
     site.rows = [[str(10**17 + at), *row[1:]] for at, row in enumerate(site.rows)]
@@ -517,7 +504,6 @@ def test_patients_with_long_numbers_are_told_apart(site: Site) -> None:
     assert site.typed("--group", "patient").exit_code == 0
 
 
-@pytest.mark.slow
 def test_patients_in_a_folder_and_in_parquet(site: Site) -> None:
     folder = site.folder / "records"
     folder.mkdir()
@@ -550,7 +536,6 @@ def test_a_schema_that_is_none(site: Site) -> None:
     site.fails(SchemaError, "pate-synthesis-schema/1")
 
 
-@pytest.mark.slow
 def test_a_column_of_one_code_is_warned_of(site: Site) -> None:
     columns = [*SCHEMA["columns"]]
     columns[1] = {"name": "sex", "kind": "category", "codes": ["F"]}
@@ -561,7 +546,6 @@ def test_a_column_of_one_code_is_warned_of(site: Site) -> None:
     assert "column 'sex' has one code" in result.stderr
 
 
-@pytest.mark.slow
 def test_an_enrolled_party_takes_only_its_coordinators_schema(site: Site) -> None:
     now = dt.datetime.now(dt.UTC)
     identities = Identities.create(site.folder / "server", (), 9092, now)
@@ -580,7 +564,6 @@ def test_an_enrolled_party_takes_only_its_coordinators_schema(site: Site) -> Non
 # --- budget: exit code 20 ------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_what_does_not_fit_the_policy(site: Site) -> None:
     site.home.mkdir()
     (site.home / POLICY_FILE).write_text("largest_epsilon = 1.0")
@@ -593,7 +576,6 @@ def test_what_does_not_fit_the_policy(site: Site) -> None:
     assert len(site.ledger.syntheses()) == 1
 
 
-@pytest.mark.slow
 def test_what_would_fit_does_fit(site: Site) -> None:
     with pytest.raises(BudgetError) as found:
         site.typed("--drop", "patient", "--epsilon", "3", "--max-epsilon", "0.7")
@@ -602,7 +584,6 @@ def test_what_would_fit_does_fit(site: Site) -> None:
     assert 0.6 < site.ledger.cumulative_epsilon(Delta(1e-5)).epsilon <= 0.7
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["l1", "cfs", "marginals"])
 def test_a_budget_that_is_spent_is_told_as_that(site: Site, method: str) -> None:
     """No epsilon is small enough for it, and too small a one has no noise."""
@@ -634,7 +615,6 @@ def test_seeds_are_refused_with_the_price_of_none(site: Site) -> None:
     )
 
 
-@pytest.mark.slow
 def test_the_unit_has_to_be_one_of_the_policys(site: Site) -> None:
     site.home.mkdir()
     (site.home / POLICY_FILE).write_text('units = ["patient"]')
@@ -650,7 +630,6 @@ def test_no_such_guarantee(site: Site) -> None:
     site.fails(InfeasibleError, "k=5000 is more than the", *SEEDED, "--k", "5000")
 
 
-@pytest.mark.slow
 def test_a_test_without_noise_needs_leave_and_leaves_no_figure(site: Site) -> None:
     options = (*SEEDED, "--test", "deterministic", "--k", "5", "--omega", "2")
     site.fails(RefusedError, "is not differentially private.*--allow-non-dp", *options)
@@ -672,7 +651,6 @@ def test_a_test_without_noise_needs_leave_and_leaves_no_figure(site: Site) -> No
     assert later["own_figure"]["epsilon"] is None
 
 
-@pytest.mark.slow
 def test_a_seeded_release_that_fits(site: Site) -> None:
     site.home.mkdir()
     (site.home / POLICY_FILE).write_text("largest_epsilon = 2000.0")

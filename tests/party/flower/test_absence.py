@@ -34,7 +34,6 @@ def test_the_line_says_what_our_ledger_knows(tmp_path: Path) -> None:
     assert of_absence(ledger).startswith("campaign c1c1c1c1 has ended, according to our ledger")
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(("absence", "max_wait", "times"), [(0.0, 2.0, 1), (3600.0, 0.5, 0)])
 def test_it_is_said_once_when_the_server_is_away_for_long(
     tmp_path: Path, absence: float, max_wait: float, times: int
@@ -74,7 +73,6 @@ class Away:
     def stop(self) -> None: ...
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("max_wait", [3.0, 17.0, 90.0, 3600.0])
 def test_a_server_is_waited_for_as_long_as_was_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_wait: float

@@ -119,7 +119,6 @@ def test_the_partys_question_waits_until_a_message_is_all_here(pauses: Pauses) -
     assert answers == [False, True]
 
 
-@pytest.mark.slow
 def test_the_partys_question_does_not_wait_for_ever(pauses: Pauses) -> None:
     ask = pauses.holding(lambda: "nothing")
     began = time.monotonic()

@@ -398,7 +398,6 @@ def test_a_false_server_gets_nothing(
     assert Enrolment.load(tmp_path / "a") is None
 
 
-@pytest.mark.slow
 def test_a_server_whose_certificate_has_expired_is_said_to_be_so(tmp_path: Path) -> None:
     old = Identities.create(tmp_path / "old", (), 9092, now() - CERTIFICATE_LIFE - DAY)
     gateway, service = opened(old)
@@ -451,7 +450,6 @@ def test_who_brings_tls_to_a_server_without_is_told_so(service: Door) -> None:
         plain.stop()
 
 
-@pytest.mark.slow
 def test_nothing_older_than_tls_13_is_spoken(service: Door) -> None:
     context = ssl.create_default_context(cafile=str(service.identities.ca))
     context.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -462,7 +460,6 @@ def test_nothing_older_than_tls_13_is_spoken(service: Door) -> None:
         assert client.get(f"https://{service.address}/health").status_code == 503
 
 
-@pytest.mark.e2e
 def test_a_node_key_is_not_used_in_clear(service: Door, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="in clear"):
         Connection(service.address, make_client_app(bytes), tmp_path, node_key=tmp_path / "key")

@@ -111,7 +111,6 @@ def test_nobody_else_may_read_it(ledger: PartyLedger, path: Path) -> None:
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.e2e
 def test_an_entry_is_on_the_disk_when_the_call_returns(path: Path) -> None:
     """A process that dies right after it recorded an answer has recorded it."""
     program = (
@@ -367,7 +366,6 @@ def test_only_what_was_answered_is_opened(ledger: PartyLedger) -> None:
             ledger.open_batch("c1" * 16, batch, hashes, survivors)
 
 
-@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_no_history_opens_a_query_with_two_lists_of_survivors(

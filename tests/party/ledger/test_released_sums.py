@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from party.ledger.rules import LedgerState
 from party.ledger.sent_votes import check_sources
 from party.voting import voter
 from party.voting.noise_shares import NoiseShares
+from tests.support.needs import others_slow
 from tests.support.party.histories import (
     KINDS,
     NAMES,
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from party.ledger.sent_votes import Given
     from pate.votes import Counts
 
+#: With every change; with all tests more.
+FEW = 2
 HISTORIES = int(os.environ.get("PATE_HISTORIES", "8"))
 STEPS = 12
 #: Histories in which a rule that was taken out must be missed.
@@ -72,22 +76,25 @@ def found(
     return of_records(world) if kind == "records" else of_teachers(world.released), world
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "histories"),
+    others_slow(product(KINDS, (FEW, HISTORIES)), lambda case: case[1] == FEW),
+)
 def test_no_history_gives_a_party_away(
     homes: Path,
     monkeypatch: pytest.MonkeyPatch,
     record_property: Callable[[str, object], None],
     kind: str,
+    histories: int,
 ) -> None:
     released = attempts = 0
-    for seed in range(HISTORIES):
+    for seed in range(histories):
         whose, world = found(homes, monkeypatch, kind, seed)
         assert not whose, f"history {seed} gives {sorted(whose)} away"
         released += len(world.released)
         attempts += world.attempts
-    record_property("counts", f"{HISTORIES} histories, {attempts} attempts, {released} sums")
-    assert released >= HISTORIES  # a history in which no sum is opened says nothing
+    record_property("counts", f"{histories} histories, {attempts} attempts, {released} sums")
+    assert released >= histories  # a history in which no sum is opened says nothing
 
 
 def only_within_a_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,19 +138,18 @@ def noise_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NoiseShares, "share", share)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     # The first is one that finds it, as things are, so that few are played.
     ("kind", "without", "first"),
-    [
+    others_slow([
         ("teachers", only_within_a_campaign, 0),
         ("records", only_within_a_campaign, 5),
         ("teachers", votes_not_looked_at, 0),
         ("records", matrices_all_alike, 5),
         ("noise", noise_drawn_again, 0),
         ("labels", numbers_of_labels_not_looked_at, 0),
-    ],
-)
+    ], lambda case: case[1] is noise_drawn_again),
+)  # fmt: skip
 def test_without_one_of_the_rules_some_history_does(
     homes: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -110,7 +110,6 @@ def test_a_figure_beyond_any_number_is_told(
     assert found["pate_party_epsilon"] == float("inf")
 
 
-@pytest.mark.slow
 def test_metrics_and_health_over_http(status: Status, address: str) -> None:
     status.is_now("connecting")
     metrics = get(f"{address}/metrics?from=anywhere")
@@ -130,7 +129,6 @@ def test_metrics_and_health_over_http(status: Status, address: str) -> None:
     assert "python" not in ready.headers["server"].lower()
 
 
-@pytest.mark.slow
 def test_a_ledger_that_cannot_be_read_is_an_error_of_the_visit_alone(
     ledger: PartyLedger, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,7 +144,6 @@ def test_a_ledger_that_cannot_be_read_is_an_error_of_the_visit_alone(
     assert get(f"{address}/metrics").status_code == 200
 
 
-@pytest.mark.slow
 def test_visitors_that_never_finish_are_few_and_go(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,7 +172,6 @@ def test_visitors_that_never_finish_are_few_and_go(
     raise AssertionError("nobody is let in any more")
 
 
-@pytest.mark.slow
 def test_a_probe_is_answered_while_others_hold_all_the_room(address: str) -> None:
     """A supervisor that gets no answer would start the party anew."""
     port, held = httpx.URL(address).port, []
@@ -197,7 +193,6 @@ def _is_closed(visitor: socket.socket) -> bool:
         return True
 
 
-@pytest.mark.slow
 def test_rubbish_hurts_nobody(address: str, capfd: pytest.CaptureFixture[str]) -> None:
     port = httpx.URL(address).port
     for rubbish in (
@@ -230,7 +225,6 @@ def test_a_port_that_is_taken_is_named(status: Status, tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.slow
 def test_the_door_is_closed_at_the_end(status: Status, tmp_path: Path) -> None:
     with watched(status, tmp_path, "127.0.0.1", 0) as address:
         assert get(f"{address}/healthz").status_code == 200
@@ -238,7 +232,6 @@ def test_the_door_is_closed_at_the_end(status: Status, tmp_path: Path) -> None:
         get(f"{address}/healthz")
 
 
-@pytest.mark.slow
 def test_it_answers_on_ipv6(status: Status, tmp_path: Path) -> None:
     if not socket.has_ipv6:
         pytest.skip("needs IPv6")

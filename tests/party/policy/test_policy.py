@@ -597,7 +597,6 @@ LINES = st.one_of(
 )
 
 
-@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(LINES, max_size=4).map("\n".join))
 def test_nothing_but_our_errors_leaves_the_parser(text: str) -> None:

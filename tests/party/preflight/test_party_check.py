@@ -163,7 +163,6 @@ def test_before_anything_is_there_it_works_and_makes_nothing(
     assert not (tmp_path / "state").exists()
 
 
-@pytest.mark.e2e
 def test_an_enrolled_party_is_ready_and_nothing_in_its_home_changes(
     server: Deployment, asked: CheckOptions
 ) -> None:
@@ -192,7 +191,6 @@ def test_an_enrolled_party_is_ready_and_nothing_in_its_home_changes(
     assert told["server"]["text"] == "--offline"
 
 
-@pytest.mark.e2e
 def test_before_it_enrols_a_party_checks_the_server_of_its_bundle(
     server: Deployment, tmp_path: Path
 ) -> None:
@@ -209,7 +207,6 @@ def test_before_it_enrols_a_party_checks_the_server_of_its_bundle(
     assert "expired" in found["server"]["text"]
 
 
-@pytest.mark.slow
 def test_the_exit_code_is_that_of_what_failed_first(tmp_path: Path) -> None:
     nobody = f"127.0.0.1:{free_port()}"
     found = checked("--home", tmp_path, "--server", nobody, "--data", tmp_path / "no", code=40)
@@ -233,7 +230,6 @@ def test_its_options_are_those_of_a_start() -> None:
 # --- who it is ---------------------------------------------------------------------------------
 
 
-@pytest.mark.e2e
 def test_a_revoked_party_is_told_so(server: Deployment, asked: CheckOptions) -> None:
     identities = enrolled(server, "c", asked.place)
     known = server_of(asked)
@@ -250,7 +246,6 @@ def test_the_key_is_named_as_flower_names_it() -> None:
     assert identity.KEY_HEADER == FLEET_HTTP_PUBLIC_KEY_HEADER
 
 
-@pytest.mark.e2e
 def test_enrolments_that_end_are_damaged_or_half_done(
     server: Deployment, asked: CheckOptions
 ) -> None:
@@ -277,7 +272,6 @@ def test_enrolments_that_end_are_damaged_or_half_done(
     assert checked("--home", asked.place, code=12)["enrolment"]["error"] == StateError.__name__
 
 
-@pytest.mark.e2e
 def test_keys_that_others_may_read(server: Deployment, asked: CheckOptions) -> None:
     assert "none yet" in identity.check_keys(asked).text
     enrolled(server, "a", asked.place)
@@ -310,7 +304,6 @@ def test_policies_that_are_fine_and_policies_that_nobody_can_read(asked: CheckOp
         assert checked("--home", asked.place, code=code)["policy"]["error"] == kind
 
 
-@pytest.mark.e2e
 def test_policies_that_would_refuse_every_campaign(server: Deployment, asked: CheckOptions) -> None:
     other, text = "ab" * 32, 'campaigns = "any"\n'
     assert policy(asked, 'campaigns = "enrolled"').status is Status.WARNING
@@ -689,6 +682,5 @@ def test_a_gpu_is_named_and_pytorch_is_asked_whether_it_sees_it(
     assert (found.status.value, why in found.text) == (status, True), found.text
 
 
-@pytest.mark.slow
 def test_pytorch_itself_can_be_asked() -> None:
     assert {"torch", "cuda", "seen"} == set(gpu.ask_torch())

@@ -174,7 +174,6 @@ def refusal(identities: Identities, target_host: str = HOST, **of: Identities) -
     return f"{found.text}; {found.to_do}"
 
 
-@pytest.mark.slow
 def test_another_authority(identities: Identities, tmp_path: Path) -> None:
     other = Identities.create(tmp_path, (HOST,), 9092, utc_now())
     text = refusal(other, pins=identities)
@@ -183,7 +182,6 @@ def test_another_authority(identities: Identities, tmp_path: Path) -> None:
     assert "opens TLS" in text
 
 
-@pytest.mark.slow
 def test_an_expired_certificate_and_an_expired_authority(tmp_path: Path) -> None:
     long_ago = utc_now() - 500 * DAY
     stale = Identities.create(tmp_path / "a", (HOST,), 9092, long_ago)
@@ -200,7 +198,6 @@ def test_an_expired_certificate_and_an_expired_authority(tmp_path: Path) -> None
     assert "a new bundle" in text
 
 
-@pytest.mark.slow
 def test_a_certificate_of_tomorrow_asks_for_the_clock(tmp_path: Path) -> None:
     begins = utc_now() + 3 * DAY
     ahead = Identities.create(tmp_path, (HOST,), 9092, begins)
@@ -210,7 +207,6 @@ def test_a_certificate_of_tomorrow_asks_for_the_clock(tmp_path: Path) -> None:
     assert "this clock says" in text
 
 
-@pytest.mark.slow
 def test_a_certificate_for_another_host(tmp_path: Path) -> None:
     named = Identities.create(tmp_path, ("pate.example.org",), 9092, utc_now())
     text = refusal(named)
@@ -218,7 +214,6 @@ def test_a_certificate_for_another_host(tmp_path: Path) -> None:
     assert "is for pate.example.org" in text
 
 
-@pytest.mark.slow
 def test_a_certificate_whose_key_was_signed_by_a_stranger_of_the_same_name(
     identities: Identities, tmp_path: Path
 ) -> None:
@@ -266,7 +261,6 @@ def test_a_server_that_accepts_and_says_nothing_is_given_up() -> None:
         assert type(meet(silent, timeout=0.2).error) is UnreachableError
 
 
-@pytest.mark.slow
 def test_a_gateway_without_a_campaign_is_not_ready(identities: Identities) -> None:
     with gateway_of(identities) as gateway:
         server = pinning(identities, gateway.port)

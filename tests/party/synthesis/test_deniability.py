@@ -68,7 +68,6 @@ def test_a_guarantee_out_of_reach_ends_with_its_own_code(test: RandomizedTest, n
     assert theorem_1(enough, power(9)).t == 1
 
 
-@pytest.mark.slow
 @given(
     k=st.integers(2, 400),
     gamma=st.fractions(Fraction(11, 10), 50, max_denominator=100),
@@ -136,7 +135,6 @@ def profile(odds: Fraction, count: int, factor: Fraction) -> Fraction:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 40, 71])
 @pytest.mark.parametrize("each", ["0.02", "0.3", "2.5"])
 @pytest.mark.parametrize("delta", ["1e-9", "1e-4", "0.3"])
@@ -152,7 +150,6 @@ def test_optimal_composition_is_exact_and_never_understated(
         assert profile(rounding.exp_down(epsilon), count, less) > wanted
 
 
-@pytest.mark.slow
 def test_the_curve_of_many_attempts_is_found_in_time() -> None:
     """A million terms; and bounds keep their order."""
     each = Fraction(1, 1000)
@@ -170,7 +167,6 @@ def test_epsilon_of_an_entropy() -> None:
     assert solve_each(Fraction(1), 132, power(9)) == found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("attempts", "epsilon", "paper", "tight"),
     [(100, 1, 1849, 725), (100, 8, 284, 111), (500, 3, 1582, 725), (1000, 8, 990, 453)],

@@ -43,7 +43,6 @@ def neighbours(fixed: bool, worlds: int) -> list[tuple[World, Rows, Rows]]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fixed", [True, False])
 def test_theorem_1_holds_for_what_is_released(fixed: bool) -> None:
     most = Fraction(0)
@@ -63,7 +62,6 @@ def test_theorem_1_holds_for_what_is_released(fixed: bool) -> None:
     assert most > Fraction(1, 3)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fixed", [True, False])
 def test_with_the_coin_the_whole_outcome_is_private(fixed: bool) -> None:
     missed = 0
@@ -111,7 +109,6 @@ def paper_cost() -> AttemptCost:
     return theorem_1(RandomizedTest(50, Fraction(4), ONE), Fraction(1, 10**9))
 
 
-@pytest.mark.slow
 def test_gap_1_an_outlier_shows_in_whether_anything_comes_out() -> None:
     cost = paper_cost()
     factor = exp_down(cost.epsilon)
@@ -120,7 +117,6 @@ def test_gap_1_an_outlier_shows_in_whether_anything_comes_out() -> None:
     assert needed_delta(other, law, factor, nothing=True) >= Fraction("9.9e-4")
 
 
-@pytest.mark.slow
 def test_gap_1_is_closed_by_the_coin() -> None:
     cost = paper_cost()
     dropped = coin(cost.epsilon, 1000)
@@ -130,7 +126,6 @@ def test_gap_1_is_closed_by_the_coin() -> None:
     assert needed_delta(law, other, factor, nothing=True) < Fraction(1, 10**15)
 
 
-@pytest.mark.slow
 def test_gap_1_needs_nearly_that_much_of_a_coin() -> None:
     cost = paper_cost()
     law, other = outlier_world(coin(cost.epsilon, 1000) * Fraction(99, 100))

@@ -141,7 +141,6 @@ def plan_for(world: World, rows: int, attempts: int, dropped: Fraction) -> Seede
     return SeededRelease(test, world.resampled, attempts, attempts, dropped, rows)
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize("fixed", [True, False])
 def test_what_comes_out_has_the_exact_law_of_the_proof(fixed: bool) -> None:
     """Chi-square over all outcomes, "nothing" among them; false alarm 1e-6 in each world.

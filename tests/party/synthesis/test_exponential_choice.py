@@ -14,7 +14,6 @@ from pate.errors import AccountingError, UsageError
 FALSE_ALARM = 1e-6
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("scores", "rate"),
     [
@@ -41,7 +40,6 @@ def test_what_is_far_below_the_best_is_never_chosen() -> None:
     assert choose([-(10**30)], Fraction(1), source) == 0
 
 
-@pytest.mark.statistical
 def test_coins_have_their_probability() -> None:
     from scipy.stats import binomtest
 

@@ -91,7 +91,6 @@ def found_epsilon(
 BOTH = pytest.mark.parametrize("generator", [Marginals(), L1()], ids=lambda g: g.name)
 
 
-@pytest.mark.slow
 @BOTH
 def test_the_audit_finds_no_more_than_the_claim(
     generator: Generator, monkeypatch: pytest.MonkeyPatch
@@ -100,7 +99,6 @@ def test_the_audit_finds_no_more_than_the_claim(
     assert found_epsilon(generator, monkeypatch) <= 1
 
 
-@pytest.mark.slow
 def test_half_the_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found_epsilon(Marginals(), monkeypatch, Fraction(1, 2)) > 1
 
@@ -113,7 +111,6 @@ def test_a_third_of_the_noise_is_caught(
     assert found_epsilon(generator, monkeypatch, Fraction(1, 3)) > 1
 
 
-@pytest.mark.slow
 @BOTH
 def test_no_noise_is_caught(generator: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found_epsilon(generator, monkeypatch, Fraction(0)) > 4

@@ -117,7 +117,6 @@ def test_what_is_decoded_is_a_table_whatever_the_codes() -> None:
     assert len(decode(rows[:0], DOMAIN)) == 0
 
 
-@pytest.mark.slow
 def test_the_schemas_describe_the_real_tables(test_data: Path, tmp_path: Path) -> None:
     domain = schema.read(SCHEMAS / "adult_schema.json")
     assert encode(adult(test_data, tmp_path), domain, "adult").shape == (32_561, 13)

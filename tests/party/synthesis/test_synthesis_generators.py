@@ -239,7 +239,6 @@ def test_laws_in_units_sum_to_one_exactly() -> None:
     assert counts.in_units(np.array([-1, -5])).tolist() == [counts.UNIT // 2] * 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("generator", ALL, ids=lambda g: g.name)
 def test_any_data_at_any_epsilon_give_a_network(generator: Generator) -> None:
     source = SystemRandomness()
@@ -337,7 +336,6 @@ def test_what_makes_no_sense_is_refused(generator: Generator) -> None:
         generator.fit(outside, domain, ONE, SystemNoise(), SystemRandomness())
 
 
-@pytest.mark.statistical
 def test_the_integer_noise_of_a_table_is_the_two_sided_geometric_law() -> None:
     from scipy import stats
 
@@ -397,7 +395,6 @@ def test_l1_keeps_more_of_adult_than_marginals_do(test_data: Path, tmp_path: Pat
     assert apart(L1(), 3)[0] < near
 
 
-@pytest.mark.slow
 def test_cfs_learns_structure_and_tables_from_rows_that_do_not_overlap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -28,7 +28,6 @@ def test_configurations_count_the_buckets_of_parents_in_mixed_radix() -> None:
     assert held.configurations(2, rows).tolist() == [1, 2]
 
 
-@pytest.mark.statistical
 def test_conditionals_multiply_to_a_law_and_rows_are_drawn_by_it() -> None:
     from scipy.stats import chisquare
 
@@ -41,7 +40,6 @@ def test_conditionals_multiply_to_a_law_and_rows_are_drawn_by_it() -> None:
     assert chisquare(np.bincount(at, minlength=law.size), law * len(rows)).pvalue > FALSE_ALARM
 
 
-@pytest.mark.statistical
 def test_resampling_keeps_the_first_and_draws_the_rest_given_them() -> None:
     from scipy.stats import chisquare
 

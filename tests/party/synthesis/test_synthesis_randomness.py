@@ -20,7 +20,6 @@ ROOM = Path(__file__).resolve().parents[3] / "party" / "synthesis"
 FALSE_ALARM = 1e-6
 
 
-@pytest.mark.statistical
 def test_numbers_below_a_bound_are_uniform() -> None:
     # The bound takes the branch that draws again: 2^62 + 1 words of four are refused.
     from scipy.stats import chisquare
@@ -34,7 +33,6 @@ def test_numbers_below_a_bound_are_uniform() -> None:
         assert chisquare(cells).pvalue > FALSE_ALARM if cells.size > 1 else cells[0] == 40_000
 
 
-@pytest.mark.statistical
 def test_uniform_numbers_fill_the_interval_and_never_reach_one() -> None:
     from scipy.stats import chisquare
 

@@ -47,7 +47,6 @@ def members() -> list[Teacher]:
     return [Constant(1), *made, Linear().fit(two, 0), Constant(NO_OPINION)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("columns", [1, 7, 4096])
 def test_answers_together_are_answers_alone(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("party.teachers.linear._COLUMNS_AT_ONCE", columns)
@@ -124,7 +123,6 @@ def lessons(count: int, size: tuple[int, int, int]) -> list[descent.Lesson]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("network", ["Plain", "Residual"])
 def test_networks_trained_together_are_those_trained_alone(
     network: Literal["Plain", "Residual"],

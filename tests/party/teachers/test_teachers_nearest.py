@@ -33,7 +33,6 @@ def drawings(classes: range, copies: int, kinds: int = KINDS) -> Dataset:
     return Dataset(Images(pixels), labels, tuple(f"{kind:03d}" for kind in range(kinds)))
 
 
-@pytest.mark.slow
 def test_a_teacher_knows_its_classes_and_is_quiet_about_the_others() -> None:
     teacher = Nearest().fit(drawings(range(20), 2), 0)
     queries = drawings(range(KINDS), 3)
@@ -57,7 +56,6 @@ def test_together_is_alone_and_nobody_hangs_on_another(tmp_path: Path) -> None:
     assert np.array_equal(again.predict(queries), together[0])
 
 
-@pytest.mark.slow
 def test_quiet_teachers_have_a_vote_each_that_is_spread(tmp_path: Path) -> None:
     data = drawings(range(KINDS), 20)
     ensemble = train_ensemble(

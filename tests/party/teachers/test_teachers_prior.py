@@ -126,7 +126,6 @@ def test_the_names_of_the_classes_do_not_matter() -> None:
     assert ((teacher.chances(queries) > 0.5) == teacher.predict(queries)).all()
 
 
-@pytest.mark.slow
 def test_conforms() -> None:
     check_kind(Prior(), noisy(12, 0), noisy(20, 1).inputs)
     check_kind(Chosen(), noisy(12, 0), noisy(20, 1).inputs)

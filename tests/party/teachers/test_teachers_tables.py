@@ -78,7 +78,6 @@ def test_frequent_categories_win() -> None:
     assert encoded[0].sum() == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_learns_stores_and_restores(kind: Kind) -> None:
     data, test = labelled(200), labelled(300, seed=1)
@@ -103,7 +102,6 @@ def test_tiny_shards_answer_only_classes_they_hold(kind: Kind, rows: int) -> Non
     assert set(answers.tolist()) <= {1, 2}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_columns_are_aligned_by_name(kind: Kind) -> None:
     teacher = kind.fit(labelled(100), 0)
@@ -119,7 +117,6 @@ def test_columns_are_aligned_by_name(kind: Kind) -> None:
         teacher.predict(Images(np.zeros((1, 2, 2, 1), np.uint8)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_damaged_models(kind: Kind) -> None:
     stored = kind.fit(labelled(50), 0).store()
@@ -130,7 +127,6 @@ def test_damaged_models(kind: Kind) -> None:
         kind.restore(Stored({}, stored.model))
 
 
-@pytest.mark.slow
 def test_foreign_types_are_never_loaded() -> None:
     import skops.io
     from sklearn.ensemble import RandomForestClassifier
@@ -148,7 +144,6 @@ def test_foreign_types_are_never_loaded() -> None:
         kind.restore(boosting)
 
 
-@pytest.mark.slow
 def test_large_shards_are_boosted_on_bins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("party.teachers.trees._SMALL", 99)
     small, large = labelled(90), labelled(100)
@@ -176,7 +171,6 @@ def parity(n: int, seed: int) -> Dataset:
     return Dataset(Table(("a", "b"), tuple(values)), labels, ("no", "yes"))
 
 
-@pytest.mark.slow
 def test_a_shard_chooses_what_errs_least() -> None:
     assert choose(sums(90, 0), 0).name == "logistic"
     assert choose(parity(120, 0), 0).name in ("boosting", "forest")
@@ -195,7 +189,6 @@ def test_small_or_one_sided_shards_do_not_choose(monkeypatch: pytest.MonkeyPatch
         choose(sums(60, 0), 0)
 
 
-@pytest.mark.slow
 def test_a_choice_survives_rare_classes() -> None:
     data = labelled(70)
     labels = data.labels.copy()
@@ -203,7 +196,6 @@ def test_a_choice_survives_rare_classes() -> None:
     assert Chosen().fit(Dataset(data.inputs, labels, data.classes), 0).predict(data.inputs).any()
 
 
-@pytest.mark.slow
 def test_a_damaged_choice() -> None:
     stored = Chosen().fit(labelled(62), 0).store()
     wrong: list[dict[str, object]] = [

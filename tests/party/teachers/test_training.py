@@ -128,7 +128,6 @@ def test_stored_teachers_are_used_again(tmp_path: Path) -> None:
     assert votes_of(again, test) == votes_of(first, test)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "change", ["record", "label", "teachers", "key", "classes", "groups", "model"]
 )
@@ -166,7 +165,6 @@ def _with_cnn(data: Dataset, home: Path) -> Ensemble:
         return train(data, home, model="cnn")
 
 
-@pytest.mark.slow
 def test_a_record_changes_one_teacher_at_most(tmp_path: Path) -> None:
     # The sensitivity that the accounting starts from, with the strongest record there can be: one
     # that lies beyond all others, and has a category that no other has.
@@ -271,7 +269,6 @@ def child(
     )
 
 
-@pytest.mark.e2e
 def test_a_killed_process_goes_on_with_the_rest(tmp_path: Path) -> None:
     killed = child(tmp_path, failpoint="teacher-trained:3")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
@@ -286,7 +283,6 @@ def test_a_killed_process_goes_on_with_the_rest(tmp_path: Path) -> None:
     assert {name: after[name] for name in before} == before
 
 
-@pytest.mark.e2e
 def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
     # A limit on file size makes writes fail as a full disk does: model files are larger than it.
     full = child(tmp_path, file_limit=2000)

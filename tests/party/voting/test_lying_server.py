@@ -412,7 +412,6 @@ def _opening(aggregation: MaskedAggregation, signatures: dict[str, bytes]) -> vo
     return request
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("batch", [WHOLE, PART])
 def test_a_batch_is_not_run_again_with_fewer_parties(
@@ -431,7 +430,6 @@ def test_a_batch_is_not_run_again_with_fewer_parties(
     assert liar.opened() == dict.fromkeys(NAMES, 1)
 
 
-@pytest.mark.slow
 def test_the_same_batch_may_be_run_again_with_the_same_parties(liar: Liar) -> None:
     """A server that lost the first result gets the same sum, and nothing new."""
     one = liar.through(liar.aggregation(), [NAMES] * 5).result()
@@ -500,7 +498,6 @@ def test_a_party_that_was_trained_anew_gives_no_second_sum(liar: Liar) -> None:
     assert liar.what_comes(again) is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("asked_to_open", [True, False])
 @pytest.mark.parametrize("noise", ["central", "distributed"])
 def test_nor_in_another_campaign(liar: Liar, noise: str, asked_to_open: bool) -> None:
@@ -528,7 +525,6 @@ def test_nor_after_votes_that_were_never_opened(liar: Liar) -> None:
     assert found.responders == NAMES
 
 
-@pytest.mark.slow
 def test_a_policy_may_allow_it(liar: Liar) -> None:
     first = liar.what_comes(liar.aggregation())
     for name in NAMES:
@@ -542,7 +538,6 @@ def test_a_policy_may_allow_it(liar: Liar) -> None:
     np.testing.assert_array_equal(second - first, [[-1, 1]] * 6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("campaign", ["the same", "another"])
 @pytest.mark.parametrize("batch", ["the same", "another"])
 def test_the_same_teachers_with_other_votes_give_none(

@@ -823,7 +823,6 @@ def test_the_server_learns_the_sum_of_all_spread_votes(hospitals: Hospitals) -> 
     np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.slow
 def test_with_shares_it_learns_a_noisy_sum_once_and_the_same_again(hospitals: Hospitals) -> None:
     campaign = hospitals.campaign(SHARES)
     first = hospitals.run(hospitals.aggregation(campaign), [NAMES] * 5)
@@ -841,7 +840,6 @@ def test_with_shares_it_learns_a_noisy_sum_once_and_the_same_again(hospitals: Ho
     assert hospitals.sites["a"].site.ledger.cumulative_epsilon(Delta(1e-5)).observer == "server"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", [ONE, SHARES])
 @pytest.mark.parametrize("opened", [True, False])
 def test_other_queries_in_another_attempt_are_refused(
@@ -868,7 +866,6 @@ def test_the_same_queries_with_other_survivors_are_refused(hospitals: Hospitals)
         one.refuses(one.tell(aggregation.request(name), campaign), "RefusedError", "other parties")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "change", ["queries", "most votes", "roster and queries", "public set", "code"]
 )

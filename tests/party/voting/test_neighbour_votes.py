@@ -107,7 +107,6 @@ def with_label(records: Dataset, row: int, label: int) -> Dataset:
     return Dataset(records.inputs, labels, records.classes, records.groups)
 
 
-@pytest.mark.slow
 @given(world=worlds(), data=st.data())
 @BRIEF
 def test_one_record_altered_moves_at_most_two_counts_by_one(
@@ -126,7 +125,6 @@ def test_one_record_altered_moves_at_most_two_counts_by_one(
     assert l2 <= math.sqrt(2) + 1e-9
 
 
-@pytest.mark.slow
 @given(world=worlds(), data=st.data())
 @BRIEF
 def test_one_record_more_or_less_moves_one_count_by_one(world: World, data: st.DataObject) -> None:
@@ -138,7 +136,6 @@ def test_one_record_more_or_less_moves_one_count_by_one(world: World, data: st.D
     assert moved(cast(world, world.records, most=most), cast(world, rest, most=most))[0] <= 1
 
 
-@pytest.mark.slow
 @given(world=worlds(patients=True), cap=st.integers(1, 4), data=st.data())
 @BRIEF
 def test_all_rows_of_one_patient_move_no_more_than_the_cap(
@@ -178,7 +175,6 @@ def test_the_bounds_are_met() -> None:
     )
 
 
-@pytest.mark.slow
 @given(world=worlds(), data=st.data())
 @BRIEF
 def test_votes_do_not_hang_on_the_order_of_the_records(world: World, data: st.DataObject) -> None:
@@ -188,7 +184,6 @@ def test_votes_do_not_hang_on_the_order_of_the_records(world: World, data: st.Da
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "size", [(2, 2, 1), (5, 3, 3), (8, 8, 1), (8, 8, 3), (28, 28, 1), (70, 66, 1)]
 )

@@ -62,7 +62,6 @@ def test_one_share_a_batch_for_ever(path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.e2e
 def test_it_is_on_the_disk_before_it_is_used(path: Path) -> None:
     program = (
         "import os, signal, sys\n"
@@ -80,7 +79,6 @@ def test_it_is_on_the_disk_before_it_is_used(path: Path) -> None:
     ]
 
 
-@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     drawn=arrays.arrays(

@@ -257,6 +257,10 @@ def test_the_campaigns_number_of_teachers_counts_where_the_owner_states_none(
     # And it does not change within a campaign.
     assert party.describe(wanted_teachers=9, id=b"o" * 16).refusal.kind == "RefusedError"
     assert "has changed its wanted_teachers: it was 8, now it is 9" in str(party.voter.error)
+    assert party.describe(id=b"o" * 16).refusal.kind == "RefusedError"
+    assert "has changed its wanted_teachers: it was 8, now it is none" in str(party.voter.error)
+    assert party.describe(id=b"n" * 16).description.teachers == 3
+    assert party.describe(wanted_teachers=9, id=b"n" * 16).refusal.kind == "RefusedError"
 
 
 def test_a_party_with_other_classes_than_most_refuses_by_its_own_comparison(tmp_path: Path) -> None:
@@ -269,6 +273,19 @@ def test_a_party_with_other_classes_than_most_refuses_by_its_own_comparison(tmp_
     assert "--classes a,c" in said
     with pytest.raises(ProtocolError, match="agreed class list"):
         party.describe(agreed=("a", "b"))
+
+
+def test_a_class_list_that_is_left_out_later_does_not_make_a_party_name_its_own(
+    tmp_path: Path,
+) -> None:
+    for at, file in enumerate((rows(), rows("7,x,huntington"))):
+        (tmp_path / str(at)).mkdir()
+        party = Site(tmp_path / str(at), file)
+        for agreed, classes in (((), CLASSES), ((), ()), (CLASSES, ())):
+            said = party.describe(classes=classes, agreed=agreed).description
+            assert tuple(said.classes) == CLASSES
+        assert party.describe(classes=(), agreed=("a", "b")).refusal.kind == "RefusedError"
+        assert party.trainings == 1
 
 
 def test_the_answer_has_the_campaigns_classes_and_not_those_that_occur(tmp_path: Path) -> None:
@@ -311,7 +328,6 @@ def test_a_right_guess_trains_once_and_a_wrong_one_again(tmp_path: Path) -> None
     assert again.votes() == votes
 
 
-@pytest.mark.slow
 def test_an_altered_cell_moves_one_teachers_vote(tmp_path: Path) -> None:
     """Of three teachers: the shards of the other two, and so their votes, are as they were."""
     found = []

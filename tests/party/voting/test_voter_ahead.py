@@ -283,7 +283,6 @@ def test_the_list_is_stored_before_any_party_is_sent_it(post: Post) -> None:
 # --- kills ------------------------------------------------------------------------------------
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("point", "step"),
     [

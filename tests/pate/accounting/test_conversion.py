@@ -70,7 +70,6 @@ def test_figures_computed_apart() -> None:
     assert epsilon_from_rdp([2], [math.inf], 0.1) == math.inf
 
 
-@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(rhos, deltas)
 def test_epsilon_is_never_below_the_minimum_and_hardly_above(rho: Fraction, delta: float) -> None:

@@ -169,7 +169,6 @@ def adaptive_delta(rule: Rule, share: float, dose: float, bound: float, delta: f
     return float(first.chances @ np.max(ways, axis=0))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "holds"), [(of_today, True), (after_the_fact, False)], ids=["today", "planted"]
 )
@@ -229,7 +228,6 @@ def best_coordinator(rule: Rule, delta: Fraction, dose: Fraction, longest: int) 
     return best(0, 0, 0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "holds"), [(of_today, True), (without_failures, False)], ids=["today", "planted"]
 )
@@ -292,7 +290,6 @@ events = st.one_of(
 )
 
 
-@pytest.mark.slow
 @given(st.lists(events, max_size=5), events)
 def test_nothing_makes_it_smaller(before: list[Spent], more: Spent) -> None:
     delta = Delta(1e-5)

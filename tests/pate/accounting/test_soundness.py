@@ -130,7 +130,6 @@ def check_gnmax(margins: Margins, case: Case, law: laws.Law, noise: exact.Noise,
         margins.check(f"table, {kind}, exact q", table.lookup(exact_log_q)[0], worst, case)
 
 
-@pytest.mark.slow
 def test_labels_of_gaussian_noise(margins: Margins) -> None:
     for case in cases(1, 240, (1.0, 60.0)):
         law = laws.Gaussian(case.sigma)
@@ -142,7 +141,6 @@ def test_labels_of_gaussian_noise(margins: Margins) -> None:
     assert medians["theorem 6+, gaussian"] < medians["theorem 6, gaussian"]
 
 
-@pytest.mark.slow
 def test_labels_of_discrete_gaussian_noise(margins: Margins) -> None:
     for case in cases(2, 160, (2.0, 15.0)):
         law = laws.DiscreteGaussian(case.sigma)
@@ -152,7 +150,6 @@ def test_labels_of_discrete_gaussian_noise(margins: Margins) -> None:
     assert medians["theorem 6+, discrete"] < 3.0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["laplace", "geometric"])
 def test_labels_of_laplace_noise(margins: Margins, kind: str) -> None:
     for case in cases(3, 50, (1.0, 25.0)):
@@ -172,7 +169,6 @@ def test_labels_of_laplace_noise(margins: Margins, kind: str) -> None:
     assert medians[f"theorem 3, {kind}, exact q"] < 6.0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gaussian", "discrete"])
 def test_bits_and_joint_outputs(margins: Margins, kind: str) -> None:
     """The threshold test by itself, and Confident-GNMax as one mechanism: no answer, or one of the labels."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from pate.auditing.bugs import Bug
 
-pytestmark = pytest.mark.statistical
-
 
 def success(epsilon: float) -> float:
     return 1 / (1 + math.exp(-epsilon))

@@ -34,6 +34,7 @@ from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Outc
 from pate.noise.exact import SystemNoise
 from pate.noise.simulated import SimulatedNoise
 from tests.pate.mechanisms.test_mechanisms import argmax_law, at_least, gaussian_law, laplace_law
+from tests.support.needs import others_slow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from pate.mechanisms import Mechanism
     from pate.noise.lanes import Integers
 
-pytestmark = pytest.mark.statistical
-
 SURE = 1 - 1e-8
 HALF = Fraction(1, 2)
 
@@ -53,6 +52,8 @@ HALF = Fraction(1, 2)
 def few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the runs of a pair in fewer calls of the samplers: here all draws are independent."""
     monkeypatch.setattr(experiment, "CALLS", 8)
+    # What an audit says beforehand is compared with what it finds in tests/simulation/audit.
+    monkeypatch.setattr(auditing, "foresee", lambda *_: ())
 
 
 class TestClopperPearson:
@@ -391,20 +392,23 @@ def pair_of(first: int, second: int, moved: int, margin: int) -> Pair:
 
 @pytest.mark.parametrize(
     "mechanism",
-    [
-        LNMax(Fraction(4), 1),
-        GNMax(Fraction(3), 1),
-        ConfidentGNMax(60, Fraction(3), Fraction(3), 1),
-        InteractiveGNMax(20, Fraction(3), Fraction(3), HALF, 1),
-        GNMax(Fraction(1), 1),  # too narrow for the exact Gaussian figure
-        ConfidentGNMax(60, Fraction(6), Fraction(8), 3),
-    ],
+    others_slow(
+        [
+            LNMax(Fraction(4), 1),
+            GNMax(Fraction(3), 1),
+            ConfidentGNMax(60, Fraction(3), Fraction(3), 1),
+            InteractiveGNMax(20, Fraction(3), Fraction(3), HALF, 1),
+            GNMax(Fraction(1), 1),  # too narrow for the exact Gaussian figure
+            ConfidentGNMax(60, Fraction(6), Fraction(8), 3),
+        ],
+        lambda mechanism: mechanism.name == "interactive-gnmax",
+    ),
     ids=["lnmax", "gnmax", "confident", "interactive", "narrow", "of three votes"],
 )
 def test_what_ships_stands(mechanism: Mechanism) -> None:
-    """False alarm: below 1e-8 each, by the confidence of the audit."""
+    """False alarm: below 1e-8 each, by the confidence of the audit, however many its runs are."""
     audit = audit_mechanism(
-        mechanism, SystemNoise(), queries=4, runs=6000, delta=1e-3, confidence=SURE
+        mechanism, SystemNoise(), queries=4, runs=2000, delta=1e-3, confidence=SURE
     )
     assert audit.holds
     assert audit.lower_bound <= audit.claimed
@@ -414,13 +418,13 @@ def test_what_ships_stands(mechanism: Mechanism) -> None:
 
 @pytest.mark.parametrize(
     ("mechanism", "share"),
-    [
-        (LNMax(Fraction(1), 1), 0.25),
+    others_slow([
         (GNMax(Fraction(3), 1), 0.25),
+        (LNMax(Fraction(1), 1), 0.25),
         (ConfidentGNMax(60, Fraction(3), Fraction(3), 1), 0.2),
         (InteractiveGNMax(20, Fraction(3), Fraction(3), HALF, 1), 0.2),
-    ],
-)
+    ], lambda case: case[0].name == "lnmax"),
+)  # fmt: skip
 def test_an_attack_on_what_ships_comes_somewhere_near(mechanism: Mechanism, share: float) -> None:
     """Seeded, so that it comes out the same always: an attack that finds nothing tests nothing."""
     noise = SimulatedNoise(2)
@@ -517,7 +521,11 @@ def doubt_of(claim: Claim) -> float:
     return (1 - SURE) / (1 if claim.mu is None else 2)
 
 
-@pytest.mark.parametrize(("mechanism", "shape", "_"), ONE_QUERY, ids=IDS)
+@pytest.mark.parametrize(
+    ("mechanism", "shape", "_"),
+    others_slow(ONE_QUERY, lambda case: ONE_QUERY.index(case) % 2 == 0),
+    ids=IDS,
+)
 def test_half_the_noise_is_found(
     mechanism: Mechanism, shape: tuple[int, int, int], _: tuple[int, int, int]
 ) -> None:
@@ -532,7 +540,11 @@ def test_half_the_noise_is_found(
     assert not audit.holds
 
 
-@pytest.mark.parametrize(("mechanism", "_", "shape"), ONE_QUERY, ids=IDS)
+@pytest.mark.parametrize(
+    ("mechanism", "_", "shape"),
+    others_slow(ONE_QUERY, lambda case: ONE_QUERY.index(case) % 2 == 1),
+    ids=IDS,
+)
 def test_a_forgotten_sensitivity_is_found(
     mechanism: Mechanism, _: tuple[int, int, int], shape: tuple[int, int, int]
 ) -> None:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from pate.accounting.arrays import Floats
 
-pytestmark = pytest.mark.statistical
-
 ATTACKS = 200
 CONFIDENCE = 0.999
 CLAIM = Claim(9.0, 1e-2, 0.8)

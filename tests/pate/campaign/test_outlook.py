@@ -90,7 +90,10 @@ def test_what_to_expect_is_said_of_teachers_and_of_records(
     assert (found.few, bool(found.advice)) == (few, few)
     # Of labels that records gave, far fewer than expected come of a guess at too many records.
     far = found.labels >= 1
-    assert bool(found.fewer(int(found.labels / 4))) == far
+    fewer = found.fewer(int(found.labels / 4))
+    assert bool(fewer) == far
+    assert ("--expected-records" in fewer) == (far and not guess.records)
+    assert ("--representatives 10," in fewer) == (far and bool(guess.records))
     assert found.fewer(int(found.labels / 2)) == ""
     assert far == ("get a label" in found.text)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from pate.errors import DataError, UsageError
 from simulation.cli import app
+from tests.support.needs import others_slow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,7 +108,6 @@ def exact_epsilon(one: list[int], other: list[int], delta: float) -> float:
     return high
 
 
-@pytest.mark.slow
 def test_what_may_be_published_is_a_bound_and_looks_at_no_vote(tmp_path: Path) -> None:
     """A check that hardly ever passes: the expected cost is a sixth of what one answer shows."""
     found = []
@@ -128,17 +129,21 @@ def test_what_may_be_published_is_a_bound_and_looks_at_no_vote(tmp_path: Path) -
     assert "NOT a bound" in one["expected"]["meaning"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sigma2", [3.0, 10.0, 40.0])
-@pytest.mark.parametrize("votes", [[250, 0, 0], [90, 80, 80], [125, 125, 0]])
+@pytest.mark.parametrize(
+    ("sigma2", "votes"),
+    others_slow(
+        product((3.0, 10.0, 40.0), ((250, 0, 0), (90, 80, 80), (125, 125, 0))),
+        [(3.0, (250, 0, 0)), (10.0, (90, 80, 80)), (40.0, (125, 125, 0))].__contains__,
+    ),
+)
 def test_the_bound_that_looks_at_no_vote_is_the_worst_of_all_votes(
-    tmp_path: Path, sigma2: float, votes: list[int]
+    tmp_path: Path, sigma2: float, votes: tuple[int, ...]
 ) -> None:
     options = (
         "--mechanism", "confident-gnmax", "--threshold", "200", "--sigma1", "150",
         "--sigma2", str(sigma2),
     )  # fmt: skip
-    np.save(tmp_path / "votes.npy", np.array([votes] * 20))
+    np.save(tmp_path / "votes.npy", np.array([list(votes)] * 20))
     found = run("--votes", str(tmp_path / "votes.npy"), *options)["bounds"]
     least = found["independent"]["improved"]
     for name, figures in found.items():
@@ -146,7 +151,6 @@ def test_the_bound_that_looks_at_no_vote_is_the_worst_of_all_votes(
             assert figures["improved"] <= least * (1 + 1e-9)
 
 
-@pytest.mark.slow
 def test_without_a_check_nothing_is_expected(tmp_path: Path) -> None:
     np.save(tmp_path / "votes.npy", np.array([[200, 30, 20]]))
     options = ("--votes", str(tmp_path / "votes.npy"), "--mechanism", "gnmax", "--sigma2", "40")
@@ -155,7 +159,6 @@ def test_without_a_check_nothing_is_expected(tmp_path: Path) -> None:
         run(*options, "--bounds", "expected")
 
 
-@pytest.mark.slow
 def test_what_depends_on_votes_is_called_so(tmp_path: Path) -> None:
     np.save(tmp_path / "votes.npy", np.array([[200, 30, 20]]))
     told = run("--votes", str(tmp_path / "votes.npy"), *CONFIDENT)["publish"]
@@ -189,7 +192,6 @@ def test_the_noise_of_a_campaign_costs_hardly_more_and_a_party_costs_much_more(
     assert party["adjacency"].startswith("5 of the votes")
 
 
-@pytest.mark.slow
 def test_interactive_looks_at_margins(tmp_path: Path) -> None:
     votes = np.random.default_rng(3).multinomial(250, [0.8, 0.1, 0.1], size=100)
     np.save(tmp_path / "votes.npy", votes)
@@ -204,7 +206,6 @@ def test_interactive_looks_at_margins(tmp_path: Path) -> None:
     assert answered[0] < 1 < 95 < answered[1]
 
 
-@pytest.mark.slow
 def test_the_table_says_what_each_figure_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,7 +292,6 @@ def test_the_sanitised_epsilon_of_the_published_votes(test_data: Path) -> None:
     assert "cast otherwise" in found["adjacency"]
 
 
-@pytest.mark.slow
 def test_the_sanitised_epsilon_is_shown_where_it_was_asked_for(tmp_path: Path) -> None:
     votes = tmp_path / "votes.npy"
     np.save(votes, np.tile([90, 5, 5], (20, 1)))

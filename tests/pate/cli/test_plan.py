@@ -116,7 +116,6 @@ def test_without_a_budget_the_noise_is_the_least_that_a_server_chooses() -> None
     assert any("noise that the server chooses: sigma2 22" in note for note in wanted["notes"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("aggregator", "options"),
     [
@@ -165,7 +164,6 @@ def test_the_best_plan_is_one_that_the_server_takes() -> None:
     assert made["plans"]["best"]["guarantee"]["cap"] == str(cap)
 
 
-@pytest.mark.slow
 def test_the_table_shows_the_figures_of_the_json(tmp_path: Path) -> None:
     options = ["--teachers", "250", *PAPER, "--epsilon", "2.5", "--delta", "1e-6"]
     made, screen = figures(*options), typed(*options)
@@ -204,13 +202,11 @@ def test_without_an_epsilon_the_guarantee_is_that_of_all_answered() -> None:
     assert given["guarantee"]["epsilon"] == given["all_answered"]["epsilon_of_cost"]["gdp"]
 
 
-@pytest.mark.slow
 def test_the_same_seed_gives_the_same_figures() -> None:
     options = ["--teachers", "120", "--epsilon", "3", "--classes", "4"]
     assert figures(*options) == figures(*options)
 
 
-@pytest.mark.slow
 def test_party_as_the_unit_counts_all_its_teachers() -> None:
     given = ["--unit", "party", "--epsilon", "20", "--mechanism", "gnmax"]
     each = figures("--parties", "50", "--teachers", "300", *given)
@@ -224,7 +220,6 @@ def test_party_as_the_unit_counts_all_its_teachers() -> None:
     assert record["plans"]["best"]["expected"]["right"] > each["plans"]["best"]["expected"]["right"]
 
 
-@pytest.mark.slow
 def test_a_proxy_takes_the_place_of_assumptions(tmp_path: Path) -> None:
     votes = np.random.default_rng(1).multinomial(60, [0.7, 0.2, 0.1], size=200)
     np.save(tmp_path / "votes.npy", votes.astype(np.float64))
@@ -252,7 +247,6 @@ def test_a_proxy_takes_the_place_of_assumptions(tmp_path: Path) -> None:
             typed(*file, *options)
 
 
-@pytest.mark.slow
 def test_the_picture_is_drawn_with_and_without_a_wanted_epsilon(tmp_path: Path) -> None:
     for options in (["--epsilon", "2"], []):
         path = tmp_path / f"{len(options)}.png"
@@ -273,7 +267,6 @@ def test_the_picture_is_drawn_with_and_without_a_wanted_epsilon(tmp_path: Path) 
     assert made["epsilon_wanted"] is None
 
 
-@pytest.mark.slow
 def test_a_picture_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> None:
     from pate.errors import DiskError
 
@@ -281,7 +274,6 @@ def test_a_picture_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) ->
         typed("--teachers", "50", "--queries", "20", "--png", str(tmp_path / "no" / "a.png"))
 
 
-@pytest.mark.slow
 def test_goals_are_kept() -> None:
     base = ["--teachers", "200", "--epsilon", "2"]
     accurate = figures(*base, "--at-least", "100")["plans"]["best"]["expected"]
@@ -292,7 +284,6 @@ def test_goals_are_kept() -> None:
     assert accurate["accuracy"] > many["accuracy"]
 
 
-@pytest.mark.slow
 def test_where_the_defaults_cannot_pay_for_one_label_others_may() -> None:
     made = figures("--teachers", "10", "--classes", "10", "--epsilon", "3")
     assert made["plans"]["given"] is None
@@ -353,7 +344,6 @@ def test_a_configuration_file_has_the_same_names(tmp_path: Path) -> None:
                            "--sigma2", "45")  # fmt: skip
 
 
-@pytest.mark.slow
 def test_interactive_says_that_it_is_the_first_round() -> None:
     made = figures("--teachers", "200", "--epsilon", "2", "--mechanism", "interactive-gnmax")
     assert made["plans"]["best"]["mechanism"]["mechanism"] == "confident-gnmax"

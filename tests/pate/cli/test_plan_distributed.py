@@ -166,7 +166,6 @@ def test_the_best_plan_is_one_that_the_server_takes(aggregator: str) -> None:
     assert best["expected"]["accuracy"] >= floor
 
 
-@pytest.mark.slow
 def test_a_party_as_the_unit_and_a_picture(tmp_path: Path) -> None:
     path = tmp_path / "plan.png"
     made = figures(*CROWD, "--unit", "party", "--epsilon", "40", "--png", str(path))

@@ -30,7 +30,6 @@ def written(folder: Path, columns: Mapping[str, object], **options: object) -> P
     return path
 
 
-@pytest.mark.slow
 def test_rows_are_counted_before_one_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,7 +44,6 @@ def test_rows_are_counted_before_one_is_read(
     assert str(rows) not in str(found.value)  # a party's number of records is its own
 
 
-@pytest.mark.slow
 def test_one_long_cell_does_not_lengthen_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,7 +92,6 @@ def test_csv_has_no_more_cells_either(tmp_path: Path, monkeypatch: pytest.Monkey
         read_inputs(path)
 
 
-@pytest.mark.slow
 def test_a_text_that_repeats_is_unpacked_once(tmp_path: Path) -> None:
     """Where it is left out it takes no room, so its file may be read."""
     rows = 5_000
@@ -155,7 +152,6 @@ def test_text_of_another_encoding(tmp_path: Path) -> None:
         read_inputs(written(tmp_path, {"a": cell}))
 
 
-@pytest.mark.slow
 def test_many_rows_and_texts_of_some_hundred_characters(tmp_path: Path) -> None:
     """Text that differs in every row, categories, gaps, several groups of rows."""
     rng = np.random.default_rng(3)

@@ -231,14 +231,15 @@ def test_texts_and_dicom_files_without_an_encoder_say_what_to_do(tmp_path: Path)
     (tmp_path / "notes" / "ill").mkdir(parents=True)
     (tmp_path / "notes" / "ill" / "1.txt").write_text("one")
     write(tmp_path / "scans" / "ill" / "IM1", dicom(grey()))
-    for path, what in (
-        ("lines/a.jsonl", "texts"),
-        ("notes", "texts"),
-        ("scans", "DICOM files"),
-        ("scans/ill/IM1", "DICOM files"),
+    for path, what, more in (
+        ("lines/a.jsonl", "texts", "; a table may be CSV or Parquet"),
+        ("notes", "texts", ""),
+        ("scans", "DICOM files", ""),
+        ("scans/ill/IM1", "DICOM files", ""),
     ):
         require_there(tmp_path / path)
-        with pytest.raises(DataError, match=f"holds {what}, which are read by an encoder only"):
+        said = f"holds {what}, which are read by an encoder only: --encoder DIR{more}$"
+        with pytest.raises(DataError, match=said):
             read_dataset(tmp_path / path)
 
 

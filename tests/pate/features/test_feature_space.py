@@ -29,7 +29,6 @@ def bars(count: int, seed: int = 0) -> tuple[Images, np.ndarray]:
     return Images(pixels.astype(np.uint8)), kinds.astype(np.int64)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", IMAGE_SPACES)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_each_point_is_made_from_its_own_image_alone(name: str, channels: int) -> None:
@@ -47,7 +46,6 @@ def test_each_point_is_made_from_its_own_image_alone(name: str, channels: int) -
         space.embed(Images(np.zeros((1, 9, 9, channels), np.uint8)))
 
 
-@pytest.mark.slow
 def test_the_choice_looks_at_the_public_set_alone() -> None:
     photographs, _ = bars(600)
     drawn = np.zeros((600, 20, 20, 1), np.uint8)
@@ -64,7 +62,6 @@ def test_the_choice_looks_at_the_public_set_alone() -> None:
         space_over(Images(np.zeros((500, 8, 8, 1), np.uint8)))
 
 
-@pytest.mark.slow
 def test_diffusion_survives_duplicates() -> None:
     images, _ = bars(60)
     points = space_over(Images(np.repeat(images.pixels, 20, axis=0)), "diffusion-scattering").embed(

@@ -13,8 +13,6 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.e2e
-
 SCRIPT = """
 import numpy as np
 from pate.data.values import Images

@@ -45,7 +45,6 @@ def test_strokes_are_the_same_however_many() -> None:
     assert 0.02 < (many.pixels > 128).mean() < 0.4
 
 
-@pytest.mark.slow
 def test_other_distortions_of_strangers_are_recognised() -> None:
     images = strokes(1_000, SIZE)
     space = InvariantSpace.fit(BASE, images.take(np.arange(600)))

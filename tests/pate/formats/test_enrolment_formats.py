@@ -138,7 +138,6 @@ def test_the_signatures_cannot_stand_for_each_other() -> None:
     assert not stood_in.made_with(ANSWER.identity, fingerprint(OURS))
 
 
-@pytest.mark.slow
 @given(st.integers(0, len(ANSWER.to_json()) - 1), st.integers(1, 255))
 @settings(max_examples=150, deadline=None)
 def test_a_changed_byte_is_refused_or_changes_nothing(at: int, difference: int) -> None:

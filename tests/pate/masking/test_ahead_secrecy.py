@@ -286,7 +286,6 @@ class Play:
         raise AssertionError(f"more than a sum is seen: {sorted(arrived)} arrived")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parties", "threshold", "colluders", "consent"),
     [(3, 3, 1, False), (4, 3, 1, False), (4, 4, 2, False), (4, 3, 1, True), (3, 2, 0, True)],
@@ -331,7 +330,6 @@ def test_a_lying_server_sees_one_sum_of_t_minus_c_or_more(
     assert sizes == {0, *range(threshold - colluders, len(play.honest) + 1)}
 
 
-@pytest.mark.slow
 def test_mixed_lists_show_the_sum_of_two_and_consent_refuses_them() -> None:
     """The same five lists, to real parties: without consent they unmask a sum of two of five."""
     for consent in (False, True):

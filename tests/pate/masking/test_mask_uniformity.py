@@ -71,7 +71,6 @@ def flaws(values: Residues) -> list[str]:
     return found
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize("bits", [8, 16, 32])
 def test_the_mask_stream_is_uniform(bits: int) -> None:
     stream = ChaChaStream(Ring(bits))
@@ -109,7 +108,6 @@ def addressed(boxes: Mapping[str, Mapping[str, bytes]], name: str) -> dict[str, 
     return {sender: sealed[name] for sender, sealed in boxes.items() if sender != name}
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize("bits", [8, 16, 32])
 def test_votes_that_are_all_zero_are_uniform_under_their_masks(bits: int) -> None:
     masked = masked_zeros(bits, LENGTH * 8 // bits // 16)
@@ -142,7 +140,6 @@ def _with_votes_in_clear(raw: Residues) -> None:
     raw[::100] = 10
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize(
     "spoil",
     [

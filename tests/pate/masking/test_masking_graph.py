@@ -271,7 +271,6 @@ def harmful(case: tuple[int, int, int, int | None], below: int, tries: int) -> t
     return bad, sums
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_attacks_learn_one_sum_of_enough_honest_parties_or_none(
     case: tuple[int, int, int, int | None],
@@ -281,7 +280,6 @@ def test_attacks_learn_one_sum_of_enough_honest_parties_or_none(
     assert sums > 20  # they do learn something, so there was something to attack
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_attacks_succeed_with_a_threshold_that_is_lower_by_one(
     case: tuple[int, int, int, int | None],
@@ -355,7 +353,6 @@ def an_attack_exists(n: int, t: int, c: int, k: int, q: int, held: int) -> bool:
     return bool(found.status == 0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "t", "c", "k", "q"),
     [(8, 6, 1, 4, 1), (10, 6, 0, 4, 0), (10, 7, 1, 4, 1), (12, 8, 2, 6, 2)],

@@ -56,7 +56,6 @@ def attempts(draw: st.DrawFn) -> tuple[Attempt, list[list[str]]]:
     return attempt, phases
 
 
-@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(attempts())
 def test_the_sum_is_exact_whoever_drops_out(case: tuple[Attempt, list[list[str]]]) -> None:
@@ -120,7 +119,6 @@ def test_another_attempt_masks_the_same_votes_anew() -> None:
     assert same.sum() < 2
 
 
-@pytest.mark.slow
 def test_a_ring_of_140_parties_down_to_the_fewest_and_no_further() -> None:
     """Parties drop out in every phase, until t are left: the sum is right. Of t - 1 there is none."""
     context = context_for(140, 120, 3, rows=3)

@@ -268,7 +268,6 @@ SIZES = [(3, 2, 0, 0, 2), (3, 2, 0, 1, 2), (4, 3, 1, 0, 1), (4, 3, 1, 1, 2), (4,
          (5, 4, 2, 2, 1), (5, 4, 2, 3, 2)]  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("parties", "threshold", "colluders", "accomplices", "bits"), SIZES)
 def test_only_the_sum_is_seen(
     parties: int, threshold: int, colluders: int, accomplices: int, bits: int
@@ -309,7 +308,6 @@ def lies(play: Play, name: str) -> list[tuple[Names, Names | None] | None]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parties", "threshold", "colluders"), [(3, 2, 0), (4, 3, 1), (4, 3, 0), (4, 4, 2)]
 )
@@ -342,7 +340,6 @@ def test_a_lying_server_with_all_its_colluders_sees_one_sum_at_most(
     assert opened
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("accomplices", "bits"), [(0, 1), (1, 2), (2, 2)])
 def test_without_own_masks_a_late_vote_is_seen(accomplices: int, bits: int) -> None:
     play = Play(4, 3, 1, accomplices, bits=bits, left_out=1)
@@ -352,13 +349,11 @@ def test_without_own_masks_a_late_vote_is_seen(accomplices: int, bits: int) -> N
     assert not secret(honest_server(play, survivors, frozenset({late})))
 
 
-@pytest.mark.slow
 def test_without_pair_masks_every_vote_is_seen() -> None:
     play = Play(4, 3, 1, 1, bits=2, left_out=2)
     assert not secret(honest_server(play, play.everyone, frozenset()))
 
 
-@pytest.mark.slow
 def test_both_secrets_of_a_party_would_show_its_vote() -> None:
     play = Play(4, 3, 1, 1, bits=2)
     everyone = dict.fromkeys(play.honest, play.everyone)
@@ -368,7 +363,6 @@ def test_both_secrets_of_a_party_would_show_its_vote() -> None:
     assert not secret(play.views(everyone, frozenset(rest | own), play.everyone))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("neighbours", "shares_needed", "safe"),
     [(4, 4, True), (2, 2, False)],

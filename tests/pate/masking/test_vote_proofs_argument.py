@@ -55,7 +55,6 @@ def refused(cheat: Prover, why: str, seed: bytes = SEED) -> None:
 # --- what must hold --------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     queries=st.integers(1, 200),
@@ -315,7 +314,6 @@ def test_what_is_no_codeword_is_found(group: int, why: str) -> None:
     refused(Corrupt(row, int(0.375 * shape.code.length)), why)
 
 
-@pytest.mark.slow
 def test_corrupting_few_columns_is_harmless() -> None:
     """What is opened is then as committed, and decodes to the honest rows: not a way to cheat."""
     seeds = (bytes([each]) * 32 for each in range(20))

@@ -104,7 +104,6 @@ def test_the_sum_is_exact_and_linked() -> None:
     assert attempt.server.survivors == NAMES
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("missing_from", range(5))
 def test_a_party_may_drop_out_at_any_step(missing_from: int) -> None:
     """Who has proved its votes is in the sum, whatever becomes of it."""
@@ -116,7 +115,6 @@ def test_a_party_may_drop_out_at_any_step(missing_from: int) -> None:
     assert found == attempt.totals(names if missing_from > 2 else left)
 
 
-@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_any_dropouts_that_leave_enough(data: st.DataObject) -> None:
@@ -504,7 +502,6 @@ def test_votes_have_the_masks_that_they_have_without_proofs() -> None:
     assert int(second.max()) < P
 
 
-@pytest.mark.statistical
 def test_link_masks_are_uniform_modulo_the_prime() -> None:
     """Chi-square, and the top of the range; a false alarm has a chance of 1e-6."""
     from scipy import stats

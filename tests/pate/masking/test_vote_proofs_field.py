@@ -110,7 +110,6 @@ def test_no_symbol_is_the_value_at_a_slot(code: Code) -> None:
     assert not symbols & slots
 
 
-@pytest.mark.slow
 def test_any_opened_symbols_are_uniform_whatever_the_data() -> None:
     """By counting: two symbols of a row with two random places take each pair of values once."""
     prime = TINY.prime

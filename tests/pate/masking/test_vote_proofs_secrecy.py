@@ -56,7 +56,6 @@ def proof_of(
 HIDDEN = [(0, 0, 0, 0), (1, 16, 5, 9)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("votes", range(3))
 @pytest.mark.parametrize("hidden", HIDDEN)
 def test_each_link_and_each_test_of_codewords_is_as_likely(
@@ -73,7 +72,6 @@ def test_each_link_and_each_test_of_codewords_is_as_likely(
     assert len(links) == len(nears) == P**2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("votes", "zeros"), [(0, range(3)), (1, range(2)), (2, range(2))])
 def test_each_test_of_counts_that_holds_is_as_likely(votes: int, zeros: range) -> None:
     seen: Counter[bytes] = Counter()
@@ -142,7 +140,6 @@ def test_a_sum_of_masks_that_is_not_modulo_the_prime_would_show_single_votes() -
 # --- at full size ----------------------------------------------------------------------------
 
 
-@pytest.mark.statistical
 def test_opened_symbols_are_uniform_at_full_size() -> None:
     """A chi-square test of each kind of symbol; a false alarm has a chance of 1e-6."""
     from scipy import stats
@@ -165,7 +162,6 @@ def test_opened_symbols_are_uniform_at_full_size() -> None:
         assert stats.chisquare(counts).pvalue > 1e-6 / 3
 
 
-@pytest.mark.statistical
 def test_an_open_column_does_not_tell_who_got_the_votes() -> None:
     """Correlation of a row's symbols with a codeword of its votes; false alarm below 1e-6."""
     from scipy import stats

@@ -425,7 +425,6 @@ def test_no_neighbour_is_told_more_easily_than_the_gaussian_pair(
     assert delta > 0.9 * delta_from_epsilon(mu, 0.0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("order", [1.5, 2.0, 12.0])
 def test_labels_tell_no_more_than_the_histogram(order: float) -> None:
     """The shipped rules on all noisy histograms: exact laws of what comes out."""
@@ -448,7 +447,6 @@ def test_labels_tell_no_more_than_the_histogram(order: float) -> None:
         assert 0.05 * bound < worst <= bound
 
 
-@pytest.mark.slow
 def test_real_shares_give_what_the_rules_say() -> None:
     """Sums of shares from the shipped sampler: right labels of 60,000, Bernstein's inequality."""
     share, honest, number = Fraction(1), 4, 60_000

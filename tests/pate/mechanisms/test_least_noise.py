@@ -95,7 +95,6 @@ def test_noise_too_wide_for_shares_leaves_the_other_law() -> None:
     assert law_of_least_noise(0.0004, DELTA, 3, 5, 1) == "gaussian"
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize(("honest", "parties"), [(1, 1), (3, 3), (3, 5)])
 def test_what_is_released_has_the_law_that_is_charged(honest: int, parties: int) -> None:
     """False alarm 1e-6. With more shares than are counted, that law and independent noise."""

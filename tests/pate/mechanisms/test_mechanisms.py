@@ -379,7 +379,6 @@ def outcome_law(mechanism: Mechanism, row: Sequence[int]) -> dict[int | None, fl
     return found
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize(
     "mechanism",
     [

@@ -188,7 +188,6 @@ def test_the_number_of_queries_costs_nothing_and_none_costs_nothing() -> None:
     )
 
 
-@pytest.mark.slow
 @given(
     epsilon=st.floats(0.02, 20.0),
     delta=st.floats(1e-9, 1e-2),
@@ -291,7 +290,6 @@ def test_each_count_has_a_draw_of_its_own_and_shares_none() -> None:
     assert noise.asked == [(Fraction(81, 2), 6)]
 
 
-@pytest.mark.statistical
 def test_the_noise_is_the_discrete_gaussian_that_is_charged() -> None:
     """Its sum of squares over sigma^2 is chi-square: outside these bounds with a chance of 1e-9."""
     from scipy.stats import chi2
@@ -325,7 +323,6 @@ def test_answers_are_of_one_release_and_all_have_its_one_event() -> None:
 # --- margins and units -----------------------------------------------------------------------
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize(("share", "parties"), [(Fraction(40), 1), (Fraction(7, 2), 5)])
 def test_two_classes_with_as_many_votes_seldom_have_a_clear_margin(
     share: Fraction, parties: int

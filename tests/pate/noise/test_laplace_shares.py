@@ -86,7 +86,6 @@ def test_the_coin_of_zero_has_its_exact_probability(t: int, s: int) -> None:
     assert cut < Fraction(1, 50)
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize(("scale", "shares"), LAWS)
 def test_one_side_of_a_share_is_negative_binomial(scale: str, shares: int) -> None:
     t = Fraction(scale)
@@ -101,7 +100,6 @@ def test_one_side_of_a_share_is_negative_binomial(scale: str, shares: int) -> No
     assert chi_square(drawn, law) > FALSE_ALARM
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize(("scale", "shares"), LAWS)
 def test_a_share_has_its_law(scale: str, shares: int) -> None:
     t = Fraction(scale)
@@ -110,7 +108,6 @@ def test_a_share_has_its_law(scale: str, shares: int) -> None:
     assert chi_square(drawn, difference(t, 1 / shares, math.ceil(60 * t) + 10)) > FALSE_ALARM
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize(("scale", "shares"), [("20", 3), ("5", 20), ("1/2", 5), ("7/3", 2)])
 def test_the_shares_sum_to_the_discrete_laplace(scale: str, shares: int) -> None:
     t = Fraction(scale)
@@ -120,7 +117,6 @@ def test_the_shares_sum_to_the_discrete_laplace(scale: str, shares: int) -> None
     assert chi_square(np.asarray(total), law) > FALSE_ALARM
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize("wrong", ["fewer", "more", "one side"])
 def test_shares_of_another_law_are_seen(wrong: str) -> None:
     t, shares = Fraction(5), 4

@@ -39,7 +39,6 @@ GOLDEN_GAUSSIAN = [-40, 27, -24, -76, 147]
 GOLDEN_LAPLACE = [-3, 9, -1, -16, -10]
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize("sigma", ["150", "40", "3/2", "1", "1/2", "7/3", "12345/1000"])
 def test_the_discrete_gaussian_has_its_law(sigma: str) -> None:
     s = Fraction(sigma)
@@ -49,7 +48,6 @@ def test_the_discrete_gaussian_has_its_law(sigma: str) -> None:
     assert chi_square(drawn, law) > FALSE_ALARM
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize("scale", ["20", "1", "1/2", "7/3", "150", "3333/100"])
 def test_the_discrete_laplace_has_its_law(scale: str) -> None:
     b = Fraction(scale)
@@ -59,7 +57,6 @@ def test_the_discrete_laplace_has_its_law(scale: str) -> None:
     assert chi_square(drawn, law) > FALSE_ALARM
 
 
-@pytest.mark.statistical
 def test_the_chi_square_test_sees_a_wrong_law() -> None:
     # Rounded continuous noise of the same sigma: its variance is larger by 1/12.
     s = 1.5
@@ -68,7 +65,6 @@ def test_the_chi_square_test_sees_a_wrong_law() -> None:
     assert chi_square(rounded, law) < FALSE_ALARM
 
 
-@pytest.mark.statistical
 def test_neighbouring_draws_are_uncorrelated() -> None:
     from scipy import stats
 
@@ -77,7 +73,6 @@ def test_neighbouring_draws_are_uncorrelated() -> None:
     assert abs(correlation) * math.sqrt(DRAWS) < stats.norm.isf(FALSE_ALARM / 2)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("t", "s"), [(1, 1), (2, 1), (1, 2)])
 def test_one_laplace_proposal_has_exact_probabilities(t: int, s: int) -> None:
     found, cut = enumerate_paths(lambda lanes: lanes.laplace(t, s, 1), 4e-6)
@@ -187,14 +182,12 @@ def test_seeded_noise_is_the_same_everywhere_and_marked() -> None:
             SimulatedNoise(seed)
 
 
-@pytest.mark.statistical
 def test_seeded_noise_has_the_law_too() -> None:
     # A fixed experiment: this seed passes, so it fails only if the sampler changes.
     law = weights(lambda x: x * x / (2 * 9.0), 50)
     assert chi_square(SimulatedNoise(1).gaussian(Fraction(3), DRAWS), law) > 1e-3
 
 
-@pytest.mark.statistical
 def test_large_requests_are_drawn_in_pieces() -> None:
     drawn = SystemNoise().gaussian(Fraction(150), 400_000)
     # Standard error of the mean is 0.24: 5 of them are passed with probability below 1e-6.

@@ -132,7 +132,6 @@ def test_more_counts_parties_and_certainty_reach_further() -> None:
     assert largest_noise(Fraction(10), 25, 10_000, Fraction(1, 2)) < plain
 
 
-@pytest.mark.statistical
 def test_sums_of_real_shares_have_the_variance_that_is_stated() -> None:
     """The sampler that parties use. Mean square of 40,000 sums of five shares of 3/2.
 

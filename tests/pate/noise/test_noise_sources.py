@@ -108,7 +108,6 @@ def test_the_scan_lets_the_system_generator_pass(source: str) -> None:
     assert not draws_in(source)
 
 
-@pytest.mark.slow
 def test_guarded_code_names_no_other_generator() -> None:
     files = [
         file
@@ -243,7 +242,6 @@ def _of_size(block: bytes, size: int) -> bytes:
 
 
 # Newer Pythons warn of forks where threads are; the child does nothing but draw and leave.
-@pytest.mark.e2e
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_shares_no_noise() -> None:
     # Bits kept back by the parent would be handed out again by its child.

@@ -47,7 +47,6 @@ def masses(law: NoiseLaw) -> dict[int, float]:
     return {z - law.reach: float(p) for z, p in enumerate(steps) if p > 1e-12}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("law", [gaussian_law(Fraction(3, 2)), laplace_law(Fraction(4, 5))])
 def test_chances_are_those_of_all_draws_with_their_ties(law: NoiseLaw) -> None:
     each = masses(law)
@@ -177,7 +176,6 @@ def by_filter(
 costs = st.fractions(min_value=Fraction(1, 100), max_value=Fraction(3), max_denominator=1000)
 
 
-@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @example(2, 3.3e-227, Fraction(0), Fraction(1, 2), Fraction(1, 2))
 @example(2, 3.3e-227, Fraction(0), Fraction(3, 100), Fraction(1, 17))

@@ -125,7 +125,6 @@ class TestOneView:
             )
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize(
     "mechanism", [GNMAX, CONFIDENT]
 )  # fmt: skip

@@ -26,7 +26,6 @@ def test_fewer_representatives_are_clearer() -> None:
     assert shares[-1] < 0.05
 
 
-@pytest.mark.statistical
 def test_labels_of_pure_neighbourhoods_are_right_and_of_noise_alone_are_not() -> None:
     pure = plan_representatives(100, **SETTING)
     assert pure.right > 0.995

@@ -137,7 +137,6 @@ def test_what_several_checks_look_at_is_made_once_and_a_fault_of_it_is_reported_
     ]
 
 
-@pytest.mark.e2e
 def test_a_process_does_not_wait_for_a_check_that_hangs() -> None:
     """Its end would otherwise have to wait for the thread; the time here is only a way out."""
     hangs = (
@@ -154,7 +153,6 @@ def test_a_process_does_not_wait_for_a_check_that_hangs() -> None:
     assert done.returncode == UndecidedError.exit_code
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("thread", ["main", "other"])
 def test_whoever_waits_for_checks_can_stop_them(number: int, thread: str) -> None:

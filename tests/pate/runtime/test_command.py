@@ -6,8 +6,6 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-import pytest
-
 from pate.start import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -25,7 +23,6 @@ run(app, "pate-test")
 """
 
 
-@pytest.mark.e2e
 def test_a_command_that_is_stopped_within_an_import_has_its_exit_code(tmp_path: Path) -> None:
     """Run as ``python -m``, as all commands are in services: without care CPython ends it by SIGINT."""
     (tmp_path / "program.py").write_text(_INTERRUPTED)
@@ -61,7 +58,6 @@ run(app, "pate-test")
 """
 
 
-@pytest.mark.e2e
 def test_an_interrupt_that_is_swallowed_comes_again_and_leaves_the_clean_up_alone(
     tmp_path: Path,
 ) -> None:
@@ -77,7 +73,6 @@ def test_an_interrupt_that_is_swallowed_comes_again_and_leaves_the_clean_up_alon
     )
 
 
-@pytest.mark.e2e
 def test_a_system_without_what_programs_need_is_named_first() -> None:
     probe = "import os; os.name = 'nt'; from pate.start import start; start('pate-party', 'absent')"
     done = subprocess.run(

@@ -73,7 +73,6 @@ def command(tmp_path: Path, script: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.e2e
 def test_it_has_what_a_new_process_would_have(tmp_path: Path) -> None:
     done = command(
         tmp_path,
@@ -111,7 +110,6 @@ def test_it_has_what_a_new_process_would_have(tmp_path: Path) -> None:
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.e2e
 def test_what_is_told_later_reaches_it_and_it_is_stopped_as_any_other(tmp_path: Path) -> None:
     done = command(
         tmp_path,
@@ -131,7 +129,6 @@ def test_what_is_told_later_reaches_it_and_it_is_stopped_as_any_other(tmp_path: 
     assert done.stdout.splitlines() == ["51442", "-15 False"], done.stderr
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(("target", "code"), [("played:fails", "1"), ("played:says_no", "7")])
 def test_its_end_is_that_of_a_program(tmp_path: Path, target: str, code: str) -> None:
     done = command(
@@ -153,7 +150,6 @@ def test_its_end_is_that_of_a_program(tmp_path: Path, target: str, code: str) ->
     assert done.stderr == ""
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("when", ["waits for its order", "has begun"])
 def test_it_ends_when_its_parent_is_killed(tmp_path: Path, when: str) -> None:
     begins = 'Child("waiter", "played:waits", [], home=home)' if when == "has begun" else ""
@@ -171,7 +167,6 @@ def test_it_ends_when_its_parent_is_killed(tmp_path: Path, when: str) -> None:
     until(lambda: not is_alive(int(done.stdout)), "it has ended")
 
 
-@pytest.mark.e2e
 def test_it_is_used_once_and_one_that_has_ended_is_not_used(tmp_path: Path) -> None:
     done = command(
         tmp_path,
@@ -193,7 +188,6 @@ def test_it_is_used_once_and_one_that_has_ended_is_not_used(tmp_path: Path) -> N
     assert done.stdout.splitlines() == ["True False 0", "0 True"], done.stderr
 
 
-@pytest.mark.e2e
 def test_a_process_that_has_threads_does_not_fork(tmp_path: Path) -> None:
     done = command(
         tmp_path,
@@ -209,7 +203,6 @@ def test_a_process_that_has_threads_does_not_fork(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["{}", "True"], done.stderr
 
 
-@pytest.mark.e2e
 def test_only_a_command_forks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fork", lambda: pytest.fail("it forked"))
     monkeypatch.setattr(threading, "active_count", lambda: 1)  # whatever ran here before
@@ -220,7 +213,6 @@ def test_only_a_command_forks(monkeypatch: pytest.MonkeyPatch) -> None:
     fork_ahead("signal:pause")
 
 
-@pytest.mark.e2e
 def test_one_that_was_not_needed_ends_with_the_command(tmp_path: Path) -> None:
     done = command(
         tmp_path,
@@ -234,7 +226,6 @@ def test_one_that_was_not_needed_ends_with_the_command(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["{} False"], done.stderr
 
 
-@pytest.mark.e2e
 def test_a_parent_that_closes_the_pipe_ends_it(tmp_path: Path) -> None:
     done = command(
         tmp_path,

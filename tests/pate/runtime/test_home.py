@@ -191,7 +191,6 @@ def test_locks_and_logs_are_for_the_owner_alone_whatever_the_umask(
     assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.e2e
 def test_what_a_child_writes_is_for_the_owner_alone_whatever_the_umask(
     tmp_path: Path, no_umask: None
 ) -> None:

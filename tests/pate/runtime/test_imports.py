@@ -22,7 +22,6 @@ def test_garbage_is_collected_before_and_after_and_not_meanwhile() -> None:
     assert gc.isenabled()
 
 
-@pytest.mark.e2e
 def test_what_was_imported_is_kept() -> None:
     code = (
         "import gc\n"

@@ -33,7 +33,6 @@ def sleeper(home: Path) -> Child:
     return Child("sleeper", "signal:pause", [], home=home)
 
 
-@pytest.mark.e2e
 def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     script = textwrap.dedent(f"""
         import time
@@ -53,7 +52,6 @@ def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     until(lambda: not is_alive(pid), "the child has ended")
 
 
-@pytest.mark.e2e
 def test_a_child_ends_when_the_pipe_is_closed(tmp_path: Path) -> None:
     child = sleeper(tmp_path)
     assert child._process.stdin is not None
@@ -62,7 +60,6 @@ def test_a_child_ends_when_the_pipe_is_closed(tmp_path: Path) -> None:
     assert child.exit_code == ORPHANED
 
 
-@pytest.mark.e2e
 def test_stop_reaps_a_child_and_may_be_called_again(tmp_path: Path) -> None:
     child = sleeper(tmp_path)
     assert child.running
@@ -73,7 +70,6 @@ def test_stop_reaps_a_child_and_may_be_called_again(tmp_path: Path) -> None:
     assert not Path(f"/proc/{child.pid}").exists()
 
 
-@pytest.mark.e2e
 def test_a_child_that_does_not_listen_is_killed(tmp_path: Path) -> None:
     (tmp_path / "stubborn.py").write_text(
         "import signal\n"
@@ -95,7 +91,6 @@ def with_module(folder: Path, target: str, *arguments: str) -> Child:
         return Child("child", target, arguments, home=folder / "home")
 
 
-@pytest.mark.e2e
 def test_a_child_has_its_own_home_and_command_line(tmp_path: Path) -> None:
     (tmp_path / "told.py").write_text(
         "import json, os, sys\n"
@@ -109,7 +104,6 @@ def test_a_child_has_its_own_home_and_command_line(tmp_path: Path) -> None:
     assert json.loads(child.last_words()) == [["told:main", "--port", "7"], home, home]
 
 
-@pytest.mark.e2e
 def test_a_child_imports_nothing_from_where_it_starts(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
@@ -121,7 +115,6 @@ def test_a_child_imports_nothing_from_where_it_starts(tmp_path: Path) -> None:
     assert "No module named 'planted'" in child.last_words()
 
 
-@pytest.mark.e2e
 def test_a_failure_says_how_it_ended_and_shows_the_end_of_the_log(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("def main():\n    raise SystemExit('no such option')\n")
     child = with_module(tmp_path, "broken:main")
@@ -133,7 +126,6 @@ def test_a_failure_says_how_it_ended_and_shows_the_end_of_the_log(tmp_path: Path
     assert "no such option" in "\n".join(error.__notes__)
 
 
-@pytest.mark.e2e
 def test_a_child_that_fails_ends_whatever_threads_it_has_left(tmp_path: Path) -> None:
     (tmp_path / "stuck.py").write_text(
         "import threading\n"
@@ -180,7 +172,6 @@ def show() -> None:
     sys.stdout.write(json.dumps(said))
 
 
-@pytest.mark.e2e
 def test_a_limited_child_has_nothing_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,7 +191,6 @@ def test_a_limited_child_has_nothing_of_ours(
     assert said["limits"] == [[20, 200], [4 << 30, 4 << 30], [64, 64]]
 
 
-@pytest.mark.e2e
 def test_a_home_that_cannot_be_written_is_a_disk_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DiskError, match="cannot be written"):
@@ -225,7 +215,6 @@ def test_an_address_that_is_not_ours_is_a_usage_error(host: str, port: int) -> N
         listen(host, port)
 
 
-@pytest.mark.e2e
 def test_a_child_can_be_told_when_to_go_on_and_one_line(tmp_path: Path) -> None:
     (tmp_path / "waiter.py").write_text(
         "from pathlib import Path\n"

@@ -144,7 +144,6 @@ def test_json_lines_hold_one_object_each_whatever_is_said(
     assert bar["text"] == "teachers ready: 1 of 2"
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("asked", ["option", "group", "environment", "file"])
 def test_every_command_can_speak_json(asked: str, tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text('log = "json"\n')
@@ -167,7 +166,6 @@ def test_every_command_can_speak_json(asked: str, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.e2e
 def test_the_option_wins_over_the_environment() -> None:
     code, text, lines = program("work", "ledger", "--log", "lines", form="json")
     assert lines is None
@@ -175,14 +173,12 @@ def test_the_option_wins_over_the_environment() -> None:
     assert text.endswith("pate-test: entry 7 was altered\n")
 
 
-@pytest.mark.e2e
 def test_a_form_that_is_none_is_refused() -> None:
     code, text, _ = program("work", "well", form="xml")
     assert code == 2
     assert "'lines', 'json'" in text
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("how", "code", "kind"),
     [("bug", 1, "RuntimeError"), ("interrupt", 130, "Interrupted"), ("nonsense", 0, None)],
@@ -195,7 +191,6 @@ def test_every_end_is_json(how: str, code: int, kind: str | None) -> None:
     assert lines[-1].get("exit_code", 0) == code
 
 
-@pytest.mark.e2e
 def test_an_error_in_a_thread_is_json() -> None:
     code, text, lines = program("work", "thread", form="json")
     assert lines is not None, text
@@ -203,7 +198,6 @@ def test_an_error_in_a_thread_is_json() -> None:
     assert "in a thread" in str(lines[-1]["traceback"])
 
 
-@pytest.mark.e2e
 def test_an_unknown_option_is_json() -> None:
     code, _, lines = program("work", "well", "--nonsense", form="json")
     assert code == 2
@@ -212,7 +206,6 @@ def test_an_unknown_option_is_json() -> None:
     assert "--nonsense" in str(lines[-1]["text"])
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("form", ["lines", "json"])
 def test_the_traceback_of_a_bug_shows_no_values(form: str) -> None:
     """Typer would print every local variable with it; a server's contain votes."""

@@ -23,13 +23,12 @@ from pate.mechanisms import DistributedNeighbour, Neighbour
 from pate.noise.exact import SystemNoise
 from simulation.audit.options import AuditOptions
 from simulation.audit.run import mechanism_of
+from tests.support.needs import others_slow
 from tests.support.planting import plant, seed
 
 if TYPE_CHECKING:
     from pate.auditing.result import Seen
     from pate.noise.lanes import Integers
-
-pytestmark = pytest.mark.statistical
 
 RUNS, DELTA, CONFIDENCE = 100_000, 1e-6, 0.999
 SHARED = DistributedNeighbour(0, honest=4, votes_per_unit=2, scale=Fraction(4))
@@ -52,8 +51,11 @@ def found_with(runs: int, mechanism: Neighbour | DistributedNeighbour = SHARED) 
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("bug", bugs_of(SHARED), ids=lambda bug: bug.name)
+@pytest.mark.parametrize(
+    "bug",
+    others_slow(bugs_of(SHARED), lambda bug: bug is bugs.HALF_SHARES),
+    ids=lambda bug: bug.name,
+)
 def test_a_planted_bug_is_found_with_as_many_runs_as_was_said(
     bug: Bug, monkeypatch: pytest.MonkeyPatch
 ) -> None:

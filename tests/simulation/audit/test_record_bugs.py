@@ -6,6 +6,7 @@ so nothing here fails by chance.
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,13 +30,12 @@ from pate.noise.exact import SystemNoise
 from simulation.audit.options import AuditOptions
 from simulation.audit.records import record_pairs
 from simulation.audit.run import mechanism_of
+from tests.support.needs import others_slow
 from tests.support.planting import plant, seed
 
 if TYPE_CHECKING:
     from pate.auditing.result import Audit
     from pate.noise import NoiseLawName
-
-pytestmark = pytest.mark.statistical
 
 #: An audit has 100,000 runs: a planted bug is found with far fewer. What Gaussian noise is claimed for, and
 #: geometric.
@@ -82,9 +82,18 @@ def audited(
     )
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("answer", ANSWERS)
-@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize(
+    ("code", "answer", "law"),
+    others_slow(
+        product(CODES, ANSWERS, LAWS),
+        # Each code with each answer, by the one law or the other.
+        [
+            (code, answer, LAWS[(at + by) % 2])
+            for at, code in enumerate(CODES)
+            for by, answer in enumerate(ANSWERS)
+        ].__contains__,
+    ),
+)
 def test_what_ships_stands(
     code: str, answer: str, law: NoiseLawName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,9 +265,17 @@ def test_ties_that_other_records_break_are_found(
     assert not audited(monkeypatch, "nearest", law=law, votes=1).holds
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("answer", ["class", "number"])
-@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize(
+    ("code", "answer", "law"),
+    others_slow(
+        product(CODES, ("class", "number"), LAWS),
+        [
+            ("nearest", "class", "geometric"),
+            ("spread-2", "class", "gaussian"),
+            ("dense-2", "number", "gaussian"),
+        ].__contains__,
+    ),
+)
 def test_a_patient_who_votes_once_too_often_is_found(
     code: str, answer: str, law: NoiseLawName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,7 +290,7 @@ def test_a_record_with_labels_that_votes_once_too_often_is_found(
     assert not audited(monkeypatch, "nearest", "labels-2").holds
 
 
-@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("code", others_slow(CODES, lambda code: code == "nearest"))
 def test_labels_beyond_those_that_count_are_refused_and_if_not_found(
     code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

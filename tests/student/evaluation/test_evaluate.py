@@ -110,7 +110,6 @@ def groups_of(size: int, names: tuple[str, ...]) -> Groups:
     return Groups(names, tuple(f"class {n}" for n in range(size)), confusion.astype(np.int64))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("size", "more"), [(2, True), (10, False), (27, True)])
 def test_the_drawing_has_ink(size: int, more: bool, tmp_path: Path) -> None:
     confusion = np.eye(size, dtype=np.int64) * 9

@@ -92,7 +92,6 @@ def test_more_pairs_and_more_questions_ask_for_more() -> None:
     assert two.high < asked.high
 
 
-@pytest.mark.slow
 def test_alike_groups_are_seldom_told_apart() -> None:
     # 5 % of draws may be told apart by chance; more than 40 of 200 have probability below 1e-12.
     generator = np.random.default_rng(3)

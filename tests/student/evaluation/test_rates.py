@@ -42,7 +42,6 @@ def test_one_patient_is_one_input_at_best() -> None:
     assert rate.interval() == wilson(1.0, 1.0)
 
 
-@pytest.mark.statistical
 def test_the_interval_covers_the_truth_over_patients() -> None:
     # Beta(2, 1) shares of 80 patients with 6 inputs each: the true share is 2/3. At a coverage of
     # 0.93 or more of 2,000 draws, fewer than 1,800 have a probability below 1e-6; by inputs, as if

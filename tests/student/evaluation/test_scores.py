@@ -189,7 +189,6 @@ def test_a_class_of_one_patient_gives_no_interval() -> None:
     assert found.interval is None
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize("rows", [1, 5])
 def test_the_areas_interval_covers_the_truth(rows: int) -> None:
     # Two normals 1.5 apart, also with patients whose rows share most of their error. Of 1,000 draws
@@ -243,7 +242,6 @@ def test_bins_are_of_equal_mass_and_ties_share_one(*, ties: bool) -> None:
     assert found.to_json()["calibration"][0]["observed"]["of"] == counts[0]  # type: ignore[index]
 
 
-@pytest.mark.statistical
 def test_perfect_probabilities_have_the_error_of_chance() -> None:
     # The mean of 300 draws has a standard error of about 0.0007: 0.005 is seven of them.
     generator = np.random.default_rng(10)

@@ -74,7 +74,6 @@ def student() -> TableStudent:
     return selftraining.train(lesson_of(*voted()), seed=0, effort=Effort(steps=30))
 
 
-@pytest.mark.slow
 def test_student_of_counts_knows_how_likely_it_is(student: TableStudent) -> None:
     held, chances = people(2000, 5)
     apart = student.predict_probabilities(held)[:, 1] - (1 - chances[:, 0])
@@ -82,8 +81,6 @@ def test_student_of_counts_knows_how_likely_it_is(student: TableStudent) -> None
     assert np.abs(apart).mean() < 0.08
 
 
-@pytest.mark.slow
-@pytest.mark.slow
 def test_a_smooth_guess_beside_an_additive_one_finds_what_columns_say_together() -> None:
     generator = np.random.default_rng(7)
     public, private = generator.normal(size=(2, 4000, 3))
@@ -120,7 +117,6 @@ def test_labels_of_one_class_do_not_hide_a_rare_one() -> None:
     assert np.corrcoef(found, chances[:, 0])[0, 1] < -0.8
 
 
-@pytest.mark.slow
 def test_three_classes_and_a_class_that_nobody_has() -> None:
     public, noisy = voted(3)
     held, chances = people(2000, 5)
@@ -147,7 +143,6 @@ def test_every_model_of_a_table_is_a_step(noise: bool, models: int) -> None:
     assert told == [(done, models) for done in range(models + 1)]
 
 
-@pytest.mark.slow
 def test_same_seed_same_student(student: TableStudent) -> None:
     held, _ = people(50, 5)
     again = selftraining.train(lesson_of(*voted()), seed=0, effort=Effort(steps=30))
@@ -198,7 +193,6 @@ def test_pooled_counts_say_more_of_a_query_than_its_own() -> None:
     assert pooled(public, nearest) is nearest
 
 
-@pytest.mark.slow
 def test_student_of_spread_counts_knows_how_likely_it_is() -> None:
     # Noise that hides the same records' votes at one query each.
     found = {}

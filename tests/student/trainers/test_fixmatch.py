@@ -33,28 +33,6 @@ def test_digits_with_noisy_labels_beat_the_floor() -> None:
     assert seen[-1] == (len(seen), len(seen))
 
 
-@pytest.mark.slow
-def test_same_seed_same_student_and_no_global_generator_moves() -> None:
-    import torch
-
-    from student.trainers import fixmatch
-
-    public, held_out = digits()
-    lesson = noisy_lesson(public, 60, wrong=0.0)
-    before = torch.random.get_rng_state()
-    first, again, other = (
-        fixmatch.train(lesson, seed=seed, device="cpu", effort=Effort(steps=4))
-        for seed in (1, 1, 2)
-    )
-    assert torch.equal(before, torch.random.get_rng_state())
-    one = first.predict_probabilities(held_out.inputs)
-    assert np.array_equal(one, again.predict_probabilities(held_out.inputs))
-    assert not np.array_equal(one, other.predict_probabilities(held_out.inputs))
-    assert one.dtype == np.float32
-    assert np.allclose(one.sum(axis=1), 1.0, atol=1e-5)
-
-
-@pytest.mark.slow
 def test_one_class_only_becomes_a_constant_student() -> None:
     from student.trainers import fixmatch
 
@@ -78,19 +56,6 @@ def test_time_limit_ends_the_training() -> None:
         progress=lambda step, _total, _loss: steps.append(step),
     )
     assert 1 <= len(steps) < 1000
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", [(28, 28, 1), (32, 32, 3), (9, 12, 3)])
-def test_every_image_size_trains(shape: tuple[int, int, int]) -> None:
-    from student.trainers import fixmatch
-
-    pixels = np.random.default_rng(0).integers(0, 256, (20, *shape), dtype=np.uint8)
-    queries = np.arange(6, dtype=np.int64)
-    lesson = Lesson(Images(pixels), queries, queries % 2, ("a", "b"))
-    student = fixmatch.train(lesson, seed=0, device="cpu", effort=Effort(steps=1))
-    assert student.predict_probabilities(lesson.public).shape == (20, 2)
-    assert student.predict_probabilities(lesson.public.take([])).shape == (0, 2)
 
 
 def test_refuses_tables_other_sizes_and_absent_devices() -> None:

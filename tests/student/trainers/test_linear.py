@@ -158,7 +158,6 @@ def test_dense_sums_have_no_cells() -> None:
         NoisyVotes(noisy.queries, noisy.counts, 1.0, "dense-23")
 
 
-@pytest.mark.slow
 def test_a_student_of_tables_learns_from_dense_sums(tmp_path: Path) -> None:
     public, noisy = summed(10.0)
     student = selftraining.train(lesson_of(public, noisy), seed=0, effort=Effort(steps=20))
@@ -172,7 +171,6 @@ def test_a_student_of_tables_learns_from_dense_sums(tmp_path: Path) -> None:
     assert np.array_equal(load(tmp_path).predict_probabilities(held)[:, 0], found)
 
 
-@pytest.mark.slow
 def test_without_a_label_dense_sums_teach_the_same_and_noise_alone_teaches_nothing() -> None:
     public, noisy = summed(10.0)
     clear = lesson_of(public, noisy)

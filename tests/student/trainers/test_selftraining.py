@@ -24,7 +24,6 @@ def random_state() -> str:
     return str(np.random.get_state(legacy=False))  # noqa: NPY002
 
 
-@pytest.mark.slow
 def test_tumours_with_noisy_labels_beat_the_floor() -> None:
     public, held_out = tumours()
     student = selftraining.train(noisy_lesson(public, 60, wrong=0.05), seed=0)

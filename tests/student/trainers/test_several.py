@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from student.trainers.labels import best_threshold
 from student.trainers.linear import linear_labels
 from student.trainers.numbers import means, medians, shares_below
 from tests.student.trainers.test_counts import draw, lesson_of, people, voted
+from tests.support.needs import others_slow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 LABELS = ("heart", "lung", "rare")
 COLUMNS = ("heart", NONE, "lung", "rare")
 RANGE = ("0", "14")
+EACH, FEW = tuple(map(str, range(1, 15))), ("1", "2", "4", "7", "14")
 
 
 def chances_of(table: Table) -> NDArray[np.float64]:
@@ -197,8 +200,13 @@ def stays(count: int, seed: int) -> Dataset:
     return Dataset(table, np.zeros(count, np.int64), (), None, value)
 
 
-@pytest.mark.parametrize("points", [tuple(map(str, range(1, 15))), ("1", "2", "4", "7", "14")])
-@pytest.mark.parametrize("code", ["nearest number", "spread-3 number", "dense-24 number"])
+@pytest.mark.parametrize(
+    ("code", "points"),
+    others_slow(
+        product(("nearest number", "spread-3 number", "dense-24 number"), (EACH, FEW)),
+        [("nearest number", EACH), ("dense-24 number", FEW)].__contains__,
+    ),
+)
 def test_a_student_of_more_points_than_two_ends_predicts_the_median(
     tmp_path: Path, code: str, points: tuple[str, ...]
 ) -> None:

@@ -96,7 +96,6 @@ def test_noise_alone_says_nothing() -> None:
     assert np.allclose(smooth([points], loud, seed=0), loud.overall, atol=0.02)
 
 
-@pytest.mark.slow
 def test_a_student_of_tables_may_learn_smoothed_counts() -> None:
     generator = np.random.default_rng(2)
     public, private, held = (generator.normal(size=(count, 2)) for count in (800, 6000, 500))
@@ -118,7 +117,6 @@ def test_a_student_of_tables_may_learn_smoothed_counts() -> None:
     assert errors["smoothing"] < errors["selftraining"] < 0.2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("drawn", [True, False])
 def test_photographs_are_told_by_smoothed_counts(
     drawn: bool, monkeypatch: pytest.MonkeyPatch

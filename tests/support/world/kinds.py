@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -30,12 +30,14 @@ from tests.support.server.campaigns import make_spec
 from tests.support.world.in_process import Killed, World, kills
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from party.voting.voter import Voter
     from pate.campaign.spec import CampaignSpec
     from pate.votes import Counts
+
+_Case = TypeVar("_Case")
 
 NAMES: Final = ("a", "b", "c", "d")
 TEACHERS: Final = 30
@@ -187,22 +189,26 @@ def every_kind() -> tuple[Kind, ...]:
     return tuple(found)
 
 
+def fewest(cases: Iterable[_Case], parts: Callable[[_Case], Iterable[object]]) -> list[_Case]:
+    """Few of the cases, the most telling first: each part of any case is one of theirs."""
+    of = {case: frozenset(parts(case)) for case in cases}
+    left = frozenset[object]().union(*of.values())
+    chosen = []
+    while left:
+        chosen.append(max(of, key=lambda case: len(of[case] & left)))
+        left -= of[chosen[-1]]
+    return chosen
+
+
+def members(kind: Kind) -> list[tuple[str, str]]:
+    """Columns, each with what the kind has there."""
+    return [*zip(COLUMNS, kind, strict=True), ("mechanism", kind.mechanism)]
+
+
 @cache
 def covering() -> tuple[Kind, ...]:
     """Few kinds in which every two members of two columns meet that meet in any kind."""
-    kinds = every_kind()
-
-    def pairs(kind: Kind) -> frozenset[tuple[tuple[str, str], ...]]:
-        members = [*zip(COLUMNS, kind, strict=True), ("mechanism", kind.mechanism)]
-        return frozenset(combinations(members, 2))
-
-    left = frozenset().union(*map(pairs, kinds))
-    chosen = []
-    while left:
-        best = max(kinds, key=lambda kind: len(pairs(kind) & left))
-        chosen.append(best)
-        left -= pairs(best)
-    return tuple(chosen)
+    return tuple(fewest(every_kind(), lambda kind: combinations(members(kind), 2)))
 
 
 # --- the parties ------------------------------------------------------------------------------------

@@ -58,8 +58,6 @@ if TYPE_CHECKING:
     import httpx
     from flwr.proto.message_pb2 import Message as Envelope
 
-pytestmark = pytest.mark.e2e
-
 NAMES = ("avon", "derwent", "outsider")
 
 

@@ -404,7 +404,6 @@ def test_a_body_is_read_whole_or_not_at_all(pieces: list[int | None], read: byte
     assert asyncio.run(read_body(receive, 10)) == read
 
 
-@pytest.mark.slow
 def test_a_body_that_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Progress is not enough; a body that arrives fast enough is read, regardless of duration."""
     monkeypatch.setattr(allowance, "SPAN_S", 2.0)

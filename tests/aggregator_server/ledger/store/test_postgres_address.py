@@ -26,8 +26,6 @@ from tests.support.server.in_postgres import again
 if TYPE_CHECKING:
     from tests.support.postgres import Cluster
 
-pytestmark = pytest.mark.postgres
-
 ROOT = Path(__file__).resolve().parents[4]
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tests.support.postgres import Cluster
     from tests.support.world.commands import Homes, Play
 
-pytestmark = [pytest.mark.e2e, pytest.mark.postgres]
-
 
 def serving_options(play: Play, name: str) -> list[str]:
     return [
@@ -62,6 +60,7 @@ def ends_in_one_line(server: Program, code: int) -> str:
     return last
 
 
+@pytest.mark.slow
 def test_two_campaigns_end_to_end_whatever_is_killed(
     homes: Homes, tmp_path: Path, cluster: Cluster
 ) -> None:
@@ -108,6 +107,7 @@ def test_two_campaigns_end_to_end_whatever_is_killed(
             assert told["head"] == str(state.head)
 
 
+@pytest.mark.slow
 def test_a_campaign_whose_database_is_killed(
     homes: Homes, tmp_path: Path, cluster: Cluster
 ) -> None:

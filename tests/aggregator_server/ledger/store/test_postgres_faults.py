@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from aggregator_server.ledger.state import ReleasedLabel
     from tests.support.postgres import Cluster
 
-pytestmark = pytest.mark.postgres
-
 
 @pytest.fixture
 def place(cluster: Cluster, tmp_path: Path) -> InDatabase:
@@ -64,6 +62,7 @@ def from_elsewhere(place: InDatabase) -> InDatabase:
 # One writer.
 
 
+@pytest.mark.slow
 def test_two_servers_never_share_a_ledger(
     ledger: Ledger, place: InDatabase, cluster: Cluster
 ) -> None:
@@ -86,6 +85,7 @@ def test_two_servers_never_share_a_ledger(
     ledger.charge([1])
 
 
+@pytest.mark.slow
 def test_who_lost_the_lock_writes_nothing_more(
     ledger: Ledger, place: InDatabase, cluster: Cluster
 ) -> None:
@@ -148,6 +148,7 @@ def test_a_killed_server_goes_on_where_its_ledger_stands(
     assert (told.phase, told.labels) == ("finished", len(before))
 
 
+@pytest.mark.slow
 def test_a_server_killed_as_it_makes_its_ledger_starts_again(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -162,6 +163,7 @@ def test_a_server_killed_as_it_makes_its_ledger_starts_again(
     assert verify(place_of(folder)).phase == "finished"
 
 
+@pytest.mark.slow
 def test_a_database_killed_between_charge_and_release(
     ledger: Ledger, place: InDatabase, cluster: Cluster
 ) -> None:
@@ -195,6 +197,7 @@ def test_a_database_killed_between_charge_and_release(
     assert verify(place).wasted == charge.cost
 
 
+@pytest.mark.slow
 def test_a_database_that_goes_back_in_time_is_not_gone_on_with(
     ledger: Ledger, place: InDatabase, cluster: Cluster
 ) -> None:
@@ -254,6 +257,7 @@ def test_every_commit_waits_for_the_disk_whatever_the_role_is_set_to(
         cluster.ask("ALTER ROLE pate RESET ALL")
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_a_disk_error_and_the_ledger_goes_on(
     cluster: Cluster, tmp_path: Path
 ) -> None:

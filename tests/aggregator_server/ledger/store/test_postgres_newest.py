@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pate.storage.hash_chain import Head
     from tests.support.postgres import Cluster
 
-pytestmark = pytest.mark.postgres
-
 
 @pytest.fixture
 def place(cluster: Cluster, tmp_path: Path) -> InDatabase:

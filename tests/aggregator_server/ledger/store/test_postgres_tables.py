@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from aggregator_server.ledger.store.place import InDatabase
     from tests.support.postgres import Cluster
 
-pytestmark = pytest.mark.postgres
-
 
 @pytest.fixture
 def place(cluster: Cluster, tmp_path: Path) -> InDatabase:

@@ -138,14 +138,12 @@ def csv_pair(
     return made[0], made[1]
 
 
-@pytest.mark.slow
 @many
 @given(at=at_any, cells=rows_of_text, groups=st.booleans())
 def test_csv_with_any_text(place: Path, at: int, cells: list[str], groups: bool) -> None:
     check(*csv_pair(place, at, as_lines([cells]), groups=groups), TABLE)
 
 
-@pytest.mark.slow
 @many
 @given(at=at_any, cells=rows_of_text, groups=st.booleans())
 def test_csv_whose_owner_says_how_it_is_written(
@@ -155,7 +153,6 @@ def test_csv_whose_owner_says_how_it_is_written(
     check(*csv_pair(place, at, as_lines([cells]), groups=groups, reading=reading), TABLE)
 
 
-@pytest.mark.slow
 @many
 @given(
     at=at_any,
@@ -191,7 +188,6 @@ def parquet(path: Path, rows: list[list[bytes | None]], numbers: list[float]) ->
     pq.write_table(pa.table(columns), path)
 
 
-@pytest.mark.slow
 @many
 @given(
     at=at_any,
@@ -218,7 +214,6 @@ def test_parquet_with_any_bytes(
 ANY_FLOAT: Final = st.floats(width=32)
 
 
-@pytest.mark.slow
 @some
 @given(
     at=at_any,
@@ -240,7 +235,6 @@ def test_npz_with_any_values(
     check(files[0], files[1], Images(PIXELS[SIZE:]))
 
 
-@pytest.mark.slow
 @some
 @given(
     at=at_any,
@@ -285,7 +279,6 @@ FILES: Final = [
 ]
 
 
-@pytest.mark.slow
 @some
 @given(
     content=st.one_of(

@@ -196,7 +196,6 @@ NASTY: Final = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
 @some
 @given(
     content=st.one_of(
@@ -243,7 +242,6 @@ def lines(path: Path, rows: Sequence[Sequence[str]]) -> Path:
     return path
 
 
-@pytest.mark.slow
 @some
 @given(text=st.one_of(st.sampled_from(["good", "a film of hepatitis", "\0", "x" * 150_000, "\ud800"]),
                       st.text(max_size=30)))  # fmt: skip
@@ -275,7 +273,6 @@ cells = st.one_of(
 )  # fmt: skip
 
 
-@pytest.mark.slow
 @some
 @given(
     row=st.lists(cells, max_size=5),

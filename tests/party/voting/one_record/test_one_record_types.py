@@ -113,7 +113,6 @@ def written(path: Path, columns: dict[str, list[Any]]) -> None:
     path.write_bytes(as_lines([list(typed), *map(list, zip(*texts, strict=True))]))
 
 
-@pytest.mark.slow
 @many
 @given(
     at=at_any,
@@ -164,7 +163,6 @@ def _drawn(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-@pytest.mark.slow
 @some
 @given(
     at=at_any,

@@ -95,7 +95,6 @@ def test_discrete_tails_are_sums_over_the_lattice(sigma: float) -> None:
             assert value == pytest.approx(want, rel=1e-12, abs=1e-15), gap
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.01, 0.05, 0.3, 2.0, 7.5])
 def test_discrete_tails_stay_exact_where_floats_end(sigma: float) -> None:
     law = DiscreteGaussian(sigma)
@@ -118,7 +117,6 @@ def test_discrete_survival(sigma: float) -> None:
             assert law.log_survival(np.nextafter(t, np.inf)) == law.log_survival(t + 1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [40.0, 1000.0, 5000.0, 1e5])
 def test_discrete_tails_lie_between_two_gaussian_ones(sigma: float) -> None:
     # From 2 sigma on the density of a difference is convex and falls. So the sum of its values

@@ -182,7 +182,6 @@ def test_a_vote_less_for_the_plurality_raises_q(row: list[int], lead: int, to: i
         assert after_q >= before_q * (1 + 1e-13) - 1e-15
 
 
-@pytest.mark.slow
 def test_many_queries_in_blocks_are_as_one_by_one() -> None:
     rng = np.random.default_rng(0)
     votes = rng.multinomial(250, rng.dirichlet(np.full(7, 0.2), size=20_000))

@@ -85,7 +85,6 @@ def test_published_epsilons() -> None:
     assert best_order(at, rdp, 1e-5, "classical") == 6
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("epsilon0", [1e-5, 9e-4, 1.1e-3, 0.1, 1.0, 7.0, 60.0])
 def test_it_is_the_theorem(epsilon0: float) -> None:
     limit = -math.log1p(math.exp(epsilon0))
@@ -140,7 +139,6 @@ def test_sharp_is_below_published_is_below_independent(
     assert sharp <= pure <= independent
 
 
-@pytest.mark.slow
 @settings(max_examples=300)
 @given(log_qs, st.floats(0.0, 1.0), epsilons, orders)
 def test_grows_with_q(log_q: float, part: float, epsilon0: float, order: float) -> None:
@@ -150,7 +148,6 @@ def test_grows_with_q(log_q: float, part: float, epsilon0: float, order: float) 
         assert second >= first * (1 - 1e-10)
 
 
-@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     st.lists(st.floats(1e-4, 1.0), min_size=2, max_size=6),
@@ -190,7 +187,6 @@ def test_two_coins_attain_it(part: float, epsilon0: float, order: float) -> None
     assert theorem3.pure_dp(epsilon0, [order])[0] == pytest.approx(reversed_coin, rel=1e-9)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("discrete", [False, True])
 @pytest.mark.parametrize("gamma", [0.05, 0.3, 1.0])
 @pytest.mark.parametrize("k", [1, 2])

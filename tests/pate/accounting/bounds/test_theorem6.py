@@ -110,14 +110,12 @@ def test_outcomes_beyond_floats_cost_nothing(log_q: float) -> None:
     assert theorem6.rdp([log_q], 1 / 1600, [1.01, 14.0, 512.0]).max() == 0.0
 
 
-@pytest.mark.slow
 @given(log_qs, rates, orders)
 def test_never_above_the_independent_cost(log_q: float, c: float, order: float) -> None:
     got = theorem6.rdp([log_q], c, [order])[0, 0]
     assert 0.0 <= got <= c * order
 
 
-@pytest.mark.slow
 @settings(max_examples=300)
 @given(log_qs, st.floats(0.0, 1.0), rates, orders)
 def test_grows_with_q(log_q: float, part: float, c: float, order: float) -> None:

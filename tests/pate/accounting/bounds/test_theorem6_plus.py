@@ -82,7 +82,6 @@ def test_the_digits_that_can_be_had_are_had() -> None:
             assert rdp([log_q], mu, [order], 1e-9)[0, 0] == pytest.approx(least, rel=3e-9)
 
 
-@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(log_qs, mus, orders)
 def test_no_point_is_above_the_bound(log_q: float, mu: float, order: float) -> None:
@@ -95,7 +94,6 @@ def test_no_point_is_above_the_bound(log_q: float, mu: float, order: float) -> N
     assert got <= best * (1.0 + 1.2e-3) + rounding
 
 
-@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @example(-7.0, 1.25, 3.5, 17.0, 1.0)
 @given(log_qs, mus, orders, st.floats(-20.0, 20.0), st.floats(1e-3, 12.0))
@@ -117,7 +115,6 @@ def test_no_point_of_a_cell_is_above_the_bound_of_the_cell(
         assert best <= np.logaddexp(0.0, ref[0] + np.log(cell)) * (1.0 + 1e-9) + 1e-12
 
 
-@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.floats(-1e5, -1e-3), st.floats(1e-3, 1.0), st.floats(1e-3, 8.0), st.floats(1.01, 512.0))
 def test_more_q_more_mu_and_more_order_cost_more(

@@ -156,7 +156,6 @@ def gates(draw: st.DrawFn) -> GateParameters:
         raise
 
 
-@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(gates())
 def test_coins_of_neighbours_keep_to_the_inequality(gate: GateParameters) -> None:
@@ -228,7 +227,6 @@ def test_a_coin_has_the_probability_that_is_stated(monkeypatch: pytest.MonkeyPat
         assert math.exp(missed) == pytest.approx(mass[x < threshold].sum(), rel=1e-12)
 
 
-@pytest.mark.statistical
 def test_it_opens_as_often_as_it_says() -> None:
     # An exact binomial test per vote, each with a false alarm rate of 1e-8.
     from scipy import stats

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pate.accounting.bounds.laws import Law
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["change", "remove"])
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_no_votes_within_a_distance_cost_more(law: Law, adjacency: Kind) -> None:
@@ -33,7 +32,6 @@ def test_no_votes_within_a_distance_cost_more(law: Law, adjacency: Kind) -> None
     assert min(tightest) < 1.01
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["change", "remove"])
 def test_of_neighbours_it_is_one_unit_further(adjacency: Kind) -> None:
     for world in worlds(DiscreteGaussian(2.0), adjacency):

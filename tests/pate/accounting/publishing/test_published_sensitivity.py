@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from tests.support.accounting.published_sensitivity import (
     gnmax,
     threshold,
 )
+from tests.support.needs import others_slow
 
 if TYPE_CHECKING:
     from pate.accounting.arrays import Floats
@@ -65,13 +67,21 @@ def test_smooth_sensitivity() -> None:
     assert discounted_maximum(1e9, [0.25, 7.0]) == 0.25
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sigma", [1.0, 40.0, 5000.0])
-@pytest.mark.parametrize("order", [1.01, 14.0, 512.0])
 @pytest.mark.parametrize(
-    "votes", [[5000, 0], [2500, 2500], [3100, 900, 400, 300, 300], [5000] + [0] * 99]
-)
-def test_extremes_stay_numbers(votes: list[int], sigma: float, order: float) -> None:
+    ("votes", "order", "sigma"),
+    others_slow(
+        product(
+            ((5000, 0), (2500, 2500), (3100, 900, 400, 300, 300), (5000, *[0] * 99)),
+            (1.01, 14.0, 512.0),
+            (1.0, 40.0, 5000.0),
+        ),
+        [
+            ((5000, 0), 1.01, 1.0), ((5000, 0), 512.0, 5000.0), ((2500, 2500), 512.0, 1.0),
+            ((3100, 900, 400, 300, 300), 14.0, 40.0), ((5000, *[0] * 99), 512.0, 40.0),
+        ].__contains__,
+    ),
+)  # fmt: skip
+def test_extremes_stay_numbers(votes: tuple[int, ...], order: float, sigma: float) -> None:
     local = gnmax(votes, 300, sigma, order)
     assert (local >= 0).all()
     assert (local <= order / sigma**2 * (1 + 1e-12)).all()

@@ -33,7 +33,6 @@ def local_sensitivities(
     return np.stack(made, axis=1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["change", "remove"])
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_no_histogram_within_a_distance_is_more_sensitive(law: Law, adjacency: Kind) -> None:
@@ -53,7 +52,6 @@ def test_no_histogram_within_a_distance_is_more_sensitive(law: Law, adjacency: K
     assert np.median(ratios) < 2.0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("law", [Gaussian(2.5), DiscreteGaussian(2.0)], ids=str)
 def test_smooth_sensitivity_is_above_the_true_one_and_smooth(law: Law) -> None:
     for world in worlds(law, "change"):
