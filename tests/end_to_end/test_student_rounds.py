@@ -165,8 +165,7 @@ def test_few_labels_are_said_on_each_screen(sites: Sites, tmp_path: Path) -> Non
             campaign.party(name)
         server.ends(0)
         early, _, late = server.text.partition("the roster is complete")
-        assert "if each party has 10 teachers, the budget pays for" in early
-        assert "a guess: --classes" in early
+        assert "10 teachers at each party are too few for this budget" in early
         for said in (
             "so the server chose it: sigma2",
             "of 10 classes if these are equally frequent (else: --rarest): few",
