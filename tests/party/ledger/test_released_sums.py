@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,10 @@ import pytest
 from party.ledger import rules
 from party.ledger.rules import LedgerState
 from party.ledger.sent_votes import check_sources
+from party.ledger.unmaskings import How, check_exact
 from party.voting import voter
 from party.voting.noise_shares import NoiseShares
+from pate.errors import RefusedError
 from tests.support.needs import others_slow
 from tests.support.party.histories import (
     KINDS,
@@ -37,6 +40,7 @@ from tests.support.party.histories import (
     rank,
     watched,
 )
+from tests.support.party.offers import SIX, joining
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -165,6 +169,19 @@ def test_without_one_of_the_rules_some_history_does(
             record_property("counts", f"history {seed} gives {sorted(whose)} away")
             return
     pytest.fail(f"{TRIED} histories, and none gives a party away")
+
+
+def test_exact_sums_of_records_have_the_same_parties_whatever_the_queries() -> None:
+    """Added up over all queries, two of them differ by the records of a party that is in only one."""
+    earlier, now = (joining(aggregator="neighbour", campaign=each * 16) for each in ("c1", "c2"))
+    with_a, without = (How.of(names, earlier, "") for names in (SIX, SIX[1:]))
+    check_exact(now, with_a, [(earlier, with_a)])
+    check_exact(now, without, [(replace(earlier, campaign=now.campaign), with_a)])
+    check_exact(now, without, [(joining(campaign="c1" * 16), with_a)])  # of teachers
+    with pytest.raises(RefusedError, match="with other parties"):
+        check_exact(now, without, [(earlier, with_a)])
+    with pytest.raises(RefusedError, match="other data"):
+        check_exact(now, How.of(SIX, now, "other"), [(earlier, with_a)])
 
 
 def test_what_is_alone() -> None:
