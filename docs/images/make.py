@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import shutil
 import tempfile
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from aggregator_server.monitoring.token import kept_token
 from pate.data.files.pictures import opened
 from pate.errors import ProcessError
 from pate.runtime.child import free_port
+from pate.runtime.home import default_home
 from pate.runtime.screen import Screen
 from simulation.datasets import deal, digits, write_split
 from simulation.demo import DELTA, HOSPITALS, PUBLIC, TEACHERS, TEST
@@ -43,18 +45,20 @@ def campaign(place: Path, screen: Screen) -> Iterator[str]:
         screen: for their lines.
     """
     write_split(place, deal(digits(), len(HOSPITALS), public=PUBLIC, test=TEST), HOSPITALS)
-    home, port, page = place / "server", free_port(), free_port()
+    # The default homes, so that the page's commands name none.
+    os.environ["XDG_STATE_HOME"] = str(place)
+    home, port, page = default_home("server"), free_port(), free_port()
     with Programs(screen, place) as programs:
         programs.start(
             "server", "aggregator_server", "--public", place / "public.npz", "--parties",
             ",".join(HOSPITALS), "--aggregator", "interactive-gnmax", "--epsilon", 8, "--delta", DELTA,
-            "--campaign", "digits", "--home", home, "--port", port, "--student-port", 0,
+            "--campaign", "digits", "--port", port, "--student-port", 0,
             "--page-port", page, "--linger", -1,
         )  # fmt: skip
         for name in HOSPITALS:
             programs.start(
                 name, "party", "start", "--data", place / name, "--server", f"127.0.0.1:{port}",
-                "--teachers", TEACHERS, "--home", place / "homes" / name,
+                "--teachers", TEACHERS,
             )  # fmt: skip
         programs.wait_for_port(page)
         yield f"http://127.0.0.1:{page}/?token={kept_token(home)}"

@@ -116,7 +116,9 @@ def test_a_servers_ledger_holds_and_says_what_it_said(old: Path, campaign: str) 
     verified = json.loads(does(server, "ledger", "verify", "--json", *at))
     before = told(campaign)
     # A cap of the whole budget is the budget: it said less, by what a bisection leaves.
-    assert before["epsilon"] <= verified["epsilon"] <= before["epsilon"] * (1 + 1e-8)
+    said = before["epsilon"]
+    assert isinstance(said, float)
+    assert said <= verified["epsilon"] <= said * (1 + 1e-8)
     unlike = {*WORDS, "epsilon"}
     assert {key: verified.get(key) for key in before if key not in unlike} == {
         key: value for key, value in before.items() if key not in unlike
