@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 QUERIES: Final = 20
 #: Of teachers of digits that need no training.
-VOTES: Final = Unanimous(TEACHERS, tuple("0123456789"), schema="images 8x8x1")
+VOTES: Final = Unanimous(TEACHERS, classes=tuple("0123456789"), schema="images 8x8x1")
 
 
 @dataclass

@@ -135,7 +135,7 @@ class Table(World):
 
     def voter(self, name: str, **changes: Any) -> Voter:
         kind = Unanimous if name == ROGUE else Teachers
-        return super().voter(name, ensemble=kind(TEACHERS, tuple("0123456789")), **changes)
+        return super().voter(name, ensemble=kind(TEACHERS, classes=tuple("0123456789")), **changes)
 
     @property
     def stand(self) -> Stand:

@@ -8,7 +8,6 @@ way to a lie is handed to the real opening code, and the tests check that no sum
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -40,6 +39,7 @@ from tests.support.campaign_messages import (
     site,
     terms_message,
 )
+from tests.support.world.in_process import Unanimous
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,26 +53,6 @@ CLASSES = ("x", "y")
 NAMES = ("a", "b", "c", "d")
 WHOLE = Batch(tuple(range(6)), batch_hash(HASHES))
 PART = Batch((0, 1, 2), batch_hash(HASHES[:3]))
-
-
-@dataclass
-class Unanimous:
-    """k teachers that all answer one class, wherever a campaign has it."""
-
-    teachers: int
-    answer: str
-    classes: tuple[str, ...] = CLASSES
-    unit: str = "record"
-    schema: str = "images 4x4x1"
-    fingerprint: bytes = b"f" * 32
-
-    def conform(self, inputs: Inputs) -> Inputs:
-        return inputs
-
-    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
-        votes = np.zeros((len(inputs), len(classes)), dtype=np.int64)
-        votes[:, list(classes).index(self.answer)] = self.teachers
-        return votes
 
 
 class Liar:

@@ -28,9 +28,9 @@ from pate.noise.exact import SystemNoise
 from protos import ahead, wire
 from protos.bits import bits_from_names
 from protos.pate.v1 import vote_pb2
-from tests.party.voting.test_lying_server import CLASSES, PUBLIC, Unanimous
+from tests.party.voting.test_lying_server import CLASSES, PUBLIC
 from tests.support.campaign_messages import SERVER_KEY, campaign_message, site, terms_message
-from tests.support.world.in_process import killed_at
+from tests.support.world.in_process import Unanimous, killed_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

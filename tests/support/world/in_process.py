@@ -53,9 +53,10 @@ TEACHERS = 25
 
 @dataclass
 class Unanimous:
-    """Teachers that all answer the first class."""
+    """k teachers that all answer one class, wherever a campaign has it; the first unless it is named."""
 
     teachers: int = TEACHERS
+    answer: str = ""
     classes: tuple[str, ...] = ("x", "y")
     unit: str = "record"
     schema: str = "images 4x4x1"
@@ -66,7 +67,7 @@ class Unanimous:
 
     def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
         votes = np.zeros((len(inputs), len(classes)), dtype=np.int64)
-        votes[:, 0] = self.teachers
+        votes[:, list(classes).index(self.answer or classes[0])] = self.teachers
         return votes
 
 
