@@ -35,7 +35,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_page_is_built(site: Path) -> None:
     for page in DOCS.rglob("*.md"):
         assert (site / page.relative_to(DOCS).with_suffix(".html")).is_file(), page
-    for name in ("SECURITY", "CONTRIBUTING", "CHANGELOG"):
+    for name in ("SECURITY", "CONTRIBUTING", "CHANGELOG", "reference/options"):
         assert (site / f"{name}.html").is_file()
 
 
