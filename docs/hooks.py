@@ -74,11 +74,12 @@ def _of_command(name: str, command: click.Command, above: click.Context | None) 
     yield f"\n{level} {context.command_path}\n\n```text\n{context.command_path} {usage}\n```\n"
     for paragraph in (command.help or "").split("\n\n"):
         yield f"\n{_as_text(' '.join(paragraph.split()))}\n"
-    yield "\n| option | meaning | |\n|---|---|---|\n"
+    yield "\n| option | meaning |\n|---|---|\n"
     for panel, rows in panels_of(command, context):
+        yield f"| **{panel}** | |\n"
         for left, right, below in rows:
-            cells = (f"`{left.plain}`", _as_text(right.plain), f"`{below}`" if below else "", panel)
-            yield f"| {cells[0]} | {' '.join(filter(None, cells[1:3]))} | {cells[3]} |\n"
+            choices = f" `{below}`" if below else ""
+            yield f"| `{left.plain}` | {_as_text(right.plain)}{choices} |\n"
     if isinstance(command, click.Group):
         for below_name in command.list_commands(context):
             below_command = command.get_command(context, below_name)
