@@ -1,6 +1,6 @@
 """Costs of proofs of valid votes: each row of a hidden vote matrix is >= 0 and sums to k.
 
-Three sorts of figures, for the sizes of real campaigns (see docs/architecture.md):
+Three sorts of figures, for the sizes of real campaigns (see docs/decisions/0008-vote-proofs.md):
 
 * *measured*: the proofs of :mod:`pate.masking.proofs`, made and checked, with their link to a sum;
 * *counted*: group operations of commitments with range proofs, times one measured operation;
