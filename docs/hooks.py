@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _PAGES: Final = ("SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md")
-#: Made when the site is built.
-_OPTIONS: Final = "reference/options.md"
-_MARKUP: Final = re.compile(r"[*|\[\]_]")
 _LINK: Final = re.compile(r"\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 #: As Sphinx writes a name; the last part is enough where a tilde says so.
 _ROLE: Final = re.compile(r":[a-z]+:`(?:~[\w.]*\.|!)?([^`]+)`")
@@ -34,14 +31,17 @@ _EXAMPLE: Final = re.compile(r"^(?P<indent> *)>>> .*\n?(?:.*\S.*\n?)*", re.MULTI
 _FORMULA: Final = re.compile(
     r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<latex>.*?)\\[)\]]</(?P=tag)>', re.DOTALL
 )
+#: The page that is made of `--help`, and what is no plain text in Markdown.
+_OPTIONS: Final = "reference/options.md"
+_MARKUP: Final = re.compile(r"[*|\[\]_]")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of the root, which are next to those of docs/ on the site, and that of options."""
+    """Add the page of options, and those of the root; on the site they are next to those of docs/."""
+    files.append(File.generated(config, _OPTIONS, content=options_page()))
     for name in _PAGES:
         text = (_ROOT / name).read_text(encoding="utf-8")
         files.append(File.generated(config, name, content=_LINK.sub(_from_root, text)))
-    files.append(File.generated(config, _OPTIONS, content=options_page()))
     return files
 
 
