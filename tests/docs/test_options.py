@@ -47,7 +47,9 @@ def test_each_option_of_each_program_is_on_the_page() -> None:
     assert set(sections) == {path for path, _, _ in names}
     for path, command, context in names:
         rows = re.findall(
-            r"<tr>\s*<td><code>(.*?)</code></td>\s*<td>(.*?)</td>\s*</tr>", sections[path], re.DOTALL
+            r"<tr>\s*<td><code>(.*?)</code></td>\s*<td>(.*?)</td>\s*</tr>",
+            sections[path],
+            re.DOTALL,
         )
         params = command.get_params(context)
         assert len(rows) == len(params), path
