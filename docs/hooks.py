@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _PAGES: Final = ("SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md")
+#: The site's first page, and the page of the root that it is made of.
+_FIRST: Final = ("index.md", "README.md")
+#: A picture that is shown by a tag: MkDocs leaves its path as it is.
+_PICTURE: Final = re.compile(r'(?<=src=")docs/|(?<=srcset=")docs/')
 _LINK: Final = re.compile(r"\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 #: As Sphinx writes a name; the last part is enough where a tilde says so.
 _ROLE: Final = re.compile(r":[a-z]+:`(?:~[\w.]*\.|!)?([^`]+)`")
@@ -42,6 +46,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name in _PAGES:
         text = (_ROOT / name).read_text(encoding="utf-8")
         files.append(File.generated(config, name, content=_LINK.sub(_from_root, text)))
+    name, made_of = _FIRST
+    text = _PICTURE.sub("", (_ROOT / made_of).read_text(encoding="utf-8"))
+    files.append(File.generated(config, name, content=_LINK.sub(_from_root, text)))
     return files
 
 

@@ -39,6 +39,14 @@ def test_every_page_is_built(site: Path) -> None:
         assert (site / f"{name}.html").is_file()
 
 
+def test_the_first_page_is_the_readme_with_its_pictures(site: Path) -> None:
+    first = (site / "index.html").read_text(encoding="utf-8")
+    assert "pate-server --aggregator interactive-gnmax" in re.sub("<[^>]*>", "", first)
+    pictures = re.findall(r'<(?:img|source)[^>]*? src(?:set)?="([^"]+)"', first)
+    assert {"overview.svg", "images/page.png", "images/page-dark.png"} <= set(pictures)
+    assert all((site / each).is_file() for each in pictures)
+
+
 def test_the_reference_is_made_of_the_docstrings(site: Path) -> None:
     text = (site / "reference" / "mechanisms.html").read_text()
     assert "If max_j n_j + N_Z(0, sigma1^2) &gt;= threshold" in text
