@@ -60,11 +60,13 @@ class Cost:
     @classmethod
     def of_parties(cls, parties: list[Cost], seconds: float) -> Cost:
         """Return the largest cost of any party, by kind; the server has the rest of ``seconds`` in all."""
-        most = (
-            max(getattr(cost, kind) for cost in parties)
-            for kind in ("exchanges", "up", "down", "seconds")
+        return cls(
+            exchanges=max(cost.exchanges for cost in parties),
+            up=max(cost.up for cost in parties),
+            down=max(cost.down for cost in parties),
+            seconds=max(cost.seconds for cost in parties),
+            waiting=max(seconds - sum(cost.seconds for cost in parties), 0.0),
         )
-        return cls(*most, waiting=max(seconds - sum(cost.seconds for cost in parties), 0.0))
 
     @classmethod
     def mean(cls, costs: list[Cost]) -> Cost:
@@ -73,8 +75,15 @@ class Cost:
         def of(kind: str) -> float:
             return float(np.mean([getattr(cost, kind) for cost in costs]))
 
-        whole = (round(of(kind)) for kind in ("exchanges", "up", "down"))
-        return cls(*whole, of("seconds"), of("waiting"), costs[0].numbers, costs[0].steps)
+        return cls(
+            exchanges=round(of("exchanges")),
+            up=round(of("up")),
+            down=round(of("down")),
+            seconds=of("seconds"),
+            waiting=of("waiting"),
+            numbers=costs[0].numbers,
+            steps=costs[0].steps,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

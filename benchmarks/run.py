@@ -116,20 +116,16 @@ def run_cell(
     said = [measure.judged(each, test) for each in scores] or [{} for _ in fitted]
     figures = measure.estimates(scores, test) if scores else {}
     guarantee = dict(fitted[0].guarantee)
-    private = {
-        "epsilon": epsilon,
-        "delta": method.delta(chosen.setting) if method.private else None,
-    }
+    delta = method.delta(chosen.setting) if method.private else None
     if epsilon is None and guarantee:  # of a row's own options: the campaign's cap
-        private = {name: guarantee[name] for name in private}
+        epsilon, delta = guarantee.pop("epsilon"), guarantee.pop("delta")
+    else:  # of a comparison, whose epsilon is for a unit added or removed
+        guarantee = {}
     cell = Cell(
         method=method.name,
-        **private,
-        guarantee={
-            name: value
-            for name, value in guarantee.items()
-            if epsilon is None and name not in private
-        },
+        epsilon=epsilon,
+        delta=delta,
+        guarantee=guarantee,
         setting={**chosen.setting, **({"encoder": problem.encoder} if problem.encoder else {})},
         tried=chosen.tried,
         validation=chosen.figure,
@@ -206,10 +202,12 @@ def _begun(row: Row, problem: Problem, out: Path, *, go_on: bool) -> Result:
     stored = record.read(row.name, out) if go_on else None
     if stored is None:
         return fresh
-    same = {name for name in ("private", "public", "test", "unit") if name in stored.data}
-    odd = [name for name in sorted(same) if stored.data[name] != fresh.data[name]]
-    if stored.versions != fresh.versions:
-        odd.append("versions")
+    odd = [
+        name
+        for name in ("private", "public", "test", "unit")
+        if stored.data.get(name, fresh.data[name]) != fresh.data[name]
+    ]
+    odd += ["versions"] * (stored.versions != fresh.versions)
     if odd:
         raise UsageError(
             f"{row.name}.json has other {listed(odd)}: its figures and new ones cannot be compared. "

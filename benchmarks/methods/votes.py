@@ -261,8 +261,9 @@ def learnt(
         truth = public.with_classes(labels.classes).labels
         counts["right"] = sum(int(truth[one.query]) == one.label for one in labels.rows)
     began = time.monotonic()
+    said: tuple[NDArray[np.floating], NDArray[np.floating]]
     if problem.name == "svhn-votes":
-        said = None
+        said = np.empty((0, 0)), np.empty((0, 0))
     elif labels.rows or public.kind != "class":
         student = _trainer(row, setting, seed, screen)(lesson(labels, problem.split.queries), 0)
         said = output(student, validation), output(student, test)
@@ -283,8 +284,7 @@ def learnt(
         "server_epsilon": outcome.server_epsilon,
         "adjacency": statement.adjacency,
     }
-    empty = np.empty((0, 0))
-    return Fitted(*(said or (empty, empty)), outcome.cost, told, guarantee)
+    return Fitted(*said, outcome.cost, told, guarantee)
 
 
 def nothing(data: Dataset) -> NDArray[np.floating]:

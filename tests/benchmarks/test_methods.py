@@ -164,7 +164,7 @@ def test_models_without_privacy_learn_each_kind_of_answers_and_inputs() -> None:
     ]  # fmt: skip
     for data, figure, least in cases:
         parts = [data.take(range(start, start + 200)) for start in (0, 200, 400)]
-        problem = Problem("made up", Split(*parts, ""), figure)
+        problem = Problem("made up", Split(parts[0], parts[1], parts[2], ""), figure)
         method = standard.pooled(SCREEN)
         settings = method.settings(problem)
         assert len(settings) == 3
