@@ -14,7 +14,7 @@ from benchmarks import commit, dated, measure
 from benchmarks.measure import Estimate
 from benchmarks.papers.campaign import ensemble
 from benchmarks.papers.split import Split
-from benchmarks.versus import claims, page, pictures, record, run
+from benchmarks.versus import claims, page, record, run
 from benchmarks.versus.calibrate import altered_epsilon, gaussian_multiplier, mu
 from benchmarks.versus.choose import MOST_STEPS, beside, choose
 from benchmarks.versus.method import DELTA, Cost, Fitted, Method, Setting, product
@@ -512,13 +512,3 @@ def test_what_protects_a_whole_party_is_no_rival() -> None:
     cell = dataclasses.replace(made().cells[0], method="fedavg-server-noise")
     assert WORDS["fedavg-server-noise"].whole
     assert claims.rivals(made().with_cell(cell), 1.0) == []
-
-
-def test_the_page_is_what_the_results_say() -> None:
-    results = record.latest(record.FOLDER)
-    for name, text in page.render(results).items():
-        assert (DOCS / name).read_text(encoding="utf-8") == text
-    mark = pictures.digest(results)
-    for name in (pictures.EPSILON_PICTURE, pictures.BYTES_PICTURE):
-        if results:
-            assert mark in (DOCS / "images" / name).read_text(encoding="utf-8")
