@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from benchmarks import claims, pictures
-from benchmarks.record import read_all, rounded
+from benchmarks.record import RESULTS, ROOT, read_all, rounded
 from benchmarks.rows import METHODS, ROWS
 from pate.errors import DataError
 
@@ -48,7 +48,7 @@ _SEEN: Final = re.compile(
 )
 
 
-def write(docs: Path, folder: Path) -> Path:
+def write(docs: Path = ROOT / "docs", folder: Path = RESULTS) -> Path:
     """Write the page, its CSV and its pictures below ``docs`` from the results in a folder; return the page.
 
     Raises:
@@ -239,31 +239,29 @@ def _pictures(compared: Mapping[str, Result]) -> dict[str, str]:
     for name, result in compared.items():
         row = ROWS[name]
         kind = "AUC" if row.chooser == "auc" else row.chooser
-        panels[f"{row.title}: {kind}"] = [
-            pictures.Curve(method, points)
+        panels[f"{row.title}: {kind}"] = {
+            method: points
             for method in pictures.COLOURS
             if (points := _points(result, method, row.chooser))
-        ]
-        groups[claims.short(name)] = [
-            pictures.Gap(method, each.epsilon or 0.0, each.points, each.error)
+        }
+        groups[claims.short(name)] = {
+            method: claims.gaps([result], method, "rival", row.epsilons)
             for method in ("records", "teachers")
-            for each in claims.gaps([result], method, "rival", row.epsilons)
-        ]
+        }
     return {
         EPSILON_PICTURE: pictures.against_epsilon(panels, titles),
         GAP_PICTURE: pictures.behind(groups, titles),
     }
 
 
-def _points(
-    result: Result, method: str, figure: str
-) -> list[tuple[float | None, float, float, float]]:
-    return [
-        (cell.epsilon, found.mean, found.low or found.mean, found.high or found.mean)
-        for cell in result.cells
-        if cell.method == method and claims.ranged(cell, figure) != "no model"
-        for found in [cell.figures[figure]]
-    ]
+def _points(result: Result, method: str, figure: str) -> list[pictures.Point]:
+    """Return a method's figures by epsilon, where it has a model."""
+    points: list[pictures.Point] = []
+    for cell in sorted(result.cells, key=lambda each: each.epsilon or 0.0):
+        if cell.method == method and claims.ranged(cell, figure) != "no model":
+            found = cell.figures[figure]
+            points.append((cell.epsilon, found.mean, found.low or 0.0, found.high or 1.0))
+    return points
 
 
 # The rows beside the page

@@ -6,12 +6,13 @@ They are written as text, so that the same results give the same bytes with ever
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from benchmarks.claims import Gap
 
 WIDTH: Final = 760
 #: Okabe and Ito's colours, which the colour-blind can tell apart: on white, and on a dark page.
@@ -40,39 +41,22 @@ _HEAD: Final = 26
 _PANEL: Final = (WIDTH // 2, 226)
 
 
-@dataclass(frozen=True)
-class Curve:
-    """A method in a panel: figures by epsilon, or one without privacy at epsilon None.
-
-    Attributes:
-        method: its name.
-        points: (epsilon, mean, low, high).
-    """
-
-    method: str
-    points: Sequence[tuple[float | None, float, float, float]]
+#: Epsilon, or None without privacy; mean, low and high.
+Point: TypeAlias = tuple[float | None, float, float, float]
 
 
-@dataclass(frozen=True)
-class Gap:
-    """How far a method is ahead of the best rival at one epsilon, in points, with the sampling error."""
-
-    method: str
-    epsilon: float
-    points: float
-    error: float
-
-
-def against_epsilon(panels: Mapping[str, Sequence[Curve]], titles: Mapping[str, str]) -> str:
+def against_epsilon(
+    panels: Mapping[str, Mapping[str, Sequence[Point]]], titles: Mapping[str, str]
+) -> str:
     """Return the picture of figures against epsilon.
 
     Args:
-        panels: curves by the panel's title.
+        panels: by title, the points of each method.
         titles: of the methods.
     """
     width, height = _PANEL
     rows = -(-len(panels) // 2)
-    shown = {curve.method for curves in panels.values() for curve in curves}
+    shown = {method for curves in panels.values() for method in curves}
     legend, below = _legend([name for name in COLOURS if name in shown], titles, rows * height)
     body = [
         f'<g transform="translate({number % 2 * width},{number // 2 * height})">{_panel(title, curves)}</g>'
@@ -81,22 +65,19 @@ def against_epsilon(panels: Mapping[str, Sequence[Curve]], titles: Mapping[str, 
     return _svg("".join([*body, legend]), below, "Figures of each method against epsilon")
 
 
-def _panel(title: str, curves: Sequence[Curve]) -> str:
+def _panel(title: str, curves: Mapping[str, Sequence[Point]]) -> str:
     left, right, top, bottom = 46, _PANEL[0] - 12, _HEAD, _PANEL[1] - 38
-    best = max(mean for curve in curves for _, mean, _, _ in curve.points)
-    # Methods that fail at small epsilon would leave no room to tell the others apart.
-    least = max(best - 0.2, min(mean for curve in curves for _, mean, _, _ in curve.points) - 0.01)
-    most = best + 0.01
-    epsilons = sorted({at for curve in curves for at, *_ in curve.points if at is not None})
+    means = [mean for points in curves.values() for _, mean, _, _ in points]
+    # Methods that fail at small epsilon would leave no room to tell the others apart: they leave the frame.
+    least, most = max(max(means) - 0.2, min(means) - 0.01), max(means) + 0.01
+    epsilons = sorted({at for points in curves.values() for at, *_ in points if at is not None})
     scale = math.log(epsilons[-1] / epsilons[0]) or 1.0
 
     def across(epsilon: float) -> float:
         return left + 14 + (right - left - 28) * math.log(epsilon / epsilons[0]) / scale
 
     def up(figure: float) -> float:
-        return bottom - (bottom - top) * (min(max(figure, least - 0.05), most) - least) / (
-            most - least
-        )
+        return bottom - (bottom - top) * (figure - least) / (most - least)
 
     step = next(each for each in (0.002, 0.005, 0.01, 0.02, 0.05) if (most - least) / each < 7)
     parts = [_text(left, top - 9, title, "b")]
@@ -107,31 +88,29 @@ def _panel(title: str, curves: Sequence[Curve]) -> str:
     parts.append(_text((left + right) / 2, bottom + 31, "epsilon", "middle"))
     parts.append(f'<svg x="{left}" y="{top}" width="{right - left}" height="{bottom - top}" ')
     parts.append(f'viewBox="{left} {top} {right - left} {bottom - top}">')
-    for curve in curves:
-        parts.append(f'<g class="{curve.method}">')
-        at = [(each, up(mean), up(low), up(high)) for each, mean, low, high in curve.points]
-        if at[0][0] is None:
-            parts.append(_line(left, at[0][1], right, at[0][1], "l", _DASHES[curve.method]))
+    for method, points in curves.items():
+        parts.append(f'<g class="{method}">')
+        if points[0][0] is None:
+            level = up(points[0][1])
+            parts.append(_line(left, level, right, level, "l", _DASHES[method]))
         else:
-            places = [(across(each or 0.0), *ends) for each, *ends in at]
-            if curve.method == "records":
-                edge = [(x, high) for x, _, _, high in places]
-                edge += [(x, low) for x, _, low, _ in reversed(places)]
+            at = [(across(each or 0.0), *map(up, ends)) for each, *ends in points]
+            if method == "records":
+                edge = [(x, high) for x, _, _, high in at] + [(x, low) for x, _, low, _ in at[::-1]]
                 parts.append(f'<polygon class="band" points="{_points(edge)}"/>')
-            wide = " wide" if curve.method == "records" else ""
-            parts.append(
-                f'<polyline class="l{wide}" points="{_points((x, y) for x, y, _, _ in places)}"/>'
-            )
-            parts += [_mark(curve.method, x, y) for x, y, _, _ in places]
+            wide = " wide" if method == "records" else ""
+            line = _points((x, y) for x, y, *_ in at)
+            parts.append(f'<polyline class="l{wide}" points="{line}"/>')
+            parts += [_mark(method, x, y) for x, y, *_ in at]
         parts.append("</g>")
     return "".join([*parts, "</svg>"])
 
 
-def behind(groups: Mapping[str, Sequence[Gap]], titles: Mapping[str, str]) -> str:
+def behind(groups: Mapping[str, Mapping[str, Sequence[Gap]]], titles: Mapping[str, str]) -> str:
     """Return the picture of distances to the best rival: a group of epsilons for each data set.
 
     Args:
-        groups: distances by the group's title.
+        groups: by title, the distances of each method.
         titles: of the methods.
     """
     left, right, top, bottom, least, most = 40, WIDTH - 8, _HEAD + 4, 330, -20, 10
@@ -142,35 +121,26 @@ def behind(groups: Mapping[str, Sequence[Gap]], titles: Mapping[str, str]) -> st
 
     parts = [_text(left, top - 12, "points ahead of the best rival (below 0: behind)", "b")]
     for points in range(least, most + 1, 5):
-        kind = "zero" if points == 0 else "grid"
-        parts.append(_line(left, up(points), right, up(points), kind))
+        parts.append(_line(left, up(points), right, up(points), "grid" if points else "zero"))
         parts.append(_text(left - 5, up(points) + 4, f"{points:+d}" if points else "0", "end"))
-    shown: set[str] = set()
-    for number, (title, gaps) in enumerate(groups.items()):
+    for number, (title, methods) in enumerate(groups.items()):
         start = left + number * wide
-        if number:
-            parts.append(_line(start, top, start, bottom + 34, "grid"))
-        epsilons = sorted({gap.epsilon for gap in gaps})
-        places = {
-            each: start + wide * (at + 0.8) / (len(epsilons) + 0.6)
-            for at, each in enumerate(epsilons)
-        }
-        parts += [
-            _text(at, bottom + 15, f"{each:g}", "middle small") for each, at in places.items()
-        ]
+        parts.append(_line(start, top, start, bottom + 34, "grid"))
         parts.append(_text(start + wide / 2, bottom + 31, title, "middle"))
-        for gap in gaps:
-            shown.add(gap.method)
-            x = places[gap.epsilon] + (-3 if gap.method == "records" else 3)
-            parts.append(f'<g class="{gap.method}">')
-            parts.append(_line(x, up(gap.points - gap.error), x, up(gap.points + gap.error), "l"))
-            parts.append(_mark(gap.method, x, up(gap.points)) + "</g>")
-    parts.append(
-        _text(
-            left, bottom + 47, "epsilon and data; marks on the lowest line are further behind", ""
-        )
-    )
-    legend, below = _legend([name for name in COLOURS if name in shown], titles, bottom + 52)
+        for shift, (method, gaps) in enumerate(methods.items()):
+            parts.append(f'<g class="{method}">')
+            for at, gap in enumerate(gaps):
+                x = start + wide * (at + 0.8) / (len(gaps) + 0.6)
+                if not shift:
+                    parts.append(_text(x, bottom + 15, f"{gap.epsilon:g}", "middle small"))
+                x += 6 * shift - 3
+                low, high = up(gap.points - gap.error), up(gap.points + gap.error)
+                parts.append(_line(x, low, x, high, "l") + _mark(method, x, up(gap.points)))
+            parts.append("</g>")
+    note = "Epsilon, and below it the data. Marks on the lowest line are further behind."
+    parts.append(_text(left, bottom + 49, note, ""))
+    shown = dict.fromkeys(method for methods in groups.values() for method in methods)
+    legend, below = _legend(list(shown), titles, bottom + 54)
     return _svg("".join([*parts, legend]), below, "Distance of this project to the best rival")
 
 
