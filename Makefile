@@ -13,7 +13,7 @@ help:
 	@echo "make mutants  faults put back one by one, each of which a test must find"
 	@echo "make coverage  all tests, and the branches that they do not take; slower by half"
 	@echo "make check   lint, format, types"
-	@echo "make bench   the benchmarks"
+	@echo "make bench   the speeds of masked sums and of the accountant"
 	@echo "make docs    the documentation as a site, in site/"
 	@echo "make protos  generate protos/pate/v1/*_pb2* anew"
 
@@ -59,7 +59,8 @@ check: $(VENV)/.tools
 	$(BIN)/mypy
 
 bench: $(VENV)/.tools
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.costs.masking
+	$(BIN)/python -m benchmarks.costs.accounting
 
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: $(VENV)/.tools

@@ -1,4 +1,4 @@
-"""The stored result of a row: one JSON file of figures, with the settings, versions and commit that they are of."""
+"""The stored result of a row: one JSON file of figures, with settings, versions and commit."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Run:
             raise DataError(f"{right} right of {kept} kept of {asked} asked")
 
     def value(self, name: str) -> float | None:
-        """Return a number of the run, as ``kept``, ``label_accuracy``, ``bounds.sharp`` or ``seconds.total``."""
+        """Return a number of the run by name, as ``kept``, ``label_accuracy`` or ``bounds.sharp``."""
         if name == "label_accuracy":
             kept, right = self.counts.get("kept"), self.counts.get("right")
             return None if kept is None or right is None else right / max(kept, 1)
@@ -331,18 +331,17 @@ def _cell(body: dict[str, Any]) -> Cell:
     return Cell(**made)
 
 
-def _told(value: Any, name: str = "") -> Any:
-    """Return what is stored: nothing empty, but for numbers and what a server is not promised."""
+def _told(value: Any) -> Any:
+    """Return what is stored: floats of seven digits, and nothing empty but where that says something."""
     if isinstance(value, float):
         return float(f"{value:.7g}") if math.isfinite(value) else None
     if isinstance(value, dict):
-        told = {key: _told(each, key) for key, each in value.items()}
-        empty = (None, False, "", {}, [])
+        told = {key: _told(each) for key, each in value.items()}
         kept = ("server_epsilon", "machine", "note", "cells")
         return {
             key: each
             for key, each in told.items()
-            if key in kept or not any(each is one or each == one and each != 0 for one in empty)
+            if key in kept or not (each is None or each is False or each in ("", {}, []))
         }
     if isinstance(value, list | tuple):
         return [_told(each) for each in value]

@@ -73,7 +73,7 @@ class Options(MechanismOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Paper:
-    """What a paper reports: accuracies in percent, epsilon at delta by a basis, and where, with differences."""
+    """What a paper reports: accuracies in percent, epsilon by a basis, and where, with differences."""
 
     accuracy: float
     epsilon: float
