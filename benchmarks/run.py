@@ -67,7 +67,7 @@ def run_row(
             continue
         at = epsilons or row.epsilons if method.private and row.epsilons else (None,)
         for epsilon in at:
-            if go_on and result.cell(method.name, epsilon) is not None:
+            if go_on and _has(result, method.name, epsilon):
                 continue
             cell = run_cell(method, problem, epsilon, dealings or row.dealings, screen)
             if part:  # another process may run another part
@@ -75,6 +75,14 @@ def run_row(
             result = result.with_cell(replace(cell, commit=commit))
             result.write(out)
     return out / f"{row.name}.json"
+
+
+def _has(result: Result, method: str, epsilon: float | None) -> bool:
+    """Return whether a method has run; at any epsilon where the row's own options decide it."""
+    return any(
+        cell.method == method and (epsilon is None or cell.epsilon == epsilon)
+        for cell in result.cells
+    )
 
 
 def methods_of(row: Row, work: Path, screen: Screen) -> list[Method]:
