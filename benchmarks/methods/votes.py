@@ -284,7 +284,7 @@ def learnt(
         "server_epsilon": outcome.server_epsilon,
         "adjacency": statement.adjacency,
     }
-    return Fitted(*said, outcome.cost, told, guarantee)
+    return Fitted(said[0], said[1], outcome.cost, told, guarantee)
 
 
 def nothing(data: Dataset) -> NDArray[np.floating]:
