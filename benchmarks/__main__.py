@@ -36,9 +36,9 @@ def main(words: list[str] | None = None) -> int:
     os.environ.update(QUIET_FLOWER)
     asked, screen = _parser().parse_args(words), Screen("benchmarks")
     if asked.what == "page":
-        from benchmarks import page
+        from benchmarks.page import write
 
-        screen.say(f"{page.write()} written")
+        screen.say(f"{write()} written")
         return 0
     work = asked.work or Path(tempfile.mkdtemp(prefix="pate-benchmarks-"))
     work.mkdir(parents=True, exist_ok=True)
