@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _KINDS: Final = {
     "propagation": "a small residual convolutional network, taught with labels that were "
     "propagated to the whole public set",
-    "fixmatch": "a small residual convolutional network, trained by FixMatch",
     "vat": "a small residual convolutional network, trained by virtual adversarial training",
     "pate-g": "a small residual convolutional network, trained against a generator (PATE-G)",
     "head": "softmax regression on the embeddings of a public encoder",

@@ -176,7 +176,7 @@ def train(
     elif isinstance(lesson.public, Table):
         encoding, kind, makes = learn_encoding(lesson.public), KIND, TREES_OF_LABELS
     else:
-        raise DataError("self-training is for tables; use --model fixmatch for images")
+        raise DataError("self-training is for tables; use --model propagation for images")
     answer = CLASS if lesson.noisy is None else str(code_of(lesson.noisy.code).answer)
     answer = CLASS if answer == CONTRAST else answer
     if lesson.noisy is not None and answer.startswith(LABELS):
