@@ -308,12 +308,12 @@ def train_network(
         repeat,
         to_tensor,
     )  # fmt: skip
-    from student.trainers.network import build, swift_for
+    from student.trainers.network import build, sized_for
 
     assert isinstance(data.inputs, Images)
     device = choose_device("auto")
     steps = steps or min(max(_EPOCHS * len(data) // _BATCH, _FEWEST), _MOST)
-    shape = swift_for(data.inputs.size, len(data.classes), wide=device.type == "cuda")
+    shape = sized_for(data.inputs.size, len(data.classes), wide=device.type == "cuda")
     network = build(shape, torch.Generator().manual_seed(seed)).to(device)
     network = network.to(memory_format=torch.channels_last)
     averaged = Averaged(network, _MEMORY)
