@@ -61,7 +61,7 @@ def run_row(
         return months.run(row, dealings or row.dealings, work, screen, commit).write(out)
     problem = load(row, work)
     part = bool(go_on or methods or epsilons)
-    result = _begun(row, problem, out, go_on=part)
+    result = _begun(row, problem, out, dealings or row.dealings, go_on=part)
     for method in methods_of(row, work, screen):
         if not method.fits(problem) or (methods and method.name not in methods):
             continue
@@ -173,7 +173,7 @@ def _beside(chosen: Choice, problem: Problem) -> dict[str, float]:
     return {problem.chooser: best(others)} if others else {}
 
 
-def _begun(row: Row, problem: Problem, out: Path, *, go_on: bool) -> Result:
+def _begun(row: Row, problem: Problem, out: Path, dealings: int, *, go_on: bool) -> Result:
     """Return the stored result to go on with, or an empty one."""
     split, today = problem.split, datetime.now(UTC).date().isoformat()
     parts = {"private": split.private, "public": split.public, "test": split.test}
@@ -189,7 +189,7 @@ def _begun(row: Row, problem: Problem, out: Path, *, go_on: bool) -> Result:
         data={
             "unit": problem.unit,
             "parties": problem.parties,
-            "dealings": 1 if split.sizes else row.dealings,
+            "dealings": 1 if split.sizes else dealings,
             **sizes,
             "classes": problem.classes,
             "majority": majority_accuracy(split.test) if split.test.kind == "class" else None,
