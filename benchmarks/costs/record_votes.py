@@ -1,9 +1,11 @@
 """``python -m benchmarks.costs.record_votes [--out DIR] [--quick]``: what records' votes cost.
 
-Two tables. The first has masked sums of votes by each code, for 25 parties: bytes, and CPU seconds of
+Three tables. The first has masked sums of votes by each code, for 25 parties: bytes, and CPU seconds of
 noise, masking and unmasking. The second has a party's own step over 50,000 records of a table, before its
-votes are masked: hashes of its records, and its votes, the features of the table included; in a series
-also the hashes of the votes of its units. Parties run one after another in one process.
+votes are masked: hashes of its records, and its votes, the features of the table included; in a series also
+the hashes of the votes of its units. The third has the same over 60,000 embeddings of 1,280 coordinates;
+how long an encoder takes to make them, `benchmarks.encoders --time` measures. Parties run one after another
+in one process.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from party.voting.series import series_voters
 from pate.campaign.neighbour_terms import MOST_VOTES
 from pate.campaign.representatives import choose
 from pate.codes import DENSE, Code, code_of
+from pate.data.embeddings import UNIT, Embeddings
 from pate.data.values import Dataset, Inputs, Table
 from pate.masking.context import ring_bits, threshold_for
 from pate.mechanisms.least_noise import least_noise
@@ -37,6 +40,8 @@ EPSILON: Final = 1.0
 #: Of Gaussian noise; that of nearest votes is geometric, at delta 0.
 DELTA: Final = 1e-5
 RECORDS, PUBLIC = 50_000, 10_000
+#: Embedded records, public rows, and coordinates.
+EMBEDDED, ROWS, WIDTH = 60_000, 4_000, 1_280
 #: A party's own step, processor seconds; many directions of kernel features take longer.
 PROMISED: Final = 2.0
 #: Code, rows and columns of the sums.
@@ -52,6 +57,8 @@ STEPS: Final = (
     ("dense-128", 128),
     ("dense-512", 512),
 )
+#: The same over embeddings.
+EMBEDDED_STEPS: Final = (("nearest", 400), ("dense-128", 128), ("dense-512", 512))
 _CLASSES: Final = ("no", "yes")
 
 
@@ -114,9 +121,11 @@ def step_of(
             code=code,
         )
     )  # fmt: skip
-    # The hashes need no more of the terms than these.
-    offer = cast("Offer", SimpleNamespace(key=bytes(32), series="monthly"))
-    _, units = _timed(lambda: series_voters(votes, offer, os.urandom(32), _none, None))
+    units = 0.0
+    if isinstance(public, Table):  # of embeddings there are no series without identifiers
+        # The hashes need no more of the terms than these.
+        offer = cast("Offer", SimpleNamespace(key=bytes(32), series="monthly"))
+        _, units = _timed(lambda: series_voters(votes, offer, os.urandom(32), _none, None))
     return {
         "code": str(code), "representatives": len(representatives), "hash_seconds": hashing,
         "vote_seconds": voting, "series_seconds": units, "seconds": hashing + voting + units,
@@ -135,6 +144,17 @@ def table(rows: int, seed: int) -> Table:
         for size in (2, 5, 6, 7, 8, 14, 40)
     ]
     return Table(tuple(f"column {at}" for at in range(12)), (*numbers, *texts))
+
+
+def embedded(rows: int, seed: int, width: int = WIDTH) -> Dataset:
+    """Return made-up embeddings around two directions, and which of them each is near."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 2, rows)
+    middles = np.random.default_rng(0).normal(size=(2, width)).astype(np.float32)
+    points = middles[labels] + 2 * rng.normal(size=(rows, width)).astype(np.float32)
+    points /= np.sqrt(np.square(points).sum(axis=1, keepdims=True))
+    whole = np.round(points * UNIT).astype(np.int16)
+    return Dataset(Embeddings(whole, "images", "0" * 64), labels.astype(np.int64), _CLASSES)
 
 
 def _records() -> Dataset:
@@ -156,11 +176,15 @@ def _timed(what: Callable[[], object]) -> tuple[object, float]:
 def run(*, quick: bool = False) -> dict[str, Any]:
     """Return all figures, and whether each code keeps the promise."""
     sums = [sum_of(*each, parties=5 if quick else PARTIES) for each in SUMS]
-    public, records = table(PUBLIC, 1), _records()
-    steps = [
-        step_of(code_of(code), choose(public, number, lambda _: None), public, records)
-        for code, number in (STEPS[:1] if quick else STEPS)
-    ]
+    tables = table(PUBLIC, 1), _records()
+    images = embedded(ROWS, 1).inputs, embedded(EMBEDDED, 2)
+    steps, of_embeddings = (
+        [
+            step_of(code_of(code), choose(public, number, lambda _: None), public, records)
+            for code, number in (some[:1] if quick else some)
+        ]
+        for some, (public, records) in ((STEPS, tables), (EMBEDDED_STEPS, images))
+    )
     checks = {
         f"a party's step over {RECORDS:,} records, {each['code']}": {
             "found": each["seconds"],
@@ -175,6 +199,7 @@ def run(*, quick: bool = False) -> dict[str, Any]:
         "parties": PARTIES,
         "sums": sums,
         "steps": steps,
+        "steps_over_embeddings": of_embeddings,
         "checks": checks,
     }
 

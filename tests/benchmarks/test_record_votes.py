@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.costs.record_votes import Matrix, step_of, sum_of, table
+from benchmarks.costs.record_votes import Matrix, embedded, step_of, sum_of, table
 from pate.codes import GRID, code_of
 from pate.data.values import Dataset
 
@@ -19,10 +19,14 @@ def test_a_sum_of_signed_counts_is_exact_and_costs_its_width(code: str) -> None:
     assert (low < -GRID) == code.startswith("dense")
 
 
-def test_a_step_over_a_table_is_measured_by_part() -> None:
-    inputs = table(300, 2)
-    records = Dataset(inputs, np.arange(300) % 2, ("no", "yes"))
-    found = step_of(code_of("nearest"), (0, 5, 7), table(40, 1), records)
-    parts = ("hash_seconds", "vote_seconds", "series_seconds")
-    assert found["seconds"] == pytest.approx(sum(found[name] for name in parts))
-    assert min(found[name] for name in parts) > 0
+def test_a_step_is_measured_by_part() -> None:
+    whole = Dataset(table(300, 2), np.arange(300) % 2, ("no", "yes"))
+    for public, records in (
+        (table(40, 1), whole),
+        (embedded(40, 1, 16).inputs, embedded(300, 2, 16)),
+    ):
+        found = step_of(code_of("nearest"), (0, 5, 7), public, records)
+        parts = [found[f"{name}_seconds"] for name in ("hash", "vote", "series")]
+        assert found["seconds"] == pytest.approx(sum(parts))
+        # Of embeddings there is no series.
+        assert [part > 0 for part in parts] == [True, True, records is whole]
