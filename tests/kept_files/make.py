@@ -1,6 +1,6 @@
 """Make the files that the programs of this version leave behind, for tests of later versions.
 
-``python -m tests.kept_files.make OUT.tar.xz`` runs the programs. They leave, small and of made-up tables:
+``python -m tests.kept_files.make [OUT.tar.xz]`` runs the programs. They leave, small and of made-up tables:
 
 * ``server``, three ``homes`` and ``data``: a server, its enrolled parties with their policies, and the
   campaigns :data:`ENROLLED`;
@@ -23,6 +23,7 @@ import signal
 import tarfile
 import tempfile
 from contextlib import ExitStack
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -264,7 +265,8 @@ def _bare(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 def main() -> None:
     """Make the archive."""
     wanted = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    wanted.add_argument("out", type=Path)
+    here = Path(__file__).with_name(f"{version('federated-pate')}.tar.xz")
+    wanted.add_argument("out", type=Path, nargs="?", default=here)
     out = wanted.parse_args().out.resolve()
     with tempfile.TemporaryDirectory() as place, tempfile.TemporaryDirectory() as logs:
         os.chdir(place)  # what the programs say and store names no other folder
