@@ -156,7 +156,8 @@ def largest_each(total: Fraction, count: int, delta: Fraction) -> Fraction:
     if total <= 0:
         raise UsageError(f"an epsilon to divide must be above 0, got {total}")
     check_attempts(count)
-    low, high = round_down(Fraction(total) / count, 12), Fraction(total)
+    low = round_down(Fraction(total) / count, 12)
+    high = max(low, min(Fraction(total), Fraction(1000)))  # beyond, each protects nothing
     for _ in range(_HALVINGS):
         middle = round_down((low + high) / 2, 12)
         if not low < middle < high:

@@ -172,6 +172,10 @@ def test_the_sum_of_many_costs_is_never_above_it_nor_out_of_range(each: str, att
         assert 15_000 < found <= attempts * epsilon
 
 
+def test_a_total_beyond_all_numbers_is_divided() -> None:
+    assert largest_each(Fraction(10**6), 20, power(9)) == 50_000
+
+
 @pytest.mark.parametrize("count", [20, 132])
 def test_epsilon_of_an_entropy(count: int) -> None:
     found = largest_each(Fraction(1), count, power(9))
