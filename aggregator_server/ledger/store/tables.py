@@ -134,14 +134,14 @@ def require_layout(db: Transaction, *, numbered: bool = False) -> None:
         numbered: whether it is in a file, whose own number was checked: another one is altered.
 
     Raises:
-        StateError: if another version wrote it.
+        StateError: if a newer version wrote it.
         LedgerError: if its number was altered.
     """
     found = [str(row[0]) for row in db.execute("SELECT version_num FROM alembic_version")]
     if found == [LAYOUT]:
         return
     is_number = len(found) == 1 and found[0].isdecimal()
-    if is_number and not numbered:
+    if is_number and int(found[0]) > int(LAYOUT) and not numbered:
         raise StateError(of_another_version("the ledger", int(found[0]), int(LAYOUT)))
     raise LedgerError(f"the number of the ledger's layout was altered: {found}")
 
