@@ -157,7 +157,6 @@ def check_series(
             raise RefusedError(
                 f"in series {offer.series!r} our {offer.unit}s were known in another way: the "
                 "columns of the campaign, --label, --group, --decimal, --thousands or --missing have "
-                "changed, shard.key was lost, or an earlier version of this program knew them otherwise; "
-                "who has voted could vote again. Restore what it was, or take part in a new series, whose "
-                "cost adds up"
+                "changed, or shard.key was lost; who has voted could vote again. Restore what it was, or "
+                "take part in a new series, whose cost adds up"
             )
