@@ -51,8 +51,10 @@ def on_page_content(content: str, **_: object) -> str:
 def _as_mathml(formula: re.Match[str]) -> str:
     from latex2mathml.converter import convert
 
-    display = "block" if formula["tag"] == "div" else "inline"
-    return str(convert(html.unescape(formula["latex"]).strip(), display=display))
+    latex = html.unescape(formula["latex"]).strip()
+    if formula["tag"] == "div":
+        return f'<div class="formula">{convert(latex, display="block")}</div>'
+    return str(convert(latex, display="inline"))
 
 
 class Docstrings(griffe.Extension):
