@@ -28,6 +28,8 @@ _EXAMPLE: Final = re.compile(r"^(?P<indent> *)>>> .*\n?(?:.*\S.*\n?)*", re.MULTI
 _FORMULA: Final = re.compile(
     r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<latex>.*?)\\[)\]]</(?P=tag)>', re.DOTALL
 )
+#: The name of a function whose argument is in no brackets: a browser sets no space between them.
+_FUNCTION: Final = re.compile(r"(?<!<msub>)(?<!<msup>)<mi>(?:ln|log|exp|sin|cos)</mi>(?=<m(?!o\b))")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -51,10 +53,10 @@ def on_page_content(content: str, **_: object) -> str:
 def _as_mathml(formula: re.Match[str]) -> str:
     from latex2mathml.converter import convert
 
-    latex = html.unescape(formula["latex"]).strip()
-    if formula["tag"] == "div":
-        return f'<div class="formula">{convert(latex, display="block")}</div>'
-    return str(convert(latex, display="inline"))
+    display = "block" if formula["tag"] == "div" else "inline"
+    drawn = convert(html.unescape(formula["latex"]).strip(), display=display)
+    drawn = _FUNCTION.sub(r'\g<0><mspace width="0.17em" />', drawn)
+    return drawn if display == "inline" else f'<div class="formula">{drawn}</div>'
 
 
 class Docstrings(griffe.Extension):
