@@ -55,6 +55,7 @@ def _as_mathml(formula: re.Match[str]) -> str:
 
     display = "block" if formula["tag"] == "div" else "inline"
     drawn = convert(html.unescape(formula["latex"]).strip(), display=display)
+    drawn = drawn.replace("<mo>&#x02016;</mo>", '<mo stretchy="false">&#x02016;</mo>')
     drawn = _FUNCTION.sub(r'\g<0><mspace width="0.17em" />', drawn)
     return drawn if display == "inline" else f'<div class="formula">{drawn}</div>'
 
