@@ -2,7 +2,7 @@
 
 A batch is a contiguous range of the queries that are voted on. Its end depends only on public
 numbers, by one rule for every campaign: never on votes, nor on who is connected.
-docs/decisions/0010-batches.md explains why the same parties are in the sum of every batch.
+docs/architecture.md explains why the same parties are in the sum of every batch.
 """
 
 from __future__ import annotations

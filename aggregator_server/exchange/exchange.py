@@ -145,7 +145,7 @@ class Exchange:
         for party in others:
             self._say(
                 f"{party.name} names other classes than {listed([each.name for each in rest])}: "
-                f"{difference(party, rest[0])}; it is refused, and told so. Its labels may be corrected, or "
+                f"{difference(party, rest[0])}; it is refused and sees why. Its labels may be corrected, or "
                 "the list be named there with --classes; a campaign with --classes settles it for all"
             )
             self._talk.send_away(party, agreed)

@@ -2,7 +2,7 @@
 
 They are computed from an :class:`~aggregator_server.monitoring.overview.Overview`, so they reveal
 no more than the page. Parties are counted and not named: a series for each would record when it
-connected, answered and left. ``docs/monitoring.md`` justifies the publication of each metric.
+connected, answered and left. ``docs/operator.md`` justifies the publication of each metric.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A party's metrics, in Prometheus' text form.
 
 None is derived from a record: metrics are scraped, stored and copied by systems that are not
-protected like patients' data. ``docs/monitoring.md`` says for each why it may be published.
+protected like patients' data. ``docs/operator.md`` says for each why it may be published.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The options of a campaign, for every command that creates, simulates or plans one.
 
-A help text is one line; the long form of each is in docs/reference/options.md.
+A help text is one line; the site makes its page of options from them.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def _default_code(options: MechanismOptions, inputs: Inputs | None, delta: float
     """Return the code where none is stated, by what the public set is; a line says so.
 
     Two classes of an encoder's rows are rather a direction of these than clusters; more classes, and those
-    of tables and images, are not. That was found on public benchmarks: docs/neighbour.md has the figures.
+    of tables and images, are not. That was found on public benchmarks: docs/votes.md has the figures.
     Whatever asks for something else, or for delta 0, has the nearest representative.
     """
     if options.aggregator != "neighbour" or not isinstance(inputs, Embeddings):

@@ -92,16 +92,27 @@ def _drawn(command: click.Command, context: click.Context) -> str:
             console.print(Padding(Text(" ".join(paragraph.split())), (0, 1, 1, 1)))
     if isinstance(command, click.Group):
         _show_commands(console, command, context)
+    for name, rows in panels_of(command, context):
+        console.print(_panel(name, rows, width))  # column widths are computed per panel
+    file.flush()
+    return drawn.getvalue().decode(encoding)
+
+
+def panels_of(
+    command: click.Command, context: click.Context
+) -> list[tuple[str, list[tuple[Text, Text, str]]]]:
+    """Return the panels in display order: the title, and of each option what is shown.
+
+    That is the option as typed, its meaning, and choices to print below.
+    """
     panels: defaultdict[str, list[click.Parameter]] = defaultdict(list)
     for param in command.get_params(context):
         if not getattr(param, "hidden", False):
             panels[panel_of(param)].append(param)
-    for name in sorted(panels, key=_place):
-        # Column widths are computed per panel.
-        rows = [_row(param, context) for param in panels[name]]
-        console.print(_panel(name, rows, width))
-    file.flush()
-    return drawn.getvalue().decode(encoding)
+    return [
+        (name, [_row(param, context) for param in panels[name]])
+        for name in sorted(panels, key=_place)
+    ]
 
 
 def panel_of(param: click.Parameter) -> str:

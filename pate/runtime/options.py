@@ -40,7 +40,7 @@ def _load_config(context: click.Context, value: Path | None) -> Path | None:
     return value
 
 
-#: Options by topic; the long form of each help text is in docs/reference/options.md.
+#: Options by topic, each with a help text of one line.
 of_campaign = partial(typer.Option, rich_help_panel="Campaign")
 of_data = partial(typer.Option, rich_help_panel="Data")
 of_network = partial(typer.Option, rich_help_panel="Network")

@@ -50,7 +50,7 @@ def test_a_unit_is_locked_up(unit: Path) -> None:
 
 
 def test_what_no_restart_can_mend_is_not_tried_again() -> None:
-    """The same codes as in docs/errors.md; others are trouble that passes."""
+    """The same codes as in docs/operator.md; others are trouble that passes."""
     final = {
         each.exit_code
         for each in (

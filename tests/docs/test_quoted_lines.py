@@ -52,7 +52,7 @@ def _quoted(page: str, column: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("page", "column"), [("identities.md", "its line says"), ("network.md", "what you see")]
+    ("page", "column"), [("identities.md", "its line says"), ("operator.md", "what you see")]
 )
 def test_a_line_that_a_page_quotes_is_printed(page: str, column: str) -> None:
     quotes = _quoted(page, column)

@@ -17,7 +17,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROGRAMS = Path(sys.executable).parent
 
 #: So short that it is read, as a limit that somebody has to raise by hand.
-MOST_WORDS = 720
+MOST_WORDS = 700
 
 
 def test_it_is_short() -> None:

@@ -35,8 +35,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_page_is_built(site: Path) -> None:
     for page in DOCS.rglob("*.md"):
         assert (site / page.relative_to(DOCS).with_suffix(".html")).is_file(), page
-    for name in ("SECURITY", "CONTRIBUTING", "CHANGELOG"):
+    for name in ("SECURITY", "CONTRIBUTING", "CHANGELOG", "reference/options"):
         assert (site / f"{name}.html").is_file()
+
+
+def test_the_first_page_is_the_readme_with_its_pictures(site: Path) -> None:
+    first = (site / "index.html").read_text(encoding="utf-8")
+    assert "pate-server --aggregator interactive-gnmax" in re.sub("<[^>]*>", "", first)
+    pictures = re.findall(r'<(?:img|source)[^>]*? src(?:set)?="([^"]+)"', first)
+    assert {"overview.svg", "images/page.png", "images/page-dark.png"} <= set(pictures)
+    assert all((site / each).is_file() for each in pictures)
 
 
 def test_the_reference_is_made_of_the_docstrings(site: Path) -> None:

@@ -196,7 +196,7 @@ def test_json_stays_alone_on_the_standard_output(tmp_path: Path) -> None:
 def test_every_exit_code_is_its_own_and_has_a_line_in_the_docs() -> None:
     kinds = every_kind()
     codes = {kind.exit_code for kind in kinds.values()}
-    table = (ROOT / "docs" / "errors.md").read_text()
+    table = (ROOT / "docs" / "operator.md").read_text()
     for name, kind in kinds.items():
         inherited = kind.exit_code == getattr(kind.__mro__[1], "exit_code", None)
         if not inherited:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 APPS = {"pate": pate, "pate-server": server, "pate-party": party, "pate-student": student}
 PROGRAMS = {name: program_of(app) for name, app in APPS.items()}
-#: Characters of a help text; the long form is in docs/reference/options.md.
+#: Characters of a help text.
 MOST = 75
 
 
@@ -125,17 +124,3 @@ def test_a_misspelt_command_is_answered_once() -> None:
     assert wrong.exit_code == 2
     assert wrong.output.count("Did you mean") == 1
     assert "simulate" in wrong.output
-
-
-def test_the_page_of_options_has_each_of_them_and_no_other() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs/reference/options.md").read_text()
-    named = set(re.findall(r"--[a-z][a-z0-9-]*", page))
-    known = {
-        option
-        for command, context in EACH.values()
-        for param in command.get_params(context)
-        if isinstance(param, click.Option)
-        for option in (*param.opts, *param.secondary_opts)
-    }
-    assert named - known == set()
-    assert known - named == set()

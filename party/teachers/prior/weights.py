@@ -1,7 +1,7 @@
 """The network's weights, which come with the package.
 
 ``benchmarks/prior`` makes them from made-up tables only; its command and the recipe are in the file's
-header and in docs/decisions/0015-tiny-tables.md.
+header and in docs/architecture.md.
 """
 
 from __future__ import annotations

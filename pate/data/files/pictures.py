@@ -70,7 +70,7 @@ WINDOW: Final = (
 #: Notes of what is lost in reading a picture.
 FRAMES: Final = "each has several frames: only the first one is read"
 CLEAR: Final = "each has transparent parts: they are read as black"
-TURNED: Final = "each has EXIF data that cannot be read: it is read as if it stood upright"
+TURNED: Final = "each has EXIF data that cannot be read: it is not turned"
 
 
 class DeepImagesError(UnusableRecordError):

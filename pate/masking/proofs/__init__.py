@@ -2,7 +2,7 @@
 
 In a masked sum no one sees one party's votes, so no one can check them. Here a party commits to its
 counts, bit by bit, and proves to the server in zero knowledge that they are valid, and that it
-masked them. Proof: docs/proofs/vote-proofs.md; design: docs/decisions/0008-vote-proofs.md.
+masked them. Proof: docs/proofs/vote-proofs.md; design: docs/architecture.md.
 
 The bits are rows of a matrix, each row the values of a polynomial, and each polynomial is evaluated
 on a longer domain (:mod:`~pate.masking.proofs.code`). The columns are leaves of a hash tree, whose

@@ -226,7 +226,7 @@ def test_alerts_are_about_metrics_that_there_are(told: dict[str, set[str]]) -> N
         (ROOT / "deploy/grafana/alerts.yml").read_text()
     )
     alerts = [rule for group in rules["groups"] for rule in group["rules"]]
-    documented = (ROOT / "docs/monitoring.md").read_text()
+    documented = (ROOT / "docs/operator.md").read_text()
     assert len(alerts) > 8
     for alert in alerts:
         assert check(alert["expr"], told) or alert["expr"].startswith("up{"), alert["expr"]
@@ -239,7 +239,7 @@ def test_alerts_are_about_metrics_that_there_are(told: dict[str, set[str]]) -> N
 def test_every_metric_is_justified(told: dict[str, set[str]]) -> None:
     tables = [
         line
-        for line in (ROOT / "docs/monitoring.md").read_text().splitlines()
+        for line in (ROOT / "docs/operator.md").read_text().splitlines()
         if line.startswith("| `p")
     ]
     documented = {name for line in tables for name in NAME.findall(line.split("|")[1])}

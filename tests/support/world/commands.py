@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 #: Options of the server by kind of campaign.
 KINDS: Final[dict[str, tuple[str, ...]]] = {
     "masked": ("--aggregator", "confident-gnmax", "--threshold", "5", "--sigma1", "2", "--sigma2", "1"),
+    "answered": ("--aggregator", "gnmax", "--sigma2", "1"),
     "plain": ("--aggregator", "gnmax", "--sigma2", "1", "--aggregation", "plain"),
     "proved": ("--aggregator", "gnmax", "--sigma2", "1", "--vote-proofs"),
     "noisy": ("--aggregator", "gnmax", "--sigma2", "1", "--noise", "distributed", "--colluders", "0"),
