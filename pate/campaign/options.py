@@ -42,7 +42,7 @@ NoiseLawOption = Annotated[
 CodeOption = Annotated[
     str | None,
     _neighbour(
-        help="nearest, spread, dense or kernel, with -K or not. Default: by the set",
+        help="nearest, dense, or dense-K in K directions. Default: by the set",
         metavar="CODE",
     ),
 ]
