@@ -148,9 +148,6 @@ class MechanismOptions(SumOptions, ParameterOptions):
         str | None,
         _interactive(help="Reinforce labels at this student's probability.", metavar="NUMBER"),
     ] = None
-    class_quota: Annotated[
-        bool, _interactive("--class-quota", help="Ask about classes with few labels first.")
-    ] = False
     vote_proofs: Annotated[
         bool, _masked("--vote-proofs", help="Parties prove that their votes are well-formed.")
     ] = False

@@ -131,7 +131,6 @@ def spec_of(
         first_round_share=exact("first_round_share", options.first_round_share),
         parameters=parameters_of(options),
         vote_proofs=options.vote_proofs,
-        class_quota=options.class_quota,
         neighbour=neighbour,
         gate=gate,
         series=options.series,

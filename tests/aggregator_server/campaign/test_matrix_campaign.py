@@ -23,7 +23,6 @@ from aggregator_server.ledger.verify import read_campaign, verify
 from aggregator_server.monitoring.status import Status
 from aggregator_server.options import CampaignOptions
 from aggregator_server.results import report
-from aggregator_server.results.certificate import certificate_of
 from aggregator_server.results.report import describe_state
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from aggregator_server.student_service import StudentService
@@ -859,13 +858,6 @@ def test_the_servers_own_figure_is_one_matrix(path: Path) -> None:
         assert seen <= 1.0
 
 
-def test_there_is_no_certificate_of_it(path: Path) -> None:
-    with start(path) as ledger:
-        release(ledger)
-        with pytest.raises(UsageError, match="neighbour votes"):
-            certificate_of(ledger.state(), ledger.counts(), {})
-
-
 def test_the_label_file_has_the_noisy_votes(tmp_path: Path) -> None:
     with start(tmp_path / report.LEDGER_FILE) as ledger:
         release(ledger)
@@ -1069,7 +1061,6 @@ def test_a_spec_comes_back_from_its_text() -> None:
         ("code", {"code": None}),
         ("sigma1", {"sigma1": Fraction(40)}),
         ("scale", {"scale": Fraction(40)}),
-        ("class_quota", {"class_quota": True}),
         ("gate", {"publish": "gated"}),
     ],
 )
