@@ -227,7 +227,7 @@ def _of_campaigns(counted: Iterable[Totals]) -> Iterable[Spent]:
     A unit has a part of its votes in each campaign of a series, and they are no more than the votes
     that one of them charges: the party's ledger sees to that (:mod:`party.ledger.series`).
 
-    Source: docs/proofs/series.md.
+    Source: docs/proofs/composition.md, section 8.
     """
     found: dict[tuple[bytes, str], Spent] = {}
     for each in counted:

@@ -7,7 +7,7 @@ the same way, have one unit of privacy, charge it for the same number of votes, 
 composition: otherwise its votes in all of them would not be those that the accountant counts, or no
 campaign would be the most expensive one.
 
-Proof: docs/proofs/series.md.
+Proof: docs/proofs/composition.md, sections 8 and 9.
 """
 
 from __future__ import annotations

@@ -303,7 +303,7 @@ def test_other_queries_in_the_same_round_are_still_refused(tmp_path: Path) -> No
 
 
 def test_rows_that_leave_and_come_back_move_two_votes(tmp_path: Path) -> None:
-    """Docs/proofs/series.md, section 4: a span of rounds, while another copy comes."""
+    """Docs/proofs/composition.md, section 9: a span of rounds, while another copy comes."""
     one, two = ("", 1), ("", 2)
     tables = ((one, two), (two,), (one, two))
     plan = Plan(tables, ("",) * 3, (False,) * 3, (False,) * 3)
@@ -508,7 +508,7 @@ PINNED: Final = "d3bfa0777977af3ff5c0a774d8c7a97e520351b6abf10b129b2cb0875246216
 
 
 def test_one_copy_less_moves_one_vote_or_two_if_it_leaves_again() -> None:
-    """Docs/proofs/series.md, section 4: whatever other copies do, in all tables of four rounds."""
+    """Docs/proofs/composition.md, section 9: whatever other copies do, in all tables of four rounds."""
     for others in product(range(3), repeat=TIMES):
         without = rounds_of(others)
         assert sum(without) == max(others)
