@@ -148,7 +148,7 @@ class Neighbour(_Matrix):
     sigma: Fraction | None = field(default=None, metadata=in_text(omitted=True))
     votes_per_unit: int = 0  # no default: 0 is refused
     scale: Fraction | None = field(default=None, metadata=in_text(omitted=True))
-    #: Omitted from the text at its default, as in older ledgers.
+    #: Omitted from the text at its default.
     code: str = field(default=NEAREST, metadata=in_text(omitted=True))
 
     name: ClassVar[str] = "neighbour"
@@ -200,7 +200,7 @@ class DistributedNeighbour(_Matrix):
     honest: int = 0  # no default: 0 is refused
     votes_per_unit: int = 0  # likewise
     scale: Fraction | None = field(default=None, metadata=in_text(omitted=True))
-    #: Omitted from the text at its default, as in older ledgers.
+    #: Omitted from the text at its default.
     code: str = field(default=NEAREST, metadata=in_text(omitted=True))
 
     name: ClassVar[str] = "distributed-neighbour"
