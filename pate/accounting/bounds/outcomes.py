@@ -248,8 +248,15 @@ class _Costs:
     def _own(self, log_p: Floats, side: float) -> Floats:
         """Return the log r of an outcome of chance exp(log_p) at the end of what mu allows."""
         at = special.ndtri_exp(np.maximum(log_p, _LEAST))
-        before, after = special.log_ndtr(at), special.log_ndtr(at + side * self._mu)
-        error = self._mu * (2.0 * self._error + 2.0**-44 * (1.0 + np.abs(at)))
+        moved = at + side * self._mu
+        before, after = special.log_ndtr(at), special.log_ndtr(moved)
+        # An error of log_p, as its derivative carries it on; of ``at``; and of the two tails.
+        with np.errstate(invalid="ignore"):  # a certain outcome
+            power = before - after + (at - moved) * (at + moved) / 2.0
+        error = (
+            4.0 * self._error * (1.0 + np.exp(np.minimum(np.nan_to_num(power, nan=_LARGE), _LARGE)))
+        )
+        error += 2.0**-44 * self._mu * (1.0 + np.abs(at))
         error += 2.0 * _ROUNDING * np.abs(before + after)
         made: Floats = after - before + side * error
         return made
@@ -290,15 +297,17 @@ class _Costs:
         beyond = 4.0 * self._error * (most - least) + np.exp(
             special.log_ndtr(special.ndtri_exp(self._rows.log_far) + self._mu)
         )
-        with np.errstate(divide="ignore"):
-            ends = [
-                np.clip(
-                    np.log1p(np.maximum(-shift / (star * (1.0 - self._error)), -1.0)),
-                    self._own(self._rows.log_star, -1.0),
-                    self._own(self._rows.log_star, 1.0),
-                )
-                for shift in (least - beyond, most + beyond)
-            ]
+        # What mu allows to all classes but the plurality together, and to itself.
+        log_q = np.logaddexp(special.logsumexp(self._rows.log_p, axis=1), self._rows.log_far)
+        reach = np.exp(log_q) * (1.0 + 4.0 * self._error)
+        ends = []
+        for side, total in ((-1.0, least - beyond), (1.0, most + beyond)):
+            limit = reach * np.expm1(self._own(np.minimum(log_q, 0.0), side))
+            shift = np.minimum(side * total, side * limit) * side
+            with np.errstate(divide="ignore"):
+                end = np.log1p(np.maximum(-shift / (star * (1.0 - self._error)), -1.0))
+            own = self._own(self._rows.log_star, -side)
+            ends.append(np.minimum(-side * end, -side * own) * -side)
         star *= 1.0 + self._error
         log_r = [ends[0] + (ends[1] - ends[0]) * at / _PIECES for at in range(_PIECES + 1)]
         costs = np.stack([self._cost(star, each) for each in log_r])

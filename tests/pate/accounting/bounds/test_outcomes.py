@@ -173,6 +173,6 @@ def test_what_cannot_be_charged_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(AccountingError):
             outcomes.rdp(votes, law, UNIT, orders)
-    monkeypatch.setattr(outcomes._Costs, "_far", lambda self: math.nan)
+    monkeypatch.setattr(outcomes._Costs, "_far", lambda _: math.nan)
     with pytest.raises(AccountingError, match="NaN"):
         outcomes.rdp([[9, 3]], Gaussian(4.0), UNIT, [2.0])
