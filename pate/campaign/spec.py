@@ -51,7 +51,7 @@ _PLACES: Final[Places] = {
 _LARGEST_SUM: Final = 2**30
 #: What is said of an encoder.
 _LONGEST_WORDS: Final = 2000
-#: Those that the text lacks at their default, as texts older than the field do.
+#: Those that the text lacks at their default.
 _OMITTED: Final = ("code",)
 
 
@@ -79,8 +79,6 @@ class CampaignSpec:
         max_queries: most queries that are answered in all rounds together (a label or no
             answer), or None for no bound but the budget.
         vote_proofs: whether each party proves that its masked votes are well formed.
-        class_quota: whether later rounds ask first for classes that have few labels so far, by the
-            student's predictions.
         answer: what teachers say, ``class`` or ``labels-T``: up to T of the class list, all in one
             release. That of records is in ``neighbour``.
         gate: the one batch of a gated campaign, None for a capped one.
@@ -111,12 +109,11 @@ class CampaignSpec:
     first_round_share: Fraction = Fraction(1, 2)
     max_queries: int | None = None
     vote_proofs: bool = False
-    class_quota: bool = False
-    #: Omitted from the text at its default, as in older ledgers.
+    #: Omitted from the text at its default.
     answer: str = field(default=CLASS, metadata=in_text(omitted=True))
     gate: GatedBatch | None = None
     neighbour: NeighbourTerms | None = None
-    #: Omitted from the text if there is none, as in older ledgers.
+    #: Omitted from the text if there is none, as are the next two.
     series: str | None = field(default=None, metadata=in_text(omitted=True))
     series_key: str | None = field(default=None, metadata=in_text(omitted=True))
     encoder: str | None = field(default=None, metadata=in_text(omitted=True))
@@ -253,10 +250,6 @@ class CampaignSpec:
         if not 0 < self.first_round_share <= 1:
             raise UsageError(
                 f"first_round_share is above 0 and at most 1, got {self.first_round_share}"
-            )
-        if self.class_quota and not self.interactive:
-            raise UsageError(
-                "class_quota needs the student's predictions: only interactive-gnmax has them"
             )
         if self.interactive and self.rounds < 2:
             raise UsageError(

@@ -1,10 +1,10 @@
-"""Neighbour votes (reverse k-NN voting): each record votes once; the release is one noisy matrix.
+"""Neighbour votes (reverse nearest neighbours): each record votes once; the release is one noisy matrix.
 
-Every private record votes for its label at the query that is nearest to it, or at its k nearest, see
-:mod:`pate.features.neighbours`. So an altered record changes at most 2k counts of the whole matrix by
-one each, and an added or removed record changes k: the L1 sensitivity is 2k and the L2 sensitivity
-sqrt(2k), however many queries there are (:mod:`pate.codes`). Noise is added to all counts once, and
-everything computed from the noisy matrix (labels, unanswered queries, weights of labels) is
+Every private record votes for its label at the query that is nearest to it, see
+:mod:`pate.features.neighbours`. So an altered record changes at most two counts of the whole matrix by
+one each, and an added or removed record changes one: the L1 sensitivity is 2 and the L2 sensitivity
+sqrt(2), however many queries there are (:mod:`pate.codes` has the others). Noise is added to all counts
+once, and everything computed from the noisy matrix (labels, unanswered queries, weights of labels) is
 post-processing.
 
 The noise has one of two laws: geometric, which is calibrated to L1 and gives pure epsilon (delta 0), or
@@ -148,7 +148,7 @@ class Neighbour(_Matrix):
     sigma: Fraction | None = field(default=None, metadata=in_text(omitted=True))
     votes_per_unit: int = 0  # no default: 0 is refused
     scale: Fraction | None = field(default=None, metadata=in_text(omitted=True))
-    #: Omitted from the text at its default, as in older ledgers.
+    #: Omitted from the text at its default.
     code: str = field(default=NEAREST, metadata=in_text(omitted=True))
 
     name: ClassVar[str] = "neighbour"
@@ -200,7 +200,7 @@ class DistributedNeighbour(_Matrix):
     honest: int = 0  # no default: 0 is refused
     votes_per_unit: int = 0  # likewise
     scale: Fraction | None = field(default=None, metadata=in_text(omitted=True))
-    #: Omitted from the text at its default, as in older ledgers.
+    #: Omitted from the text at its default.
     code: str = field(default=NEAREST, metadata=in_text(omitted=True))
 
     name: ClassVar[str] = "distributed-neighbour"

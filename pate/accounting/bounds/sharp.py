@@ -48,7 +48,7 @@ def bound_by_outcomes(
     Raises:
         AccountingError: for noise that it does not cover.
 
-    Proof: docs/proofs/theorem-6-plus.md, docs/proofs/threshold.md.
+    Proof: docs/proofs/theorem-6-plus.md, docs/proofs/labels.md.
     """
     label = partial(outcomes.rdp, law=setting.label, neighbours=neighbours, orders=orders)
     check = setting.check
@@ -77,7 +77,7 @@ def sharp_bound(
     Raises:
         AccountingError: for noise that Theorem 6+ does not cover.
 
-    Proof: docs/proofs/theorem-6-plus.md, docs/proofs/threshold.md.
+    Proof: docs/proofs/theorem-6-plus.md, docs/proofs/labels.md.
     """
     mu = math.sqrt(neighbours.squared_distance) * setting.label.mu_of_step
     label = tables(mu, orders).lookup
