@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 help:
 	@echo "make demo    two campaigns end to end: four hospitals, a server, a student"
 	@echo "make test    the tests: about eight minutes of two cores"
-	@echo "make test-all  these and the slow ones: soak, engines, browsers, databases, every planted bug"
+	@echo "make test-all  these and the slow ones: soak, browsers, databases, every planted bug"
 	@echo "make mutants  faults put back one by one, each of which a test must find"
 	@echo "make coverage  all tests, and the branches that they do not take; slower by half"
 	@echo "make check   lint, format, types"
@@ -25,7 +25,7 @@ $(VENV)/.installed: pyproject.toml
 	@touch $@
 
 $(VENV)/.tools: $(VENV)/.installed requirements-dev.txt
-	$(PIP) install --quiet --requirement requirements-dev.txt --editable '.[sim,postgres]'
+	$(PIP) install --quiet --requirement requirements-dev.txt --editable '.[postgres]'
 	@touch $@
 
 demo: $(VENV)/.installed

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from benchmarks import accounting, masking, observers, vote_proofs
+from benchmarks import accounting, masking, vote_proofs
 
 
 def main() -> None:
-    for bench in (accounting, masking, vote_proofs, observers):
+    for bench in (accounting, masking, vote_proofs):
         print(json.dumps({"benchmark": bench.__name__.rpartition(".")[2], **bench.run()}))
 
 

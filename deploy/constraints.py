@@ -26,7 +26,7 @@ from packaging.version import Version
 from pate.runtime.child import python
 
 PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
-EXTRAS = ("postgres", "sim")
+EXTRAS = ("postgres",)
 #: Of wheels, by pip: machines, and versions of glibc. A newer system may choose a newer wheel.
 MACHINES = ("x86_64", "aarch64")
 GLIBC = (28, 36)
@@ -35,7 +35,7 @@ _HEADER = """\
 # Python {python} on {platform}; wheels of {machines}, glibc 2.{least} or newer. To install just these:
 #   pip install --require-hashes --no-deps --requirement deploy/constraints.txt
 #   pip install --no-deps --no-build-isolation .
-# A word after # says what else needs a package: an extra, or CUDA. Leave out lines by it: grep -v '# sim$'
+# A word after # says what else needs a package: an extra, or CUDA. grep -v '# postgres$' leaves lines out.
 """
 
 

@@ -80,7 +80,7 @@ class OwnOptions(CommandOptions):
     model: Annotated[
         str,
         of_teachers(
-            help="linear, nearest, cnn, resnet; tables: prior, logistic, forest, boosting.",
+            help="linear, nearest, cnn; tables: prior, logistic, forest, boosting.",
             metavar="KIND",
         ),
     ] = "auto"

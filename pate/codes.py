@@ -7,17 +7,11 @@ code is public and chosen before any record is read; a record's array depends on
 
 =============  =====================================================================
 ``nearest``    1 at the nearest representative
-``spread-k``   1 at each of the k nearest representatives
 ``dense-d``    at all d representatives how far it lies in their direction, in units of
                1/1024; with signs, and of length 1 at most
-``kernel-d``   the same by likeness to public rows, not by columns
-               (:mod:`pate.features.likeness`); a dense code to all that counts
 ``each-q``     at all q queries, at each by itself: the votes of a *teacher* for several
                labels, which depend on the query
 =============  =====================================================================
-
-Spread votes cost less than they bring where noise is Gaussian: the array is k times as large, the noise
-that hides it only sqrt(k) times.
 """
 
 from __future__ import annotations
@@ -34,26 +28,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: Names of the codes of records.
-CODES: Final = ("nearest", "spread", "dense")
+CODES: Final = ("nearest", "dense")
 #: The default code, and the one whose text has a number.
 NEAREST: Final = "nearest"
-SPREAD: Final = "spread"
 DENSE: Final = "dense"
-#: The text of a dense code that is curved.
-KERNEL: Final = "kernel"
 #: The code of teachers that vote for several labels.
 EACH: Final = "each"
 #: Units of a dense array that are one vote.
 GRID: Final = 2**10
 
-_TEXT: Final = re.compile(r"(nearest)|(spread|dense|kernel|each)-([1-9][0-9]{0,5})", re.ASCII)
+_TEXT: Final = re.compile(r"(nearest)|(dense|each)-([1-9][0-9]{0,5})", re.ASCII)
 #: By name, so that no campaign asks a party for more memory or time than others.
 MOST_DIRECTIONS: Final = 2**10
-_MOST_PLACES: Final = {
-    SPREAD: 2**12, DENSE: MOST_DIRECTIONS, KERNEL: MOST_DIRECTIONS, EACH: 2**16,
-}  # fmt: skip
-_FEWEST_PLACES: Final = {SPREAD: 2, DENSE: 2, KERNEL: 2, EACH: 1}
-
+_MOST_PLACES: Final = {DENSE: MOST_DIRECTIONS, EACH: 2**16}
+_FEWEST_PLACES: Final = {DENSE: 2, EACH: 1}
 
 _CLASS: Final = Answer()
 
@@ -79,20 +67,17 @@ class Code:
 
     Attributes:
         name: one of :data:`CODES`, or :data:`EACH`.
-        places: k, d or q, representatives or queries at which it votes; 1 for ``nearest``.
+        places: d or q, representatives or queries at which it votes; 1 for ``nearest``.
         answer: what it says there.
-        curved: of a dense code, whether its directions are of likeness.
     """
 
-    name: Literal["nearest", "spread", "dense", "each"]
+    name: Literal["nearest", "dense", "each"]
     places: int = 1
     answer: Answer = _CLASS
-    curved: bool = False
 
     def __str__(self) -> str:
         """Return the text that :func:`code_of` reads."""
-        name = KERNEL if self.curved else self.name
-        own = name if name == NEAREST else f"{name}-{self.places}"
+        own = NEAREST if self.name == NEAREST else f"{self.name}-{self.places}"
         return own if self.answer == _CLASS else f"{own} {self.answer}"
 
     @property
@@ -113,11 +98,11 @@ class Code:
     @property
     def in_words(self) -> str:
         """Where a vote counts, to follow a comma; empty for the nearest representative."""
-        where = "" if self.places == 1 else f"each counted at its {self.places} nearest queries"
-        if self.name == DENSE:
-            where = f"each counted in {self.places} directions{' of likeness' * self.curved}"
-        if self.name == EACH:
-            where = f"{self.places} queries in one release"
+        where = {
+            NEAREST: "",
+            DENSE: f"each counted in {self.places} directions",
+            EACH: f"{self.places} queries in one release",
+        }[self.name]
         return ", ".join(filter(None, (where, self.answer.in_words)))
 
     @property
@@ -133,11 +118,11 @@ class Code:
     def change(self, votes: int) -> Change:
         """Return what a unit with at most ``votes`` votes can change.
 
-        A vote is k counts of 1. If the unit is altered, an array A is taken away and an array B
-        added, both sums of at most c votes, so |A|_1 <= c k and |A| <= c sqrt(k), and likewise B.
-        Their entries are not negative: |A - B|^2 <= |A|^2 + |B|^2 <= 2 c^2 k. A unit that is added
+        A vote is one count of 1. If the unit is altered, an array A is taken away and an array B
+        added, both sums of at most c votes, so |A|_1 <= c and |A| <= c, and likewise B.
+        Their entries are not negative: |A - B|^2 <= |A|^2 + |B|^2 <= 2 c^2. A unit that is added
         or removed changes half of each. All is reached where the votes of a unit move together from
-        one class to another; the number of counts where each has k places of its own.
+        one class to another; the number of counts where each has a place of its own.
 
         A dense vote is d counts, of length g = :data:`GRID` at most; with signs, A and B may be
         opposite: |A - B|^2 <= (|A| + |B|)^2 <= 4 c^2 g^2, and |A|_1 <= sqrt(d) |A|.
@@ -146,8 +131,8 @@ class Code:
         multiplies the sums of changes and of squares by T votes, one of any other kind by one vote, but a
         contrast, which has signs, the sum of changes by two: the bound of dense votes allows for signs.
 
-        >>> code_of("nearest").change(3), code_of("spread-10").change(1)
-        (Change(total=6, squared=18, counts=6), Change(total=20, squared=20, counts=20))
+        >>> code_of("nearest").change(3), code_of("dense-64").change(1)
+        (Change(total=6, squared=18, counts=6), Change(total=16384, squared=4194304, counts=128))
 
         A unit that reaches c teachers changes what each of them casts, in any way. Two sets of at most T of L
         labels differ in at most w = min(2T, L) labels, at each of the q queries: the teacher's array moves
@@ -156,7 +141,7 @@ class Code:
         >>> code_of("each-10 labels-3-of-14").change(1), code_of("each-10 labels-14-of-14").change(1)
         (Change(total=60, squared=60, counts=60), Change(total=140, squared=140, counts=140))
 
-        Source: docs/proofs/record-votes.md, section 2, and for teachers section 6.
+        Source: docs/proofs/record-votes.md, section 2, and for teachers section 5.
         """
         if self.name == EACH:
             labels = min(2 * self.answer.most, self.answer.of)
@@ -177,11 +162,10 @@ class Code:
 
 
 def code_of(text: str) -> Code:
-    """Return the code of a text such as ``nearest``, ``spread-10``, or ``dense-64 labels-2``.
+    """Return the code of a text such as ``nearest``, ``dense-64``, or ``dense-64 labels-2``.
 
     Raises:
-        UsageError: if it is no code's text. Every code has one text: ``spread-1`` is ``nearest``, and
-            the answer ``class`` is left out.
+        UsageError: if it is no code's text. Every code has one text: the answer ``class`` is left out.
     """
     own, space, said = text.partition(" ")
     if space:
@@ -194,9 +178,7 @@ def code_of(text: str) -> Code:
     else:
         made = _own(text)
     if made.answer.name == CONTRAST and made.name != DENSE:
-        raise UsageError(
-            f"the answer contrast has signs and is for dense or kernel codes, got {text[:60]!r}"
-        )
+        raise UsageError(f"the answer contrast has signs and is for dense codes, got {text[:60]!r}")
     if made.of_teachers != (made.answer.of > 0):
         raise UsageError(f"each-Q is the code of the answer labels-T-of-L, got {text[:60]!r}")
     return made
@@ -222,14 +204,11 @@ def _own(text: str) -> Code:
         found[2] and not _FEWEST_PLACES[found[2]] <= int(found[3]) <= _MOST_PLACES[found[2]]
     ):
         raise UsageError(
-            f"a code is nearest, or spread-K, dense-K or kernel-K with K from 2 to {_MOST_PLACES[SPREAD]}, "
-            f"of the last two {_MOST_PLACES[DENSE]}, got {text[:60]!r}"
+            f"a code is nearest, or dense-K with K from 2 to {MOST_DIRECTIONS}, got {text[:60]!r}"
         )
     if found[1]:
         return Code(NEAREST)
-    if found[2] == KERNEL:
-        return Code(DENSE, int(found[3]), curved=True)
-    return Code(cast("Literal['spread', 'dense', 'each']", found[2]), int(found[3]))
+    return Code(cast("Literal['dense', 'each']", found[2]), int(found[3]))
 
 
 def require_places(code: Code, number: int) -> None:

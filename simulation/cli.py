@@ -22,7 +22,6 @@ from pate.runtime.screen import Screen
 from simulation.audit.command import audit
 from simulation.envelope import app as envelope_app
 from simulation.options import OutOption, SimulationOptions
-from simulation.torchvision_encoder import from_torchvision
 
 app = Commands(
     no_args_is_help=True,
@@ -110,7 +109,6 @@ app.command()(plan_neighbour)
 app.command()(audit)
 app.command()(prepare)
 app.add_typer(schema_app, name="schema")
-encoder_app.command("from-torchvision")(from_torchvision)
 app.add_typer(encoder_app, name="encoder")
 app.add_typer(envelope_app, name="envelope")
 

@@ -126,27 +126,16 @@ def _perform(
     logs.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(student, ignore_errors=True)
     test = ("--test", place / "test.npz", "--out", student)
-    home, page_port = place / f"server{act.ending}", free_port()
+    page_port = free_port()
     with Programs(screen, logs, tellers=("server",)) as programs:
 
         def say_where() -> None:
             programs.wait_for_port(page_port)
-            address = f"http://127.0.0.1:{page_port}/?token={kept_token(home)}"
+            token = kept_token(place / f"server{act.ending}")
+            address = f"http://127.0.0.1:{page_port}/?token={token}"
             screen.say(f"watch it in a browser: {address}")
 
-        labels = run_roles(
-            programs,
-            place,
-            home=home,
-            parties=HOSPITALS,
-            server=(
-                "--aggregator", act.aggregator, *act.server, "--epsilon", act.epsilon,
-                "--delta", DELTA, "--page-port", page_port,
-            ),
-            party=act.party,
-            student=test,
-            meanwhile=say_where,
-        )  # fmt: skip
+        labels = _run_roles(act, programs, place, page_port, test, say_where)
         programs.start(
             "evaluation", "student", "evaluate", "--model", student, "--data", place / "test.npz",
             "--out", evaluated, "--json",
@@ -174,59 +163,38 @@ def _perform(
     return report
 
 
-def run_roles(
+def _run_roles(
+    act: Act,
     programs: Programs,
     place: Path,
-    *,
-    home: Path,
-    parties: Sequence[str],
-    server: Sequence[object],
-    party: Sequence[object],
-    campaign: str = "campaign",
-    student: Sequence[object] | None = None,
-    meanwhile: Callable[[], None] = lambda: None,
+    page_port: int,
+    student: Sequence[object],
+    started: Callable[[], None],
 ) -> LabelSet:
     """Run a campaign of the real commands in separate processes to its end; return its labels.
 
-    Campaigns in one place share the parties' homes, and so their teachers and votes.
-
-    Args:
-        programs: starts the processes.
-        place: with a folder of data for each party, and ``public.npz``.
-        home: of the server.
-        parties: their names.
-        server: further options of the server.
-        party: of each party.
-        campaign: its name.
-        student: further options of the student; None: there is no student.
-        meanwhile: called when all are started.
-
-    Raises:
-        ProcessError: if one of the processes fails.
+    Both campaigns share the parties' homes. ``started`` is called when all processes are started.
     """
-    port, public = free_port(), place / "public.npz"
-    student_port, linger = (0, 0) if student is None else (free_port(), 60)
+    home, public = place / f"server{act.ending}", place / "public.npz"
+    port, student_port = free_port(), free_port()
     programs.start(
-        "server", "aggregator_server", "--public", public, "--parties", ",".join(parties),
-        "--port", port, "--student-port", student_port, "--home", home, "--campaign", campaign,
-        "--linger", linger, "--json", *server,
+        "server", "aggregator_server", "--public", public, "--parties", ",".join(HOSPITALS),
+        "--port", port, "--student-port", student_port, "--page-port", page_port, "--home", home,
+        "--linger", 60, "--json", "--aggregator", act.aggregator, "--epsilon", act.epsilon,
+        "--delta", DELTA, *act.server,
     )  # fmt: skip
-    for name in parties:
+    for name in HOSPITALS:
         programs.start(
             name, "party", "start", "--data", place / name, "--server", f"127.0.0.1:{port}",
-            "--home", place / "homes" / name, "--json", *party,
+            "--home", place / "homes" / name, "--json", *act.party,
         )  # fmt: skip
-    if student is not None:
-        programs.start(
-            "student", "student", "train", "--server", f"127.0.0.1:{student_port}",
-            "--public", public, "--token-file", home / STUDENT_TOKEN, "--json", *student,
-        )  # fmt: skip
-    meanwhile()
-    programs.wait("server", *parties, *(() if student is None else ("student",)))
-    exported = place / f"{campaign}.json"
     programs.start(
-        "labels", "aggregator_server", "export", "--home", home, "--campaign", campaign,
-        "--out", exported,
+        "student", "student", "train", "--server", f"127.0.0.1:{student_port}", "--public", public,
+        "--token-file", home / STUDENT_TOKEN, "--json", *student,
     )  # fmt: skip
+    started()
+    programs.wait("server", *HOSPITALS, "student")
+    exported = place / f"labels{act.ending}.json"
+    programs.start("labels", "aggregator_server", "export", "--home", home, "--out", exported)
     programs.wait("labels")
     return LabelSet.from_json(exported.read_text())

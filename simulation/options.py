@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -33,7 +33,7 @@ from pate.runtime.options import (
     of_privacy,
 )
 
-_engine = partial(typer.Option, rich_help_panel="Simulation")
+_run = partial(typer.Option, rich_help_panel="Simulation")
 OutOption = Annotated[
     Path, of_output(help="Folder for the student, figures and logs.", metavar="DIR")
 ]
@@ -73,16 +73,12 @@ class SimulationOptions(SumOptions, CommandOptions):
         int | None,
         of_data(help="Made-up digits for the public set. Default: 3/10 of all"),
     ] = None
-    engine: Annotated[
-        Literal["local", "ray"],
-        _engine(help="This process, or Ray (plain votes only)."),
-    ] = "local"
     processes: Annotated[
         int | None,
-        _engine(min=0, help="Processes for parties. Default: 0; beyond 128 parties a core each"),
+        _run(min=0, help="Processes for parties. Default: 0; beyond 128 parties a core each"),
     ] = None
     student: Annotated[
-        bool, _engine("--student/--no-student", help="Train a student on the labels.")
+        bool, _run("--student/--no-student", help="Train a student on the labels.")
     ] = True
     out: OutOption = Path("simulation-output")
 
@@ -94,8 +90,7 @@ class SimulationOptions(SumOptions, CommandOptions):
     @property
     def masked(self) -> bool:
         """Whether votes are masked."""
-        default = "masked" if self.parties >= 3 and self.engine == "local" else "plain"
-        return (self.aggregation or default) == "masked"
+        return (self.aggregation or ("masked" if self.parties >= 3 else "plain")) == "masked"
 
     @property
     def outside(self) -> int:
@@ -103,8 +98,6 @@ class SimulationOptions(SumOptions, CommandOptions):
         from pate.masking.degree import COMPLETE_UP_TO
         from simulation.party_processes import default_processes
 
-        if self.engine != "local":
-            return 0
         if self.processes is None:
             return default_processes(self.parties) if self.parties > COMPLETE_UP_TO else 0
         return self.processes
@@ -129,16 +122,3 @@ class SimulationOptions(SumOptions, CommandOptions):
                 )
             if column is not None and self.data is None:
                 raise UsageError(f"{option} is of --data: the digits have a class each")
-        if self.engine == "ray":
-            from simulation.ray_engine import require_ray
-
-            require_ray()
-            if self.aggregator == "neighbour":
-                raise UsageError(
-                    "--engine ray simulates teachers; neighbour votes need none: local"
-                )
-            if self.aggregation == "masked" or self.noise == "distributed":
-                raise UsageError(
-                    "--engine ray has many processes for one party, and the secrets of a masked sum "
-                    "stay in one: use --engine local, or --aggregation plain"
-                )

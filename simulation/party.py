@@ -56,7 +56,6 @@ def open_voter(
     source: AnyEnsemble | NeighbourVotes,
     *,
     public: Inputs | None = None,
-    shared: bool = False,
 ) -> Voter:
     """Return the voter of a party.
 
@@ -64,7 +63,6 @@ def open_voter(
         home: of the party, which is named after it; made if absent.
         source: of its votes: its teachers, or its records.
         public: its own copy of the public set, or None to receive one.
-        shared: whether other processes answer for the same party.
 
     Raises:
         DiskError: if the home cannot be written.
@@ -77,7 +75,7 @@ def open_voter(
         ensemble=None if isinstance(source, NeighbourVotes) else source,
         records=records,
         home=home,
-        site=Site(Policy.default(loopback=True), PartyLedger(home / LEDGER_FILE, shared=shared)),
+        site=Site(Policy.default(loopback=True), PartyLedger(home / LEDGER_FILE)),
         noise=SystemNoise(),
         public=public,
     )
@@ -89,7 +87,6 @@ def open_party(
     *,
     teachers: int | None,
     public: Inputs | None = None,
-    shared: bool = False,
 ) -> Voter:
     """Return the voter of a party with these records.
 
@@ -98,7 +95,6 @@ def open_party(
         records: its data.
         teachers: k, which are trained, or loaded from its home; None: its records vote.
         public: as above.
-        shared: as above.
 
     Raises:
         DataError: if the records do not suffice for the teachers.
@@ -110,7 +106,7 @@ def open_party(
         if teachers is None
         else open_ensemble(home, records, teachers)
     )
-    return open_voter(home, source, public=public, shared=shared)
+    return open_voter(home, source, public=public)
 
 
 def worker(place: Path, teachers: int | None) -> list[str]:

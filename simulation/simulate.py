@@ -108,7 +108,7 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
                 classes=",".join(dealt.public.classes) or None,
                 epsilon=setting.epsilon,
                 delta=setting.delta,
-                aggregation="plain" if setting.engine == "ray" else setting.aggregation,
+                aggregation=setting.aggregation,
                 noise=setting.noise,
                 noise_law=setting.noise_law,
                 code=setting.code,
@@ -238,23 +238,6 @@ def _link(
     setting: SimulationOptions, dealt: DatasetSplit, place: Path, screen: Screen
 ) -> Iterator[Wire]:
     """Yield the wire to the parties, which run as long as the block."""
-    if setting.engine == "ray":
-        from simulation.ray_engine import ray_wire
-
-        # Teachers are trained here, once: any of Ray's processes may then open any party. They share no
-        # memory with us: their state is on disk.
-        _voters(setting, dealt.parties, place, screen)
-        store_inputs(place / PUBLIC_FILE, dealt.public.inputs)
-        for number, records in enumerate(dealt.parties):
-            store_records(party_home(place, number), records)
-        with ray_wire(
-            place,
-            parties=setting.parties,
-            teachers=setting.teachers,
-            log=setting.out / "ray.log",
-        ) as wire:
-            yield wire
-        return
     if setting.outside:
         private_directory(place)
         for number, records in enumerate(dealt.parties):

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _KINDS: Final = {
     "propagation": "a small residual convolutional network, taught with labels that were "
     "propagated to the whole public set",
-    "fixmatch": "a small residual convolutional network, trained by FixMatch",
     "vat": "a small residual convolutional network, trained by virtual adversarial training",
     "pate-g": "a small residual convolutional network, trained against a generator (PATE-G)",
     "head": "softmax regression on the embeddings of a public encoder",
@@ -133,13 +132,8 @@ _ASKED: Final = {
 
 def _by_records(code: Code) -> str:
     where = "at the public input that is most like it"
-    if code.name == "spread":
-        where = f"at the {code.places} public inputs that are most like it"
-    elif code.name == "dense":
-        what = "the likeness to" if code.curved else ""
-        where = (
-            f"by how far it lies in each of {code.places} directions of {what} the public inputs"
-        )
+    if code.name == "dense":
+        where = f"by how far it lies in each of {code.places} directions of the public inputs"
     classes = code.answer.one_hot
     text = _BY_RECORDS.format(
         what=_ASKED[code.answer.name].format(most=code.answer.most),
@@ -175,8 +169,6 @@ def _what(student: Student, provenance: Provenance, statement: Mapping[str, obje
         and "forest" not in student.models
     ):
         kind = "boosted trees, fitted to noisy counts"
-        if "logistic" in student.models:
-            kind = "boosted trees and a logistic model, averaged, fitted to noisy sums"
     records_vote = do_records_vote(statement["mechanism"])
     learnt = (
         f"labels learnt from | {_labels(provenance, 'records' if records_vote else 'teachers')}"

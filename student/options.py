@@ -105,7 +105,7 @@ class TrainOptions(CommandOptions):
         str,
         _training(
             metavar="KIND",
-            help="auto; propagation, fixmatch, vat, pate-g; selftraining, smoothing; head.",
+            help="auto; propagation, vat, pate-g; selftraining, smoothing; head.",
         ),
     ] = "auto"
     device: DeviceOption = "auto"

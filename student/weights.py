@@ -50,7 +50,7 @@ _MODELS: Final = {
     HEAD: "LogisticRegression",
 }
 #: The models of a student of labels, of noisy counts, and of dense sums.
-_SETS: Final = (("forest", "logistic"), ("boosting",), ("boosting", "logistic"))
+_SETS: Final = (("forest", "logistic"), ("boosting",))
 #: Those of a student of embeddings.
 _HEADS: Final = ((HEAD,),)
 

@@ -34,7 +34,6 @@ LONGEST = (
     "test_clock.py",
     "test_image_trainers.py",
     "test_answers_campaign.py",
-    "test_simulate_ray.py",
     "test_crashes.py",
     "test_page_of_campaign.py",
     "test_stops.py",

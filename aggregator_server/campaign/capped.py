@@ -15,7 +15,6 @@ import numpy as np
 from aggregator_server.campaign.labelling import begin_round, summary_of
 from pate.accounting.composition import total_cost
 from pate.campaign.order import public_ranking
-from pate.campaign.quota import quota_order
 from pate.errors import LedgerError, StateError, UsageError
 from pate.mechanisms import round_predictions
 from pate.runtime import failpoints
@@ -62,7 +61,7 @@ class CappedRelease:
         if state.spec.one_release:
             raise StateError("this campaign's votes are one matrix, which is released as a whole")
         predictions = _predictions(ledger, state)
-        order = _order(state, predictions)
+        order = _order(state)
         with self._bar(f"round {state.round}: queries") as progress:
             left = _ask(ledger, noise, order, predictions, progress)
             summary = summary_of(ledger.state(), state.round, exhausted=left > 0)
@@ -123,15 +122,10 @@ def _predictions(ledger: Ledger, state: CampaignState) -> Probabilities | None:
     return found
 
 
-def _order(state: CampaignState, predictions: Probabilities | None) -> Sequence[int]:
-    """Return the queries of a round in order."""
+def _order(state: CampaignState) -> Sequence[int]:
+    """Return the queries with votes in order."""
     order = public_ranking(state.spec.id, state.spec.queries)
-    asked = array("q", (query for query in map(int, order) if query in state.voted))
-    if not state.spec.class_quota or predictions is None:
-        return asked
-    # Only of earlier rounds: a process that was stopped within this one finds the same order.
-    earlier = {q: held.label for q, held in state.labels.items() if held.round < state.round}
-    return quota_order(tuple(asked), earlier, predictions)
+    return array("q", (query for query in map(int, order) if query in state.voted))
 
 
 def _fitting(state: CampaignState, mechanism: Mechanism) -> int:

@@ -121,8 +121,8 @@ class Conversation:
     def fix_roster(self) -> None:
         """Take the campaign's roster as fixed: who has been sent it once is sent its hash.
 
-        Not of plain votes: any process of a party may answer those, such as each worker of Ray,
-        and one may not have what another was sent. The secrets of a masked sum are in one process.
+        Not of plain votes: any process of a party may answer those, and one may not have what
+        another was sent. The secrets of a masked sum are in one process.
         """
         roster = self._campaign.terms.roster
         once = bool(roster) and self._campaign.aggregation == "masked"

@@ -1,1 +1,1 @@
-"""Results of a campaign: labels, the privacy statement, and robustness certificates."""
+"""Results of a campaign: labels and the privacy statement."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from benchmarks.papers.row import Options, Row, Wanted
-from pate.codes import NEAREST, SPREAD
+from pate.codes import NEAREST
 
 #: Of records that vote at representatives, at delta 0; four of five parties' noise suffices.
 RECORDS: Final = Options(
@@ -22,13 +22,13 @@ RECORDS: Final = Options(
 def tried(common: Options, *codes: str) -> tuple[Options, ...]:
     """Return the options with each code, at a number of representatives or directions.
 
-    >>> [each.told()["code"] for each in tried(RECORDS, "dense-64", "spread-3-800")]
-    ['dense-64', 'spread-3']
+    >>> [each.told()["code"] for each in tried(RECORDS, "dense-64", "dense-96")]
+    ['dense-64', 'dense-96']
 
     Args:
         common: epsilon and whatever codes share.
-        codes: ``nearest-N``, which has geometric noise and delta 0; ``spread-K-N``, ``dense-N`` or
-            ``kernel-N``, which have Gaussian noise, at delta 1e-5 if that of ``common`` is 0.
+        codes: ``nearest-N``, which has geometric noise and delta 0, or ``dense-N``, which has Gaussian noise,
+            at delta 1e-5 if that of ``common`` is 0.
     """
     made = []
     for text in codes:
@@ -36,14 +36,8 @@ def tried(common: Options, *codes: str) -> tuple[Options, ...]:
         if name == NEAREST:
             each = replace(common, code=None, delta=0.0, noise_law="geometric")
         else:
-            spread = name.startswith(SPREAD)
-            each = replace(
-                common,
-                code=name if spread else text,
-                delta=common.delta or 1e-5,
-                # That of the others is Gaussian anyway: their arrays are long in L1.
-                noise_law="gaussian" if spread else None,
-            )
+            # Its noise is Gaussian anyway: its arrays are long in L1.
+            each = replace(common, code=text, delta=common.delta or 1e-5, noise_law=None)
         made.append(replace(each, representatives=int(number)))
     return tuple(made)
 
@@ -59,7 +53,7 @@ _AGAIN: Final = (
 )
 #: Codes for whether a sentence is positive.
 _SENTIMENT: Final = (
-    "dense-24", "dense-48", "dense-96", "dense-192", "kernel-256", "nearest-100", "nearest-400",
+    "dense-24", "dense-48", "dense-96", "dense-192", "dense-256", "nearest-100", "nearest-400",
 )  # fmt: skip
 _CIFAR: Final = ("cifar10/labels.json", *(f"cifar10/batch_{at}.png" for at in (*range(25), 50)))
 
@@ -73,7 +67,7 @@ ENCODED: Final = (
         options=replace(RECORDS, epsilon=0.3),
         tries=tried(
             replace(RECORDS, epsilon=0.3),
-            *("nearest-25", "nearest-50", "nearest-100", "nearest-200", "dense-64", "kernel-256"),
+            *("nearest-25", "nearest-50", "nearest-100", "nearest-200", "dense-64", "dense-256"),
         ),
         encoder="minilm",
         picked=_HEAD,
@@ -87,7 +81,7 @@ ENCODED: Final = (
         options=replace(RECORDS, epsilon=0.1),
         tries=tried(
             replace(RECORDS, epsilon=0.1),
-            *("nearest-12", "nearest-25", "nearest-50", "nearest-100", "dense-48", "kernel-128"),
+            *("nearest-12", "nearest-25", "nearest-50", "nearest-100", "dense-48", "dense-128"),
         ),
         encoder="minilm",
         picked=_HEAD,
@@ -101,7 +95,7 @@ ENCODED: Final = (
         options=RECORDS,
         tries=tried(
             RECORDS,
-            *("nearest-150", "nearest-300", "nearest-600", "spread-3-800", "dense-128"),
+            *("nearest-150", "nearest-300", "nearest-600", "dense-128"),
         ),
         encoder="minilm",
         picked=_HEAD
@@ -145,7 +139,7 @@ ENCODED: Final = (
         options=replace(RECORDS, epsilon=0.5),
         tries=tried(
             replace(RECORDS, epsilon=0.5),
-            *("nearest-100", "nearest-200", "nearest-400", "dense-128", "kernel-512"),
+            *("nearest-100", "nearest-200", "nearest-400", "dense-128", "dense-512"),
         ),
         encoder="lite0",
         picked=_HEAD,
@@ -176,7 +170,7 @@ ENCODED: Final = (
         data="encoded.brain_mri",
         files=("brain_mri/Testing/no_tumor/image(1).jpg",),
         options=RECORDS,
-        tries=tried(RECORDS, *("nearest-20", "nearest-40", "nearest-80", "dense-32", "kernel-128")),
+        tries=tried(RECORDS, *("nearest-20", "nearest-40", "nearest-80", "dense-32", "dense-128")),
         parties=4,
         encoder="lite0",
         picked=_HEAD

@@ -236,7 +236,7 @@ class _Arm:
             sources, public, self._options, place=place, screen=self._screen, signing_key=self._key
         )
         self._labels = [*([] if single else self._labels), found.labels]
-        ledger = PartyLedger(homes[0] / LEDGER_FILE, shared=True).totals()
+        ledger = PartyLedger(homes[0] / LEDGER_FILE, read_only=True).totals()
         self._totals = (*(self._totals if single else ()), *ledger)
         own = cumulative_epsilon(self._totals, _DELTA)
         return {

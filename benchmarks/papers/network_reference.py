@@ -24,7 +24,7 @@ from student.trainers.images import (
     repeat,
     to_tensor,
 )
-from student.trainers.network import build, swift_for
+from student.trainers.network import build, sized_for
 from student.trainers.propagation import calibrate as calibrate_network
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def train(
         raise UsageError("a network is for images; choose boosting")
     device = choose_device("auto")
     steps = steps or min(max(_EPOCHS * len(data) // _BATCH, _FEWEST), _MOST)
-    shape = swift_for(data.inputs.size, len(data.classes), wide=device.type == "cuda")
+    shape = sized_for(data.inputs.size, len(data.classes), wide=device.type == "cuda")
     network = build(shape, torch.Generator().manual_seed(seed)).to(device)
     network = network.to(memory_format=torch.channels_last)
     averaged = Averaged(network, _MEMORY)

@@ -218,7 +218,7 @@ _ROWS: Final = (
         data="diabetes_readmitted",
         files=("diabetes130/diabetic_data.csv.gz",),
         options=_DENSE,
-        tries=tried(_DENSE, "dense-64", "dense-128", "dense-256", "kernel-256"),
+        tries=tried(_DENSE, "dense-64", "dense-128", "dense-256"),
         picked=_SPENT.format(
             "columns (six greedily, by linear models of these labels, and eight by judgement), features of "
             "tables, which stay a patient votes with, and the student"
@@ -232,7 +232,7 @@ _ROWS: Final = (
         data="diabetes_groups",
         files=("diabetes130/diabetic_data.csv.gz",),
         options=_GROUPS,
-        tries=tried(_GROUPS, "dense-128", "kernel-256", "kernel-512"),
+        tries=tried(_GROUPS, "dense-128", "dense-256", "dense-512"),
         picked="columns by judgement; "
         + _SPENT.format("features of tables and how many labels count (of three numbers)")
         + _ONCE_MORE.format("0.688 with 128 dense directions"),
@@ -244,7 +244,7 @@ _ROWS: Final = (
         data="diabetes_days",
         files=("diabetes130/diabetic_data.csv.gz",),
         options=_DAYS,
-        tries=tried(_DAYS, "kernel-256", "kernel-512", "kernel-1024"),
+        tries=tried(_DAYS, "dense-256", "dense-512", "dense-1024"),
         picked=_SPENT.format(
             "columns (by boosted trees of these labels), points of the range and how far trees go"
         )

@@ -91,7 +91,9 @@ comparison with the papers' figures, which are of the same kind: the records of 
   trials in which half of the public part votes at the other half: it looks at no private and no test record,
   but at the *labels* of the public part, which a real campaign would have to pay for. No student learns from
   them.
-- [Neighbour votes](neighbour.md) explains nearest, spread, dense and kernel votes and their directions. *The
+- [Neighbour votes](neighbour.md) explains nearest and dense votes. These rows ran when there were two kinds
+  of directions: `dense`, of a row's own coordinates, and `kernel`, which is what `dense` is now for tables
+  and embeddings. `spread-3` is a vote at each of the three nearest representatives. *The
   head* is the student of embeddings: a linear model on them, whose answers on public inputs that lie near
   each other are drawn together along a *graph*. *Contrast* is how much the student varies that of its
   pictures.

@@ -24,7 +24,7 @@ from benchmarks import measure
 from benchmarks.figures import options, publish
 from benchmarks.papers.data import mnist
 from party.teachers.training import train_ensemble
-from student.trainers import fixmatch
+from student.trainers import propagation
 from student.trainers.base import Effort, Lesson
 from student.trainers.images import choose_device, images_of
 
@@ -90,11 +90,11 @@ def student_on(device: str, public: Dataset, test: Dataset, steps: int | None) -
     lesson = Lesson(public.inputs, np.arange(labelled), public.labels[:labelled], public.classes)
     size = images_of(lesson).size
     began = time.monotonic()
-    student = fixmatch.train(lesson, seed=0, device=device, effort=Effort(steps))
+    student = propagation.train(lesson, seed=0, device=device, effort=Effort(steps))
     seconds = time.monotonic() - began
     return {
         "device": device,
-        "steps": steps or fixmatch.default_steps(size, choose_device(device)),
+        "steps": steps or propagation.default_steps(size, len(public), choose_device(device)),
         "seconds": seconds,
         "accuracy": measure.accuracy(student.predict_probabilities(test.inputs), test.labels),
     }

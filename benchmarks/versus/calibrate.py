@@ -73,6 +73,4 @@ def altered_epsilon(epsilon: float, code: str, delta: float) -> float:
         return 2 * epsilon
     one = code_of(code)
     ratio = math.sqrt(one.change(1).squared) / one.grid
-    if one.name == "spread":
-        ratio /= math.sqrt(one.places)
     return epsilon_from_delta(ratio * mu(epsilon, delta) * (1 - 1e-12), delta)

@@ -19,7 +19,7 @@ from pate.errors import LedgerError, RefusedError
 from pate.foreign import json_value
 from pate.runtime.failpoints import reach
 from pate.storage.durable_file import DurableFile
-from pate.storage.entries import append, last_head, require_entry
+from pate.storage.entries import append, require_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,10 +38,8 @@ class EntryLog:
         history: earlier entries, queried from the file.
     """
 
-    def __init__(
-        self, path: Path, now: Callable[[], datetime], *, read_only: bool, shared: bool
-    ) -> None:
-        self._head_file = None if read_only or shared else HeadFile(path)
+    def __init__(self, path: Path, now: Callable[[], datetime], *, read_only: bool) -> None:
+        self._head_file = None if read_only else HeadFile(path)
         noted = None
         if self._head_file is not None:
             self._head_file.require_ledger()
@@ -50,7 +48,6 @@ class EntryLog:
             path, SCHEMA, APPLICATION_ID, damaged=LedgerError, read_only=read_only
         )
         self._now = now
-        self._shared = shared
         #: None if the file must be read again.
         self._state: LedgerState | None = None
         self.history = History(self._file.reading)
@@ -73,7 +70,7 @@ class EntryLog:
 
     def state(self) -> LedgerState:
         """Return the ledger as of its last entry."""
-        if self._state is None or (self._shared and not self._is_last()):
+        if self._state is None:
             self._state, self.head = self._read()
         return self._state
 
@@ -148,11 +145,6 @@ class EntryLog:
         """
         with self._file.reading() as db:
             require_entry(db, head)
-
-    def _is_last(self) -> bool:
-        """Return whether no other process has written since this one read the file."""
-        with self._file.reading() as db:
-            return (last_head(db) or CHAIN.start) == self.head
 
     def _read(self) -> tuple[LedgerState, Head]:
         with self._file.reading() as db:

@@ -62,8 +62,6 @@ class PartyLedger:
         path: the file; created if absent.
         now: the clock that dates entries; informative only.
         read_only: open for reading, also while a party runs.
-        shared: other processes write here, too, in turn, and their entries are read first. For
-            simulations; a party has one process, and treats another's entries as an error.
 
     Raises:
         LedgerError: if the file is damaged, its chain does not verify, or it is missing or older
@@ -78,9 +76,8 @@ class PartyLedger:
         *,
         now: Callable[[], datetime] = _utc,
         read_only: bool = False,
-        shared: bool = False,
     ) -> None:
-        self._log = EntryLog(path, now, read_only=read_only, shared=shared)
+        self._log = EntryLog(path, now, read_only=read_only)
         self._now = now
         self._turn = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""Convolutional teachers for images, with PyTorch: a plain network, or a small residual one."""
+"""Convolutional teachers for images, with PyTorch: a network small enough for their few records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from torch import nn
 from party.teachers import tensors
 from party.teachers.descent import STEPS, Lesson, train, train_together
 from party.teachers.device import pick_device
-from party.teachers.networks import Plain, Residual
 from party.teachers.protocol import DamagedTeacherError, Labels, Stored
 from party.teachers.schema import ImageSchema
 from pate.data.values import Images
@@ -28,7 +27,39 @@ _AT_ONCE: Final = 256
 #: Number of networks trained at once on a GPU.
 _TOGETHER: Final = 32
 _MOST_CLASSES: Final = 100_000
-_NETWORKS: Final[dict[str, type[nn.Module]]] = {"cnn": Plain, "resnet": Residual}
+_GROUPS: Final = 8
+_WIDTHS: Final = (32, 64, 96, 128, 128, 128)
+
+
+class Plain(nn.Sequential):
+    """Blocks of two convolutions that halve the image until it is small, then one linear layer.
+
+    They normalise over groups of channels within one image: batches are small, and the answer to an
+    image must not depend on others in its batch.
+
+    Args:
+        size: height, width, channels.
+        classes: number of scores.
+    """
+
+    def __init__(self, size: tuple[int, int, int], classes: int) -> None:
+        height, width, channels = size
+        layers: list[nn.Module] = []
+        for at, wide in enumerate(_WIDTHS):
+            layers += [
+                nn.Conv2d(channels, wide, 3, padding=1),
+                nn.GroupNorm(_GROUPS, wide),
+                nn.ReLU(),
+            ]
+            layers += [nn.Conv2d(wide, wide, 3, padding=1), nn.GroupNorm(_GROUPS, wide), nn.ReLU()]
+            channels = wide
+            if min(height, width) >= 4:
+                layers.append(nn.MaxPool2d(2))
+                height, width = height // 2, width // 2
+            if at and max(height, width) <= 8:
+                break
+        layers += [nn.AdaptiveAvgPool2d(3), nn.Flatten(), nn.Linear(9 * channels, classes)]
+        super().__init__(*layers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,18 +108,16 @@ class Cnn:
 
     Args:
         device: ``auto``, ``cpu`` or ``cuda``.
-        name: ``cnn``, or ``resnet`` for a small residual network, which needs more records.
 
     Raises:
         UsageError: if there is no such device.
     """
 
+    name = "cnn"
     suffix = "safetensors"
 
-    def __init__(self, device: str, name: str = "cnn") -> None:
+    def __init__(self, device: str) -> None:
         self._device = pick_device(device)
-        self._build = _NETWORKS[name]
-        self.name = name
 
     @property
     def version(self) -> str:
@@ -126,7 +155,7 @@ class Cnn:
         if columns.min() < 0 or columns.max() >= classes:
             raise DamagedTeacherError("its class list")
         with torch.random.fork_rng(devices=[]):
-            network = self._build(takes.size, classes)
+            network = Plain(takes.size, classes)
         try:
             network.load_state_dict(
                 {name: torch.from_numpy(np.array(w)) for name, w in arrays.items()}
@@ -139,11 +168,11 @@ class Cnn:
         """Return an untrained network and its training data."""
         images = shard.inputs
         if not isinstance(images, Images):
-            raise SchemaError(f"{self.name} teachers take images, the data is {images.schema()}")
+            raise SchemaError(f"cnn teachers take images, the data is {images.schema()}")
         # PyTorch initialises layers from its global generator, which is saved and restored.
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
-            network = self._build(images.size, len(shard.classes))
+            network = Plain(images.size, len(shard.classes))
         seen = np.zeros(len(shard.classes), dtype=np.bool_)
         pixels, labels = images.pixels, np.array(shard.labels)
         if not len(labels):  # the teacher is unused, but keeps its place in the batch
@@ -176,10 +205,10 @@ class CnnTogether(Cnn):
                 yield self._teacher(*each)
 
 
-def cnn_kind(name: str, device: str) -> Cnn:
-    """Return the kind of that name which suits the device."""
+def cnn_kind(device: str) -> Cnn:
+    """Return the kind that suits the device."""
     found = pick_device(device)
-    return Cnn(found, name) if found == "cpu" else CnnTogether(found, name)
+    return Cnn(found) if found == "cpu" else CnnTogether(found)
 
 
 def _as_tensor(pixels: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> torch.Tensor:

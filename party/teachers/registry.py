@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 #: Values of ``--model``.
 MODELS: Final = (
-    "auto", "linear", "nearest", "cnn", "resnet", "forest", "boosting", "logistic", "prior",
+    "auto", "linear", "nearest", "cnn", "forest", "boosting", "logistic", "prior",
 )  # fmt: skip
-_OF_IMAGES: Final = ("linear", "nearest", "cnn", "resnet")
+_OF_IMAGES: Final = ("linear", "nearest", "cnn")
 _OF_TABLES: Final = ("linear", "forest", "boosting", "logistic", "prior")
 _OF_EMBEDDINGS: Final = ("linear",)
 
@@ -74,10 +74,10 @@ def _kind(name: str, device: str) -> Kind:
         from party.teachers.nearest import Nearest
 
         return Nearest()
-    if name in {"cnn", "resnet"}:
+    if name == "cnn":
         from party.teachers.cnn import cnn_kind
 
-        return cnn_kind(name, device)
+        return cnn_kind(device)
     if name == "logistic":
         from party.teachers.logistic import Logistic
 

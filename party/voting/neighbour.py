@@ -1,4 +1,4 @@
-"""Neighbour votes of a party: each record votes once, at its nearest query or queries.
+"""Neighbour votes of a party: each record votes once, at its nearest query or in directions.
 
 No teacher is trained. A feature space over the public set, fixed independently of the records,
 determines where a record votes, so its vote depends only on itself.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pate.votes import Counts
 
 #: Version: changes whenever the same records would vote differently.
-_VERSION: Final = b"pate neighbour votes v2\0"
+_VERSION: Final = b"pate neighbour votes v3\0"
 #: Records processed at once, which bounds memory.
 _AT_ONCE: Final = 2048
 #: Progress interval, in such portions.
@@ -165,7 +165,7 @@ class NeighbourVotes:
         fitted = looked_at(len(seen)) if dense else []
         parts = Parts(len(seen), len(queries), len(fitted), len(voting))
         with parts.next():
-            space = directions_over(seen, curved=code.curved) if dense else space_over(seen)
+            space = directions_over(seen) if dense else space_over(seen)
         if not len(voting):  # whether any of our records takes part is nobody else's business
             return np.zeros((len(queries), len(classes)), dtype=np.int64)
         with parts.next():
@@ -187,13 +187,13 @@ class NeighbourVotes:
                 given = answers[some.start : some.stop]
                 if given.ndim == 1:
                     votes += (
-                        cast_votes(places, described, given, len(classes), spread=code.places)
+                        cast_votes(places, described, given, len(classes))
                         if directions is None
                         else dense_votes(directions, described, given, len(classes))
                     )
                 else:
                     votes += (
-                        cast_answers(places, described, given, spread=code.places)
+                        cast_answers(places, described, given)
                         if directions is None
                         else dense_sums(directions, described, given, code.answer.grid)
                     )

@@ -42,7 +42,7 @@ NoiseLawOption = Annotated[
 CodeOption = Annotated[
     str | None,
     _neighbour(
-        help="nearest, spread, dense or kernel, with -K or not. Default: by the set",
+        help="nearest, dense, or dense-K in K directions. Default: by the set",
         metavar="CODE",
     ),
 ]
@@ -148,9 +148,6 @@ class MechanismOptions(SumOptions, ParameterOptions):
         str | None,
         _interactive(help="Reinforce labels at this student's probability.", metavar="NUMBER"),
     ] = None
-    class_quota: Annotated[
-        bool, _interactive("--class-quota", help="Ask about classes with few labels first.")
-    ] = False
     vote_proofs: Annotated[
         bool, _masked("--vote-proofs", help="Parties prove that their votes are well-formed.")
     ] = False

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.codes import DENSE, KERNEL, NEAREST, SPREAD, Code, code_of
-from pate.errors import UsageError
+from pate.codes import DENSE, Code, code_of
 from pate.features.neighbours import representatives
 from pate.features.progress import Parts
 from pate.features.space import space_over
@@ -24,11 +23,6 @@ if TYPE_CHECKING:
 _VOTES_PER_SIGMA: Final = 6
 _FEWEST: Final = 20
 _MOST: Final = 2000
-#: Of spread votes: representatives for each one of nearest votes; and how many times as large the part
-#: of the public set is that one record is heard about. Both were chosen on MNIST's training images,
-#: some of which are the private records of benchmarks.
-_FINER: Final = 4
-_PARTS: Final = 2
 #: Representatives of dense votes: directions of which the strongest matter, whatever the budget.
 _DIRECTIONS: Final = 64
 
@@ -57,62 +51,34 @@ def default_number(records: int, queries: int, epsilon: float, delta: float, vot
     return min(max(wanted, _FEWEST), _MOST, queries)
 
 
-def finer_number(code: str, usual: int, queries: int) -> int:
+def number_for(code: str, usual: int, queries: int) -> int:
     """Return the number of representatives for a code, where none is stated.
 
     Args:
-        code: ``spread``, ``dense`` or ``kernel``, whose numbers are open, or the text of a code.
+        code: ``dense``, whose number is open, or the text of a code.
         usual: :func:`default_number` for a public set of any size, which is that of nearest votes.
         queries: size of the public set.
 
     Raises:
         UsageError: if it is no code's text.
     """
-    if code in (DENSE, KERNEL):
+    if code == DENSE:
         return min(_DIRECTIONS, queries)
-    if code.startswith((DENSE, KERNEL)):
-        return code_of(code).places
-    finer = code == SPREAD or code_of(code).places > 1
-    return min(min(_FINER * usual, _MOST) if finer else usual, queries)
+    made = code_of(code)
+    return made.places if made.name == DENSE else min(usual, queries)
 
 
-def settled_code(code: str, number: int, usual: int) -> Code:
-    """Return the code of a campaign; ``spread`` gets its k, ``dense`` and ``kernel`` their d.
-
-    A record that votes at k of q representatives is heard about k/q of the public set: this part is
-    made twice as large as with nearest votes at their usual number. Noise at each representative is
-    then averaged away by the k; more would blur the classes.
-
-    >>> str(settled_code("spread", 916, 229)), str(settled_code("spread", 100, 229))
-    ('spread-8', 'nearest')
+def settled_code(code: str, number: int) -> Code:
+    """Return the code of a campaign; ``dense`` gets as many directions as there are representatives.
 
     Args:
-        code: ``spread``, ``dense``, ``kernel``, or the text of a code.
+        code: ``dense``, or the text of a code.
         number: of representatives.
-        usual: :func:`default_number`.
 
     Raises:
         UsageError: if it is no code's text.
     """
-    if code in (DENSE, KERNEL) and number >= 2:
-        return Code(DENSE, number, curved=code == KERNEL)
-    if code != SPREAD:
-        return code_of(code)
-    places = min(round(_PARTS * number / usual), number)
-    return Code(SPREAD, places) if places >= 2 else Code(NEAREST)
-
-
-def require_spread(code: str, delta: float) -> None:
-    """Check that a code whose k is open has noise that suits it.
-
-    Raises:
-        UsageError: for ``spread`` at delta 0: geometric noise grows as fast as k.
-    """
-    if code == SPREAD and delta == 0:
-        raise UsageError(
-            "spread votes are for Gaussian noise, at a delta above 0: geometric noise grows with every "
-            "representative that a record votes at; leave --code out"
-        )
+    return Code(DENSE, number) if code == DENSE and number >= 2 else code_of(code)
 
 
 def choose(inputs: Inputs, number: int, say: Callable[[str], None]) -> tuple[int, ...]:

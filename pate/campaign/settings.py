@@ -15,7 +15,7 @@ from pate.campaign.neighbour_terms import MOST_VOTES, NeighbourTerms
 from pate.campaign.parameters import exact, parameters_of
 from pate.campaign.spec import CampaignSpec, new_campaign_id
 from pate.campaign.sum_terms import SumTerms
-from pate.codes import DENSE, NEAREST, SPREAD, code_of, usual_answer
+from pate.codes import DENSE, NEAREST, code_of, usual_answer
 from pate.data.embeddings import Embeddings
 from pate.data.labels import clean_name
 from pate.data.values import Images, Inputs, content_hash
@@ -131,7 +131,6 @@ def spec_of(
         first_round_share=exact("first_round_share", options.first_round_share),
         parameters=parameters_of(options),
         vote_proofs=options.vote_proofs,
-        class_quota=options.class_quota,
         neighbour=neighbour,
         gate=gate,
         series=options.series,
@@ -194,22 +193,19 @@ def _neighbour_terms(
     from pate.campaign.representatives import (
         choose,
         default_number,
-        finer_number,
-        require_spread,
+        number_for,
         settled_code,
     )
 
     votes, number = options.votes_per_patient or 1, options.representatives
     geometric = options.noise_law == "geometric" or options.scale is not None
-    require_spread(code, 0.0 if geometric else delta)
     answer = answer_of(options.answer or CLASS)
     if isinstance(inputs, Images) and not answer.one_hot:
         raise UsageError(
             f"--answer {answer} needs a public set that is a table: no student learns it from images; give "
             "features of the images as a table"
         )
-    usual = 0
-    if number is None or code == SPREAD:
+    if number is None:
         records = options.expected_records or RECORDS
         if options.expected_records is None:
             say(
@@ -217,9 +213,9 @@ def _neighbour_terms(
                 "with --expected-records"
             )
         usual = default_number(records, _ANY, options.epsilon, delta, votes * answer.most)
-        number = number or finer_number(code, usual, len(inputs))
+        number = number_for(code, usual, len(inputs))
     points = (chosen or choose)(inputs, number, say)
-    settled = settled_code(code, len(points), usual)
+    settled = settled_code(code, len(points))
     if options.answer is None and not geometric and settled.places >= _CONTRASTED:
         answer = usual_answer(settled, _columns(options))
     made = replace(settled, answer=answer)

@@ -79,8 +79,6 @@ class CampaignSpec:
         max_queries: most queries that are answered in all rounds together (a label or no
             answer), or None for no bound but the budget.
         vote_proofs: whether each party proves that its masked votes are well formed.
-        class_quota: whether later rounds ask first for classes that have few labels so far, by the
-            student's predictions.
         answer: what teachers say, ``class`` or ``labels-T``: up to T of the class list, all in one
             release. That of records is in ``neighbour``.
         gate: the one batch of a gated campaign, None for a capped one.
@@ -111,7 +109,6 @@ class CampaignSpec:
     first_round_share: Fraction = Fraction(1, 2)
     max_queries: int | None = None
     vote_proofs: bool = False
-    class_quota: bool = False
     #: Omitted from the text at its default, as in older ledgers.
     answer: str = field(default=CLASS, metadata=in_text(omitted=True))
     gate: GatedBatch | None = None
@@ -253,10 +250,6 @@ class CampaignSpec:
         if not 0 < self.first_round_share <= 1:
             raise UsageError(
                 f"first_round_share is above 0 and at most 1, got {self.first_round_share}"
-            )
-        if self.class_quota and not self.interactive:
-            raise UsageError(
-                "class_quota needs the student's predictions: only interactive-gnmax has them"
             )
         if self.interactive and self.rounds < 2:
             raise UsageError(

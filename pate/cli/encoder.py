@@ -1,4 +1,4 @@
-"""``pate encoder``: describe, check and make the folder of a public encoder."""
+"""``pate encoder``: describe and check a public encoder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from pate.data.encoded import Record
     from pate.encoders.description import Description
     from pate.encoders.encoder import Encoder
+    from pate.encoders.graph import Graph
+    from pate.runtime.screen import Screen
 
 app = Commands(
     no_args_is_help=True,
-    help="Describe, check and make public encoders.\n\n"
+    help="Describe and check public encoders.\n\n"
     "They are pretrained networks that turn an image or a text into a row of numbers. An encoder is a "
     "folder with encoder.json and the files that it names; --encoder of the other programs takes that "
     "folder.",
@@ -37,12 +39,6 @@ _MOST_TEXT: Final = 64 << 20
 FolderArgument = Annotated[
     Path, typer.Argument(help="Folder of an encoder, or an ONNX file.", metavar="PATH")
 ]
-NameOption = Annotated[str, of_output("--name", help="Name of the encoder.", metavar="TEXT")]
-TrainedOption = Annotated[
-    str, of_output("--trained", help="Who trained it, on what data.", metavar="TEXT")
-]
-LicenceOption = Annotated[str, of_output("--licence", help="Of its weights.", metavar="TEXT")]
-OutFolder = Annotated[Path, of_output("--out", help="Folder to write; a new one.", metavar="DIR")]
 
 
 @app.callback()
@@ -62,8 +58,9 @@ def describe(
     """Print what an encoder is, and its digest.
 
     Who trained it on what, its licence, what it takes and gives. Of a folder each file is compared with
-    its SHA-256. Of a bare ONNX file: its inputs and outputs, and whether it can be an encoder. --out then
-    writes a folder with a draft of encoder.json, in which a person fills in what is marked TODO.
+    its SHA-256. Of an ONNX file: its inputs and outputs, and whether it can be an encoder. --out then
+    writes a folder with a draft of encoder.json, in which a person fills in what is marked TODO. A
+    model of texts needs its tokenizer.json beside the ONNX file.
 
     For example: pate encoder describe ./lite0
     """
@@ -87,7 +84,7 @@ def describe(
         graph = checked_graph(content, str(path))
         lines = {"file": str(path), "bytes": str(len(content))}
         if out is not None:
-            _write_draft(out, content, screen)
+            _write_draft(out, path, content, graph, screen)
     lines["inputs"] = "; ".join(map(str, graph.inputs))
     lines["outputs"] = "; ".join(map(str, graph.outputs))
     lines["operators"] = f"{graph.nodes}, all of ONNX's own set, version {graph.opset}"
@@ -125,17 +122,22 @@ def card(description: Description) -> dict[str, str]:
     }
 
 
-def _write_draft(out: Path, content: bytes, screen: Any) -> None:
-    from pate.encoders.description import FILE
-    from pate.encoders.graph import checked_graph
-    from pate.encoders.making import MODEL, draft
+def _write_draft(out: Path, path: Path, content: bytes, graph: Graph, screen: Screen) -> None:
+    from pate.encoders.description import FILE, MOST_TOKENIZER
+    from pate.encoders.draft import MODEL, TOKENIZER, draft, takes_texts
+    from pate.encoders.plain_files import read_at_most
     from pate.runtime.home import write_file
 
-    fields = draft(content, checked_graph(content))
     if out.exists():
         raise UsageError(f"{out} is there already: name a new folder")
+    tokenizer = (
+        read_at_most(path.parent / TOKENIZER, MOST_TOKENIZER) if takes_texts(graph) else None
+    )
+    fields = draft(content, graph, tokenizer)
     out.mkdir(parents=True)
     write_file(out / MODEL, content, mode=0o644)
+    if tokenizer is not None:
+        write_file(out / TOKENIZER, tokenizer, mode=0o644)
     write_file(out / FILE, json.dumps(fields, indent=1).encode() + b"\n", mode=0o644)
     screen.say(f"{out}/{FILE}: a draft; fill in what is marked TODO")
     screen.say(
@@ -230,54 +232,3 @@ def _records(path: Path, encoder: Encoder) -> Iterator[Record]:
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 ({error})") from error
     yield from filter(None, map(str.strip, text.splitlines()))
-
-
-@app.command("from-hf")
-def from_hf(
-    folder: Annotated[
-        Path, typer.Argument(help="Local folder of a sentence or vision model.", metavar="FOLDER")
-    ],
-    out: OutFolder,
-    name: NameOption,
-    trained: TrainedOption,
-    licence: LicenceOption,
-    onnx: Annotated[
-        str | None, of_data(help="The ONNX file in it. Default: model.onnx", metavar="NAME")
-    ] = None,
-) -> None:
-    """Make an encoder of a local Hugging Face folder.
-
-    It must have an ONNX file. Sentence models: tokenizer.json, config.json, and the pooling that
-    1_Pooling says (mean or first token); further layers after the pooling are refused. Vision models:
-    preprocessor_config.json. Nothing is downloaded, and other models are not converted.
-
-    For example: pate encoder from-hf ./all-MiniLM-L6-v2 --out ./minilm --name MiniLM --licence
-    Apache-2.0 --trained "Microsoft, on pairs of sentences from the web"
-    """
-    from pate.encoders.making import Card, from_hugging_face, write_folder
-
-    description, *contents = from_hugging_face(folder, Card(name, trained, licence), onnx)
-    write_folder(out, description, contents)
-    finish(out)
-
-
-def finish(out: Path) -> None:
-    """Open what was made, try one input, and print its digest; a folder that cannot run is removed.
-
-    Raises:
-        DataError: if it cannot be run.
-    """
-    import shutil
-
-    from pate.encoders.encoder import Encoder
-    from pate.runtime.screen import Screen
-
-    try:
-        encoder = Encoder.open(out)
-    except BaseException:
-        shutil.rmtree(out, ignore_errors=True)
-        raise
-    screen = Screen("pate")
-    for what, value in card(encoder.description).items():
-        screen.say(f"{what}: {value}")
-    screen.say(f"written to {out}; next: pate encoder check {out} --data PATH")

@@ -14,7 +14,7 @@ from pate.campaign.options import (
     NoiseLawOption,
     RangeOption,
 )
-from pate.codes import DENSE, KERNEL, MOST_DIRECTIONS, NEAREST, SPREAD, Code, require_places
+from pate.codes import DENSE, MOST_DIRECTIONS, NEAREST, Code, require_places
 from pate.errors import UsageError
 from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.runtime.options import CommandOptions, of_campaign, of_data, of_privacy
@@ -142,12 +142,7 @@ class Plan:
             UsageError: for options that make no sense together.
             BudgetError: if no noise gives so small an epsilon.
         """
-        from pate.campaign.representatives import (
-            default_number,
-            finer_number,
-            require_spread,
-            settled_code,
-        )
+        from pate.campaign.representatives import default_number, number_for, settled_code
         from pate.planning.neighbour import NeighbourNoise, plan_representatives, plan_sums
 
         code, votes, columns = options.code or NEAREST, options.votes_per_patient, options.columns
@@ -160,26 +155,24 @@ class Plan:
         delta = nearest.delta
         if code != NEAREST:
             delta = 0.0 if options.noise_law == "geometric" else options.delta
-            require_spread(code, delta)
         usual = default_number(
             options.records, _ANY, options.epsilon, delta, votes * options.says.most
         )
         public = _ANY if options.public is None else _distinct(options.public)
-        middle = options.representatives or finer_number(code, usual, public)
+        middle = options.representatives or number_for(code, usual, public)
 
         def settled(number: int) -> Code:
-            return replace(settled_code(code, number, usual), answer=options.says)
+            return replace(settled_code(code, number), answer=options.says)
 
         chosen = settled(middle)
         require_places(chosen, middle)
         if middle > public:
             raise UsageError(f"the public set has {public} different inputs, not {middle}")
         noise = noise_of(chosen, options.noise_law)
-        fixed = code not in (NEAREST, SPREAD, DENSE, KERNEL)
-        least = 2 if code in (DENSE, KERNEL) else chosen.places if fixed else 1
-        most = min(public, MOST_DIRECTIONS if code in (DENSE, KERNEL) else _ANY)
-        numbers = sorted({min(max(least, round(middle * step)), most) for step in _STEPS})
-        if chosen.name == DENSE and fixed:
+        dense = code == DENSE
+        most = min(public, MOST_DIRECTIONS if dense else _ANY)
+        numbers = sorted({min(max(1 + dense, round(middle * step)), most) for step in _STEPS})
+        if chosen.name == DENSE and not dense:
             numbers = [middle]
         plans: list[NeighbourPlan] = []
         sums: list[SumsPlan] = []
@@ -206,7 +199,6 @@ class Plan:
                     purity=options.purity,
                     sigma=carried.carried,
                     threshold=carried.threshold,
-                    places=each.places,
                 )
             )
         default = None if options.representatives is not None else middle

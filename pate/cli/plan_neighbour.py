@@ -8,7 +8,7 @@ from rich.table import Table as Sheet
 
 from pate.answers import CLASS, LABELS, NUMBER
 from pate.cli.neighbour_plan import NeighbourOptions, Plan
-from pate.codes import DENSE, SPREAD
+from pate.codes import DENSE
 from pate.runtime.command import print_json
 from pate.runtime.options import takes
 from pate.runtime.screen import Display
@@ -39,14 +39,8 @@ def _show(plan: Plan) -> None:
     if noise.threshold:
         least = f"a label leads by {noise.threshold / code.grid:.4g} noisy votes"
     console.print(f"{noise.in_words}; {counted} counted; {least}")
-    spreading = code.name == SPREAD
     if code.in_words:
         console.print(f"votes: {code.in_words}")
-    if spreading:
-        console.print(
-            "that is in the row of the server's number: noise grows with the square root of the "
-            "representatives that a record votes at"
-        )
     if plan.by_labels:
         each = ", ".join(f"{answer} {spread:.4g}" for answer, spread in plan.by_labels.items())
         console.print(f"noise on each count by the number of labels that count: {each}")
@@ -56,16 +50,9 @@ def _show(plan: Plan) -> None:
     if _kind(plan) == CLASS:
         console.print(
             "A student learns from the noisy counts at every representative, not only from labels: what it "
-            "gets is the last column times the representatives. "
-            + (
-                "There the counts of neighbours are taken together, as many as a record votes at. With more "
-                "of them the noise averages away, and classes that are close are blurred: this share of the "
-                "representatives is twice that of nearest votes."
-                if spreading
-                else "Few of them are nearly all right and teach little; many spread the records too thinly. "
-                "The server lets six standard deviations of votes come to each, of the least noise that the "
-                "budget allows. --code spread has each record vote at several."
-            )
+            "gets is the last column times the representatives. Few of them are nearly all right and teach "
+            "little; many spread the records too thinly. The server lets six standard deviations of votes "
+            "come to each, of the least noise that the budget allows."
         )
     console.print(f"The same campaign: {plan.options.of_server}")
 
@@ -81,14 +68,12 @@ def _kind(plan: Plan) -> str:
 _MEANING: Final = {
     CLASS: "right: the class of most records there",
     LABELS: (
-        "error: standard deviation, by noise, of a label's share of the records there; where a record "
-        "votes at several, of that many neighbours taken together. More representatives are finer "
-        "places with fewer votes at each"
+        "error: standard deviation, by noise, of a label's share of the records there. More "
+        "representatives are finer places with fewer votes at each"
     ),
     NUMBER: (
         "error: standard deviation, by noise, of the mean of the numbers there, in parts of the range, "
-        "at most; where a record votes at several, of that many neighbours taken together. More "
-        "representatives are finer places with fewer votes at each"
+        "at most. More representatives are finer places with fewer votes at each"
     ),
     DENSE: (
         "error: the noise in one direction, in parts of what all records of a class would sum to if "
@@ -102,7 +87,6 @@ _MEANING: Final = {
 def _sheet(plan: Plan) -> Sheet:
     """Return the table of representatives."""
     kind, sheet = _kind(plan), Sheet()
-    spreading = any(each.places > 1 for each in plan.rows) and kind != DENSE
     last = {
         CLASS: ("get a label", "labels", "of these right", "largest count right"),
         LABELS: ("noise on each count", "error", "counts released"),
@@ -111,7 +95,6 @@ def _sheet(plan: Plan) -> Sheet:
     }[kind]
     titles = (
         "directions" if kind == DENSE else "representatives",
-        *(["a record votes at"] if spreading else []),
         *(["votes at each"] if kind != DENSE else []),
         *last,
     )
@@ -120,7 +103,6 @@ def _sheet(plan: Plan) -> Sheet:
     for each in plan.rows:
         sheet.add_row(
             f"{each.representatives}{' *' if each.representatives == plan.default else ''}",
-            *([str(each.places)] if spreading else []),
             *([f"{each.votes:.0f}"] if kind != DENSE else []),
             *_cells(each),
         )

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from pate.data.embeddings import WIDEST
 from pate.errors import DataError
@@ -214,6 +214,3 @@ class Description:
             f"{self.name}, SHA-256 {self.digest}, licence {self.licence}; the encoder is public; trained "
             f"by: {self.trained}; nothing here protects the records that it was trained on"
         )
-
-
-RESAMPLES: Final[tuple[str, ...]] = get_args(Resample)

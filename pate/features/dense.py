@@ -4,8 +4,8 @@ A record's features, less the mean of the public set's and with one constant coo
 scaled to length 1 and projected onto as many principal directions of the public rows as there are
 representatives. Of all orthonormal bases of these it is the one nearest to the representatives
 themselves (Loewdin's), so each direction belongs to one of them. The projection has length 1 at most;
-it is cut towards zero to multiples of 1/grid. The features of a table are
-:meth:`~pate.features.tables.TableSpace.for_directions`.
+it is cut towards zero to multiples of 1/grid. Which features these are,
+:func:`pate.features.space.directions_over` decides by the public set.
 
 All of that is exact: features are cut to whole numbers first, and products of whole numbers below 2^53
 have no rounding in doubles, in whatever order they are added. So a record's array depends on it and the
@@ -68,7 +68,7 @@ class Directions:
 
         Representatives cover the public set evenly, outliers too; so their mean is not that of most
         rows. A middle far from it would make all records' arrays alike. Nor do they span what rows
-        differ in: rare categories of a table are in none of them.
+        differ in.
 
         Args:
             points: (d, w) float32, the representatives in a feature space.
@@ -110,7 +110,9 @@ class Directions:
         Raises:
             DataError: if shapes do not fit, or a coordinate is not finite.
         """
-        self._check_width(points)
+        _check(points)
+        if points.shape[1] != len(self.middle):
+            raise DataError(f"records of {points.shape[1]} coordinates, not {len(self.middle)}")
         turned = (self._lifted(points) @ self.basis.T) / (_FINE * _FINE / GRID)
         made: Counts = np.trunc(turned).astype(np.int64)
         # The cut basis may be longer than 1 by a hair.
@@ -119,21 +121,6 @@ class Directions:
         if (np.square(made).sum(axis=1) > GRID**2).any():
             raise DataError("an array of a record is longer than its code allows")
         return made
-
-    def units(self, points: Floats) -> Wide:
-        """Return (n, w + 1) what is projected: each row of length 1 at most, errors as above."""
-        self._check_width(points)
-        return self._lifted(points) / _FINE
-
-    def _check_width(self, points: Floats) -> None:
-        _check(points)
-        if points.shape[1] != len(self.middle):
-            raise DataError(f"records of {points.shape[1]} coordinates, not {len(self.middle)}")
-
-    @property
-    def axes(self) -> Wide:
-        """The directions themselves, (d, w + 1)."""
-        return self.basis / _FINE
 
     def _lifted(self, points: Floats) -> Wide:
         """Return (n, w + 1) whole numbers, each row of length at most :data:`_FINE`."""

@@ -3,8 +3,8 @@
 A record's features are how like it is to each of some public rows, the landmarks: 1 / (1 + d^2/2), d being
 their distance in units of the usual distance of public rows from their mean (a Cauchy kernel). They are
 turned so that the inner products of features are the likenesses of the records themselves, as far as the
-landmarks show them (Nystroem). So dense votes learn in this space what a kernel method learns; in that of
-a table's columns they learn what is linear in the columns.
+landmarks show them (Nystroem). So dense votes learn what a kernel method learns; on the coordinates
+themselves they would learn what is linear in these.
 
 All of it is exact, as in :mod:`pate.features.dense`: coordinates, likenesses and the turn are whole
 numbers, and no sum of their products reaches 2^53. So a record's features depend on it and the public set

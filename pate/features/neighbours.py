@@ -1,9 +1,9 @@
-"""Neighbour votes (reverse k-NN): every record votes once, for its label, at its nearest queries.
+"""Neighbour votes (reverse nearest neighbours): every record votes once, for its label, at its nearest query.
 
 The queries are representatives of the public set, chosen from only public data. A party sends one
-matrix of counts over all queries and classes. A record counts one at its nearest query, or at each
-of its ``spread`` nearest ones, so it changes the matrix by that many counts, and the number of
-queries costs no privacy. What one unit can change: docs/proofs/record-votes.md.
+matrix of counts over all queries and classes. A record counts one at its nearest query, so it changes
+the matrix by one count, and the number of queries costs no privacy. What one unit can change:
+docs/proofs/record-votes.md.
 
 Source: the idea of reverse nearest neighbours is that of Li et al., "Fine-grained private
 knowledge distillation", arXiv 2207.13253.
@@ -70,7 +70,12 @@ def representatives(features: Floats, count: int) -> Places:
 
 
 def nearest(queries: Floats, records: Floats) -> Places:
-    """Return the index of each record's nearest query; see :func:`near`.
+    """Return the index of each record's nearest query in Euclidean distance.
+
+    Each answer depends on only the queries and that record, bit for bit: if two queries are so nearly
+    equidistant that rounding inside a matrix product, which depends on the number of records, could
+    decide, the distances are recomputed for that record by itself. Of equidistant queries the first is
+    taken.
 
     Args:
         queries: (q, d) float32, q at least 1.
@@ -82,36 +87,11 @@ def nearest(queries: Floats, records: Floats) -> Places:
     Raises:
         DataError: if shapes do not fit, or a coordinate is not finite.
     """
-    return near(queries, records, 1)[:, 0]
-
-
-def near(queries: Floats, records: Floats, count: int) -> Places:
-    """Return the indices of each record's ``count`` nearest queries in Euclidean distance.
-
-    Each answer depends on only the queries and that record, bit for bit: if the last query inside
-    and the first outside are so nearly equidistant that rounding inside a matrix product, which
-    depends on the number of records, could decide, the distances are recomputed for that record by
-    itself. Of equidistant queries the first is taken.
-
-    Args:
-        queries: (q, d) float32, q at least ``count``.
-        records: (n, d) float32.
-        count: 1 or more.
-
-    Returns:
-        (n, count) int64, ascending indices.
-
-    Raises:
-        DataError: if shapes do not fit, or a coordinate is not finite.
-        UsageError: if there are fewer queries.
-    """
     _check_points(queries, "the queries")
     _check_points(records, "the records")
     if not len(queries) or queries.shape[1] != records.shape[1]:
         raise DataError(f"queries of shape {queries.shape} for records of {records.shape}")
-    if not 1 <= count <= len(queries):
-        raise UsageError(f"{count} nearest of {len(queries)} queries")
-    found = np.empty((len(records), count), dtype=np.int64)
+    found = np.empty(len(records), dtype=np.int64)
     # Relative to the centre of the queries the products are smaller, and so are their rounding
     # errors.
     middle = queries.mean(axis=0, dtype=np.float64).astype(np.float32)
@@ -125,23 +105,15 @@ def near(queries: Floats, records: Floats, count: int) -> Places:
             some = records[start : start + step] - middle
             # The squared distance less the record's own squared length, which all queries share.
             apart = lengths - 2 * (some @ aims.T)
-            # Values are partitioned twice as fast as their places are.
-            last = (
-                apart.min(axis=1)
-                if count == 1
-                else np.partition(apart, count - 1, axis=1)[:, count - 1]
-            )
             size = np.sqrt(np.einsum("ij,ij->i", some, some))
-            bound = last + _ROUNDING * reach * (size + reach)
+            bound = apart.min(axis=1) + _ROUNDING * reach * (size + reach)
             # NaN is not greater, either.
             close = ~(apart > bound[:, None])
-        clear = close.sum(axis=1) == count
-        first = found[start : start + step]
-        first[clear] = (np.flatnonzero(close[clear]) % len(queries)).reshape(-1, count)
-        for row in np.flatnonzero(~clear).tolist():
+        first = close.argmax(axis=1)
+        for row in np.flatnonzero(close.sum(axis=1) != 1).tolist():
             among = np.flatnonzero(close[row])
-            first[row] = among[_near_alone(queries[among], records[start + row], count)]
-    found.sort(axis=1)
+            first[row] = among[_nearest_alone(queries[among], records[start + row])]
+        found[start : start + step] = first
     return found
 
 
@@ -151,35 +123,33 @@ def cast_votes(
     labels: Places,
     classes: int,
     *,
-    spread: int = 1,
     groups: NDArray[np.str_] | None = None,
     cap: int = 1,
     key: bytes = b"",
     row_hashes: Sequence[bytes] | None = None,
 ) -> Places:
-    """Return the votes of one party's records: each votes once, for its label, at its nearest queries.
+    """Return the votes of one party's records: each votes once, for its label, at its nearest query.
 
     With groups, at most ``cap`` records of each group vote: those with the least keyed hash,
     independent of the order of the file and of other groups. Duplicate records all count.
 
-    Sensitivity, with s = ``spread``. A record's vote depends on only the queries and that record: s
-    counts of one. Which records of a group vote depends on only that group. So (proofs and
-    enumeration: docs/proofs/record-votes.md)
+    Sensitivity. A record's vote depends on only the queries and that record: one count of one. Which
+    records of a group vote depends on only that group. So (proofs and enumeration:
+    docs/proofs/record-votes.md)
 
-    * one record more or less moves s counts by one: L2 sqrt(s). One that is changed, of a group or
-      not, takes s counts away and brings s others: L2 at most sqrt(2 s).
-    * a group more or less adds or takes at most ``cap`` such votes: L2 at most cap sqrt(s). One that
-      is changed takes a matrix A away and brings a matrix B, both of entries that are not negative:
-      |B - A|^2 <= |A|^2 + |B|^2 <= 2 cap^2 s, and at most 2 cap s counts differ.
+    * one record more or less moves one count by one: L2 is 1. One that is changed, of a group or not,
+      takes a count away and brings another: L2 is at most sqrt(2).
+    * a group more or less adds or takes at most ``cap`` such votes: L2 is at most cap. One that is
+      changed takes a matrix A away and brings a matrix B, both of entries that are not negative:
+      |B - A|^2 <= |A|^2 + |B|^2 <= 2 cap^2, and at most 2 cap counts differ.
 
-    With s = 1 these are 1, sqrt(2), cap and sqrt(2) cap; all are met.
+    All are met.
 
     Args:
         queries: (q, d) float32, the representatives.
         records: (n, d) float32, the party's records in the same feature space.
         labels: (n,) int64, from 0 to ``classes`` - 1.
         classes: m, the number of classes.
-        spread: number of its nearest queries at which each record counts one.
         groups: (n,) str, the group (patient) of each record; None where every record is its own.
         cap: most records of a group that vote; 1 without groups.
         key: the party's secret, at most 64 bytes, so that others cannot influence who votes.
@@ -187,12 +157,11 @@ def cast_votes(
             equal hashes must be equal. None computes them from features and labels.
 
     Returns:
-        (q, m) int64, counts; they sum to ``spread`` times the number of voting records.
+        (q, m) int64, counts; they sum to the number of voting records.
 
     Raises:
         DataError: if shapes do not fit, a coordinate is not finite or a label is out of range.
-        UsageError: if ``cap`` is less than one or given without groups, the key is too long, or
-            there are fewer queries than ``spread``.
+        UsageError: if ``cap`` is less than one or given without groups, or the key is too long.
     """
     if labels.shape != (len(records),):
         raise DataError(f"{len(records)} records but labels of shape {labels.shape}")
@@ -208,31 +177,29 @@ def cast_votes(
         hashes = _row_hashes(records, labels) if row_hashes is None else row_hashes
         voters = voters_of(groups, hashes, cap, key)
         records, labels = records[voters], labels[voters]
-    cells = near(queries, records, spread) * classes + labels[:, None]
-    votes = np.bincount(cells.ravel(), minlength=len(queries) * classes).astype(np.int64)
+    cells = nearest(queries, records) * classes + labels
+    votes = np.bincount(cells, minlength=len(queries) * classes).astype(np.int64)
     return votes.reshape(len(queries), classes)
 
 
-def cast_answers(queries: Floats, records: Floats, answers: Places, *, spread: int) -> Places:
-    """Return the sum of records' answers of any kind, each at its ``spread`` nearest queries.
+def cast_answers(queries: Floats, records: Floats, answers: Places) -> Places:
+    """Return the sum of records' answers of any kind, each at its nearest query.
 
     Args:
         queries: (q, d) float32, the representatives.
         records: (n, d) float32.
         answers: (n, m) int64, none negative; see :mod:`pate.answers`.
-        spread: as for :func:`cast_votes`.
 
     Returns:
         (q, m) int64.
 
     Raises:
-        DataError, UsageError: as :func:`cast_votes`.
+        DataError: as :func:`cast_votes`.
     """
     if answers.ndim != 2 or len(answers) != len(records) or (answers < 0).any():
         raise DataError(f"{len(records)} records but answers of shape {answers.shape}")
     sums = np.zeros((len(queries), answers.shape[1]), dtype=np.int64)
-    for place in near(queries, records, spread).T:
-        np.add.at(sums, place, answers)
+    np.add.at(sums, nearest(queries, records), answers)
     return sums
 
 
@@ -268,9 +235,9 @@ def _check_points(points: Floats, what: str) -> None:
         raise DataError(f"{what}: a feature is not finite")
 
 
-def _near_alone(queries: Floats, record: Floats, count: int) -> Places:
+def _nearest_alone(queries: Floats, record: Floats) -> int:
     apart = np.square(queries.astype(np.float64) - record.astype(np.float64)).sum(axis=1)
-    return np.asarray(apart.argsort(kind="stable")[:count])
+    return int(apart.argmin())
 
 
 def _distinct_rows(features: Floats) -> Places:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pate.data.embeddings import Embeddings
-from pate.data.values import Images, Table
+from pate.data.values import Images
 from pate.errors import SchemaError, UsageError
 from pate.features.dense import looked_at
 from pate.features.diffusion import FEWEST, DiffusionSpace
@@ -141,19 +141,22 @@ def space_over(public: Inputs, name: str = "auto") -> FeatureSpace:
     return (InvariantSpace if bend == "steady" else DiffusionSpace).fit(base, public)
 
 
-def directions_over(public: Inputs, *, curved: bool = False) -> FeatureSpace:
+def directions_over(public: Inputs) -> FeatureSpace:
     """Return the feature space of a public set in which dense votes have directions.
+
+    What is to be learnt of a table or of embeddings is seldom linear in their coordinates; it is in
+    kernel features (:mod:`pate.features.likeness`). Features of images are not linear in pixels already.
 
     Args:
         public: the public set, the only data used for fitting.
-        curved: whether directions are of likeness, as the code says.
 
     Raises:
         DataError: if there are too few public inputs to fit it.
     """
-    if curved:
-        return LikenessSpace.fit(space_over(public), public.take(looked_at(len(public))))
-    return TableSpace.for_directions(public) if isinstance(public, Table) else space_over(public)
+    space = space_over(public)
+    if isinstance(public, Images):
+        return space
+    return LikenessSpace.fit(space, public.take(looked_at(len(public))))
 
 
 def default_name(public: Images) -> str:

@@ -58,11 +58,6 @@ class NoisyVotes:
         self.counts.setflags(write=False)
 
     @property
-    def places(self) -> int:
-        """Queries at which each record voted."""
-        return code_of(self.code).places
-
-    @property
     def dense(self) -> bool:
         """Whether a record counts at every query, by how far it lies in that direction."""
         return code_of(self.code).name == DENSE

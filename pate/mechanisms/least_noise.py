@@ -183,7 +183,7 @@ def least_share(
     The cost is the mu of Gaussian differential privacy, L2 / sqrt(honest sigma^2), times what discrete noise
     costs above the continuous.
 
-    >>> float(least_share(0.1, 1e-5, 1, 1)), float(least_share(0.1, 1e-5, 1, 1, "spread-9"))
+    >>> float(least_share(0.1, 1e-5, 1, 1)), float(least_share(0.1, 1e-5, 1, 1, "dense-9"))
     (43.5, 130.46875)
 
     Args:

@@ -1,10 +1,10 @@
-"""Neighbour votes (reverse k-NN voting): each record votes once; the release is one noisy matrix.
+"""Neighbour votes (reverse nearest neighbours): each record votes once; the release is one noisy matrix.
 
-Every private record votes for its label at the query that is nearest to it, or at its k nearest, see
-:mod:`pate.features.neighbours`. So an altered record changes at most 2k counts of the whole matrix by
-one each, and an added or removed record changes k: the L1 sensitivity is 2k and the L2 sensitivity
-sqrt(2k), however many queries there are (:mod:`pate.codes`). Noise is added to all counts once, and
-everything computed from the noisy matrix (labels, unanswered queries, weights of labels) is
+Every private record votes for its label at the query that is nearest to it, see
+:mod:`pate.features.neighbours`. So an altered record changes at most two counts of the whole matrix by
+one each, and an added or removed record changes one: the L1 sensitivity is 2 and the L2 sensitivity
+sqrt(2), however many queries there are (:mod:`pate.codes` has the others). Noise is added to all counts
+once, and everything computed from the noisy matrix (labels, unanswered queries, weights of labels) is
 post-processing.
 
 The noise has one of two laws: geometric, which is calibrated to L1 and gives pure epsilon (delta 0), or

@@ -6,7 +6,7 @@ All counts are one array, with one joint bound on what one unit changes in it, a
 reach half of the teachers, and a student of shares.
 
 Source: tau and Binary voting: Dziedzic et al., "Private Multi-Winner Voting for Machine Learning", PoPETs
-2023, arXiv 2211.15410. The bound: docs/proofs/record-votes.md, section 6.
+2023, arXiv 2211.15410. The bound: docs/proofs/record-votes.md, section 5.
 """
 
 from __future__ import annotations

@@ -129,7 +129,6 @@ def _of_records(spec: CampaignSpec, guess: Guess, classes: int | None) -> Expect
         purity=_PURITY,
         sigma=noise,
         threshold=mechanism.threshold,
-        places=code.places,
     )
     about = f"{m} classes" + ("" if known else " (a guess: --classes)")
     few = found.labels < min(labels_for_all(m), number / 2)

@@ -111,18 +111,15 @@ class SumsPlan:
 
     Attributes:
         representatives: q, or d directions.
-        places: k, nearest representatives at which each record votes; d of dense votes.
         votes: at each representative, about; of dense votes those of one class, in all directions.
         noise: standard deviation on each count, in votes.
         error: it as a share of the votes. Of several labels and of numbers: standard deviation of a
-            label's share, or of a mean in parts of the range, of k neighbours taken together. Of
-            dense votes: the length of a class's mean array, of 1 at most, that equals the noise in one
-            direction.
+            label's share, or of a mean in parts of the range. Of dense votes: the length of a class's
+            mean array, of 1 at most, that equals the noise in one direction.
         counts: numbers in the release.
     """
 
     representatives: int
-    places: int
     votes: float
     noise: float
     error: float
@@ -156,17 +153,15 @@ def plan_sums(
     require_size(representatives, columns)
     if code.name == DENSE:
         votes = records / (columns if code.answer.one_hot else 1)
-        together = 1.0
     else:
-        votes = records * code.places / representatives
-        together = math.sqrt(code.places)
-    error = noise / votes / together
+        votes = records / representatives
+    error = noise / votes
     if code.answer.name == NUMBER and code.name != DENSE:
         low, high = points[0], points[-1]
         error *= max(
             math.hypot(*((each - end) / (high - low) for each in points)) for end in (low, high)
         )
-    return SumsPlan(representatives, code.places, votes, noise, error, representatives * columns)
+    return SumsPlan(representatives, votes, noise, error, representatives * columns)
 
 
 @dataclass(frozen=True)
@@ -175,18 +170,15 @@ class NeighbourPlan:
 
     Attributes:
         representatives: q.
-        places: k, nearest representatives at which each record votes.
         votes: at each, about.
         threshold: noisy margin of a label, in votes.
         labelled: expected share of representatives that get a label.
         right: expected share of those labels that are their representatives' main class.
         top_right: expected share of all representatives whose largest noisy count is of their main
-            class, with a label or without, the counts of k neighbours taken together: a student
-            learns from the counts of all.
+            class, with a label or without: a student learns from the counts of all.
     """
 
     representatives: int
-    places: int
     votes: float
     threshold: int
     labelled: float
@@ -207,7 +199,6 @@ def plan_representatives(
     purity: float,
     sigma: float,
     threshold: int,
-    places: int = 1,
     seed: int = 0,
 ) -> NeighbourPlan:
     """Return the expected utility of neighbour votes.
@@ -223,22 +214,19 @@ def plan_representatives(
         purity: share of a representative's records that are of its main class, above 1/m.
         sigma: of the noise that each count carries, in votes.
         threshold: noisy margin of a label, in votes.
-        places: k, nearest representatives at which each record votes.
         seed: of the draws.
 
     Raises:
         UsageError: for arguments that make no sense.
     """
-    if not 1 <= places <= representatives:
-        raise UsageError(f"records cannot vote at {places} of {representatives} representatives")
-    if records < 1 or classes < 2:
+    if representatives < 1 or records < 1 or classes < 2:
         raise UsageError("a plan needs representatives, records and two classes or more")
     if not 1 / classes < purity <= 1:
         raise UsageError(f"purity is a share above 1/{classes} and at most 1, got {purity}")
     if not sigma > 0:
         raise UsageError(f"the noise is above 0, got {sigma}")
     draw = np.random.default_rng(seed)
-    mean = records * places / representatives
+    mean = records / representatives
     sizes = draw.poisson(draw.gamma(4.0, mean / 4.0, _DRAWS))
     counts = draw.multinomial(sizes, _shares(classes, purity)).astype(np.float64)
     noisy = counts + draw.normal(0.0, sigma, counts.shape)
@@ -247,10 +235,7 @@ def plan_representatives(
     labelled = float(clear.mean())
     hits = noisy.argmax(axis=1) == 0
     right = float(hits[clear].mean()) if clear.any() else 0.0
-    # The counts of k neighbours have much the same voters: the k-th part of their noise's variance.
-    together = counts + (noisy - counts) / math.sqrt(places)
-    top_right = float((together.argmax(axis=1) == 0).mean())
-    return NeighbourPlan(representatives, places, mean, threshold, labelled, right, top_right)
+    return NeighbourPlan(representatives, mean, threshold, labelled, right, float(hits.mean()))
 
 
 def _shares(classes: int, purity: float) -> NDArray[np.float64]:

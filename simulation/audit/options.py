@@ -92,7 +92,7 @@ class AuditOptions(CommandOptions):
     ] = None
     code: Annotated[
         str | None,
-        _audit(help="neighbour: nearest, spread-K, dense-K or kernel-K.", metavar="CODE"),
+        _audit(help="neighbour: nearest or dense-K.", metavar="CODE"),
     ] = None
     answer: Annotated[
         str | None,

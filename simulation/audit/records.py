@@ -6,12 +6,12 @@ opposite directions, and say the same there with as much weight as an answer may
 has one record more than may vote, each with one label more than counts, or with a number beyond its
 range. The other records are the same in both files; some are as near to one side as to the other.
 Two pairs change less: one of several votes moves, which an even number of votes would hide; and the unit
-that is the extreme of its party in every coordinate leaves records that lie in the middle.
+that is the extreme of its party leaves records that lie in the middle, or in dense votes records that are
+like no public row, so that the unit's arrays were the longest.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -33,10 +33,8 @@ if TYPE_CHECKING:
 _OTHERS: Final = 15
 #: How far off the unit is, in public spreads; features are cut nearer.
 _FAR: Final = 100
-#: The same for directions of likeness: what is far off is like nothing, on either side alike.
+#: The same for dense votes: what is far off is like no public row, on either side alike.
 _AMONG: Final = 1
-#: Columns of dense votes.
-_NUMBERS: Final = 129
 #: Places tried for the unit's records after the change: which labels count depends on the place.
 _TRIED: Final = 32
 #: The patient who is the unit, and the same one with other answers.
@@ -55,7 +53,9 @@ def record_pairs(code: Code, votes: int) -> tuple[Pair, ...]:
         code: where records vote, and what they say.
         votes: k, most votes of one unit.
     """
-    far, step = (_AMONG, 1 / 1024) if code.curved else (_FAR, 1)
+    dense = code.name == DENSE
+    far, step = (_AMONG, 1 / 1024) if dense else (_FAR, 1)
+    rest = _others(_FAR if dense else 0)
     given = _counts(code, votes, _unit(votes, -far), _others())
     moved = max(
         (
@@ -71,15 +71,14 @@ def record_pairs(code: Code, votes: int) -> tuple[Pair, ...]:
             given, _counts(code, votes, _others(), _unit(votes, -far, _OTHERWISE))
         ),
         "the extreme of the party leaves": (
-            _counts(code, votes, _unit(votes, -far), _others(middle=True)),
-            _counts(code, votes, _others(middle=True)),
+            _counts(code, votes, _unit(votes, -far), rest), _counts(code, votes, rest)
         ),
     }  # fmt: skip
     if votes > 1:
-        rest = _unit(votes - 2, -far)
+        still = _unit(votes - 2, -far)
         worlds[f"one of {votes} votes moves"] = (
-            _counts(code, votes, _unit(0, -far), rest, _others()),
-            _counts(code, votes, _others(), rest, _unit(0, far)),
+            _counts(code, votes, _unit(0, -far), still, _others()),
+            _counts(code, votes, _others(), still, _unit(0, far)),
         )
     return tuple(
         Pair(here, there, None, name, of_records=True) for name, (here, there) in worlds.items()
@@ -91,9 +90,10 @@ def _unit(votes: int, place: float, patient: int = _UNIT) -> list[tuple[int, flo
     return [(patient, place)] * (votes + 1)
 
 
-def _others(*, middle: bool = False) -> list[tuple[int, float]]:
-    """Return the other records: on both sides, or with a place that is no number, see :func:`_table`."""
-    return [(at, math.nan if middle else (-1.0, 0.0, 1.0, 0.0)[at % 4]) for at in range(_OTHERS)]
+def _others(place: float | None = None) -> list[tuple[int, float]]:
+    """Return the other records: on both sides and between them, or all at one place."""
+    places = (-1.0, 0.0, 1.0, 0.0) if place is None else (place,)
+    return [(at, places[at % len(places)]) for at in range(_OTHERS)]
 
 
 def _counts(code: Code, votes: int, *parts: Sequence[tuple[int, float]]) -> Counts:
@@ -112,28 +112,19 @@ def _counts(code: Code, votes: int, *parts: Sequence[tuple[int, float]]) -> Coun
 
 def _public(code: Code) -> Table:
     """Return the representatives: as many on one side as on the other."""
-    many = code.places if code.name == DENSE else 2 * code.places
+    many = code.places if code.name == DENSE else 2
     sides = [(1 + at // 2 / 1024) * (-1) ** (at + 1) for at in range(many)]
-    return _table(code, sides)
+    return _table(sides)
 
 
-def _table(code: Code, places: Sequence[float]) -> Table:
-    """Return rows whose numbers are all their place; NaN stands for one in the middle.
-
-    For dense votes there are so many that none is cut into steps, in which no record could lie further
-    off than the public rows.
-    """
-    columns = _NUMBERS if code.name == DENSE else 1
-    names = tuple(f"x{at}" for at in range(columns))
-    where = np.array(places, np.float64)
-    # Across all directions, so that their arrays are the shortest.
-    across = [0.0, *(1.0, -1.0) * (columns // 2)]
-    return Table(names, tuple(np.where(np.isnan(where), aside, where) for aside in across))
+def _table(places: Sequence[float]) -> Table:
+    """Return rows of one number, their place."""
+    return Table(("x",), (np.array(places, np.float64),))
 
 
 def _records(code: Code, rows: Sequence[tuple[int, float]]) -> tuple[tuple[str, ...], Dataset]:
     """Return the campaign's columns, and the records with as much of an answer as may be."""
-    inputs = _table(code, [place for _, place in rows])
+    inputs = _table([place for _, place in rows])
     patients = np.array([patient for patient, _ in rows])
     unit, groups = patients == _UNIT, patients.astype(np.str_)
     nothing = np.zeros(len(rows), np.int64)

@@ -82,7 +82,7 @@ def weak(images: Tensor, generator: torch.Generator, *, flips: bool = False) -> 
 def strong(
     images: Tensor,
     generator: torch.Generator,
-    strength: Strength | None = None,
+    strength: Strength,
     *,
     flips: bool = False,
 ) -> Tensor:
@@ -94,7 +94,6 @@ def strong(
         strength: of the augmentation.
         flips: also mirror each image left to right with probability one half.
     """
-    strength = strength or Strength()
     bent = _warp(images, generator, strength, flips=flips)
     return _cutout(_recolour(bent, generator, strength), generator, strength.cutout)
 

@@ -26,7 +26,6 @@ import numpy as np
 
 from pate.data.values import Images
 from pate.features.space import default_name, space_over
-from student.trainers.counts import pooled
 from student.trainers.graph import neighbour_graph, spread
 from student.trainers.kernel import KernelMachine
 
@@ -111,7 +110,7 @@ def evidence_of(lesson: Lesson) -> NDArray[np.float64]:
     evidence = np.zeros((len(lesson.public), len(lesson.classes)))
     evidence[lesson.queries, lesson.labels] = 1
     if lesson.noisy is not None and len(lesson.noisy.queries) and not lesson.noisy.dense:
-        evidence[lesson.noisy.queries] = shares(pooled(lesson.public, lesson.noisy))
+        evidence[lesson.noisy.queries] = shares(lesson.noisy)
     return evidence
 
 

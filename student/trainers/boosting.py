@@ -9,7 +9,6 @@ additive first guess cannot.
 from __future__ import annotations
 
 import time
-import warnings
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -101,25 +100,6 @@ def fit_chances(
         random_state=seed % 2**32,
     )
     return model.fit(rows[row], label, weight)
-
-
-def fit_line(rows: NDArray[np.float32], chances: Floats, *, softness: float) -> Model:
-    """Return a logistic model fitted in the same way.
-
-    Args:
-        rows: (n, d) float32.
-        chances: (n, m) probabilities.
-        softness: inverse regularisation.
-    """
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-
-    row, label, weight = _repeated(chances)
-    model: Model = LogisticRegression(C=softness, max_iter=300)
-    with warnings.catch_warnings():
-        # One that did not converge is still usable, thanks to its regularisation.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return model.fit(rows[row], label, weight)
 
 
 def _repeated(chances: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:

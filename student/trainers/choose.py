@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from student.trainers.base import Student
 
 #: Trainers of convolutional networks, the default for all but tiny images first.
-IMAGE_MODELS: Final = ("propagation", "fixmatch", "vat", "pate-g")
+IMAGE_MODELS: Final = ("propagation", "vat", "pate-g")
 #: Trainers for tables, the default first.
 TABLE_MODELS: Final = ("selftraining", "smoothing")
 #: Trainers for embeddings.
@@ -107,13 +107,11 @@ def train(
         return selftraining.train(
             lesson, seed=seed, effort=effort, settings=smoothed, progress=progress
         )
-    from student.trainers import fixmatch, pate_g, propagation, vat
+    from student.trainers import pate_g, propagation, vat
 
     if isinstance(lesson.public, Embeddings):
         return _own_network(lesson, seed, device, effort, progress)
-    module = {"propagation": propagation, "fixmatch": fixmatch, "vat": vat, "pate-g": pate_g}[
-        chosen
-    ]
+    module = {"propagation": propagation, "vat": vat, "pate-g": pate_g}[chosen]
     trained: Student = module.train(
         lesson, seed=seed, device=device, effort=effort, progress=progress
     )

@@ -1,12 +1,11 @@
 """Class probabilities of public rows from noisy vote counts.
 
-With neighbour votes every private record voted at its nearest query, or at its k nearest, so a query's
-counts describe its *cell*: all rows, private or public, that vote there. The public rows of a cell
-resemble the private ones that voted there. So the mean of a model over the public rows of each cell should
-agree with the cell's shares of votes, as far as the noise allows: this is learning from label
-proportions (Quadrianto et al., "Estimating labels from label proportions", JMLR 10, 2009), here
-with noise of a known size. The only inputs are noisy counts and the public set, so this is
-post-processing.
+With neighbour votes every private record voted at its nearest query, so a query's counts describe its
+*cell*: all rows, private or public, that vote there. The public rows of a cell resemble the private ones
+that voted there. So the mean of a model over the public rows of each cell should agree with the cell's
+shares of votes, as far as the noise allows: this is learning from label proportions (Quadrianto et al.,
+"Estimating labels from label proportions", JMLR 10, 2009), here with noise of a known size. The only
+inputs are noisy counts and the public set, so this is post-processing.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ import numpy as np
 from pate.answers import LABELS
 from pate.codes import code_of
 from pate.errors import DataError
-from pate.features.neighbours import near
+from pate.features.neighbours import nearest
 from pate.features.space import space_over
-from pate.formats.noisy_counts import NoisyVotes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
+    from pate.formats.noisy_counts import NoisyVotes
 
     Floats = NDArray[np.float64]
 
@@ -43,7 +42,7 @@ class Cells:
     """The shares of votes per cell, and their precision.
 
     Attributes:
-        cell: (n, k) int64, the k cells of each public row; a record votes in as many.
+        cell: (n,) int64, the cell of each public row.
         rows: (q,) int64, public rows per cell; each cell holds at least its own query.
         mass: (q,) estimated private records per cell, positive.
         shares: (q, m) observed shares of the classes: unbiased, so not all within 0 and 1.
@@ -66,15 +65,13 @@ class Cells:
 
     def means(self, rows: NDArray[np.floating]) -> Floats:
         """Return (q, k) the mean of (n, k) values over the public rows of each cell."""
-        places = self.cell.shape[1]
-        sums = [np.bincount(self.cell.ravel(), r.repeat(places), len(self.rows)) for r in rows.T]
+        sums = [np.bincount(self.cell, column, len(self.rows)) for column in rows.T]
         return np.stack(sums, axis=1) / self.rows[:, None]
 
     def variances(self, expected: Floats) -> Floats:
         """Return (q, m) the variance of the observed shares, given the expected ones.
 
-        The noise's, and that of a draw of ``mass`` records. Cells that share records are counted as
-        if each had its own.
+        It is the noise's, and that of a draw of ``mass`` records.
         """
         classes = expected.shape[1]
         draw = np.clip(expected * (1 - expected), 0.01, None) / self.mass[:, None]
@@ -150,7 +147,7 @@ def records_of(noisy: NoisyVotes, none: int) -> tuple[Floats, Floats, float]:
 def _places(
     public: Inputs, noisy: NoisyVotes, totals: Floats, noise: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats] | None:
-    """Return the cells of each public row, public rows and records a cell; None as :func:`cells_of`.
+    """Return the cell of each public row, public rows and records a cell; None as :func:`cells_of`.
 
     Args:
         public: the public set.
@@ -161,12 +158,10 @@ def _places(
     if noisy.dense or not len(totals) or totals.sum() <= 2 * math.sqrt(noise * len(totals)):
         return None
     points = space_over(public).embed(public)
-    cell = near(points[noisy.queries], points, noisy.places)
+    cell = nearest(points[noisy.queries], points)
     # Of two equal rows the first is the nearest; a query still belongs to its own cell.
-    own = np.arange(len(noisy.queries))
-    lost = ~(cell[noisy.queries] == own[:, None]).any(axis=1)
-    cell[noisy.queries[lost], 0] = own[lost]
-    rows = np.bincount(cell.ravel(), minlength=len(noisy.queries)).astype(np.int64)
+    cell[noisy.queries] = np.arange(len(noisy.queries))
+    rows = np.bincount(cell, minlength=len(noisy.queries)).astype(np.int64)
     return cell, rows, _masses(totals, rows, noise)
 
 
@@ -192,8 +187,7 @@ def tilt(cells: Cells, guesses: Floats) -> Floats:
 
     Every cell has a target between the mean of its guesses and its observed shares: the weight is
     estimated from the excess of the differences over their variance, over all cells. Within a cell
-    the odds of all rows are multiplied alike until the mean is met; a row in k cells takes the k-th
-    root of each one's factor.
+    the odds of all rows are multiplied alike until the mean is met.
 
     Args:
         cells: q of them.
@@ -213,24 +207,6 @@ def tilt(cells: Cells, guesses: Floats) -> Floats:
     target /= target.sum(axis=1, keepdims=True)
     moved = guesses
     for _ in range(_TILTS):
-        factors = (target / cells.means(moved)) ** (1 / cells.cell.shape[1])
-        moved = moved * factors[cells.cell].prod(axis=1)
+        moved = moved * (target / cells.means(moved))[cells.cell]
         moved = moved / moved.sum(axis=1, keepdims=True)
     return moved
-
-
-def pooled(public: Inputs, noisy: NoisyVotes) -> NoisyVotes:
-    """Return the counts of each query, summed over the queries at which a record there would vote.
-
-    A record votes at k queries, so the counts of one query alone are a k-th of what is known about
-    its class. With k = 1 they stay as they are.
-
-    Args:
-        public: the public set.
-        noisy: the released counts over some of it.
-    """
-    if noisy.places == 1:
-        return noisy
-    points = space_over(public).embed(public)[noisy.queries]
-    together = noisy.counts[near(points, points, noisy.places)].sum(axis=1)
-    return NoisyVotes(noisy.queries, together, noisy.sigma * math.sqrt(noisy.places))

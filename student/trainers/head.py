@@ -18,7 +18,7 @@ from pate.codes import code_of
 from pate.errors import DataError
 from pate.features.space import space_over
 from student.trainers.beliefs import evidence_of
-from student.trainers.counts import LEAST_SHARE, cells_of, pooled
+from student.trainers.counts import LEAST_SHARE, cells_of
 from student.trainers.graph import averaged, neighbour_graph, spread
 from student.trainers.linear import linear_chances
 from student.trainers.proportions import softmax
@@ -73,7 +73,7 @@ def head_chances(lesson: Lesson, seed: int) -> Floats | None:
         evidence = smoothed_rows(lesson.public, cells, seed)
     elif cells is not None and noisy is not None:
         evidence = np.zeros((len(lesson.public), len(lesson.classes)))
-        evidence[noisy.queries] = _standing_out(pooled(lesson.public, noisy))
+        evidence[noisy.queries] = _standing_out(noisy)
     elif len(lesson.queries):
         evidence = evidence_of(lesson)
     else:

@@ -188,7 +188,7 @@ def train_on_teachers(
     def fit(at: int, effort: Effort) -> Model:
         share = noisy.counts[:, at] / teachers
         cells = Cells(
-            np.arange(queries)[:, None],
+            np.arange(queries),
             np.ones(queries, dtype=np.int64),
             np.full(queries, float(teachers)),
             np.stack([1 - share, share], axis=1),

@@ -13,12 +13,11 @@ private records would drown the rest.
 In the principal directions of G these sums are N g w + noise, w being the weights. With weights of variance
 t^2 and noise of a known variance v, the best estimate shrinks by (N g t)^2 / ((N g t)^2 + v). The t with
 which the released sums are most likely (the evidence, in closed form) is taken: no label is held out, and no
-record is asked again. The features of a table come in its columns; there the weights are those of features,
-sums N U'F w, U being the public rows in these directions and F their features, and each column has its own t
-(:mod:`student.trainers.relevance`). Whether a number lies below each of several points is estimated for all
-points together (:mod:`student.trainers.pooling`). Embeddings come in several views, the rows themselves and
-rows averaged over their graph of neighbours; there the weights are those of one view's features F, and the
-view, too, is the one with which the released sums are most likely. All of it is post-processing.
+record is asked again. Whether a number lies below each of several points is estimated for all points together
+(:mod:`student.trainers.pooling`). Embeddings come in several views, the rows themselves and rows averaged
+over their graph of neighbours; there the weights are those of one view's features F, sums N U'F w, U being
+the public rows in these directions, and the view, too, is the one with which the released sums are most
+likely. All of it is post-processing.
 
 Source: Rasmussen and Williams, "Gaussian processes for machine learning", 2006, section 5.4; of averaged
 features: Wu et al., "Simplifying graph convolutional networks", ICML 2019.
@@ -36,12 +35,10 @@ from pate.answers import CONTRAST, FINE, NUMBER, contrast_of
 from pate.codes import GRID, code_of
 from pate.features.dense import Directions, looked_at
 from pate.features.space import directions_over
-from pate.features.tables import TableSpace
 from student.trainers.counts import LEAST_SHARE
 from student.trainers.covariates import matching_weights
 from student.trainers.numbers import shares_below
 from student.trainers.pooling import pooled_weights
-from student.trainers.relevance import relevant_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,8 +70,6 @@ _DRAWN_APART: Final = (1 / 16, 1 / 4, 1.0, 4.0)
 _FARTHER: Final = tuple(2.0**power for power in range(13))
 #: Times that the public rows are weighted; the number of records depends on the weights.
 _MATCHED: Final = 2
-#: With fewer sums for each column of a table, its columns share one size of weights.
-_SUMS_A_COLUMN: Final = 2
 #: The number of records must exceed this many standard deviations of its noise.
 _CLEAR: Final = 2.0
 
@@ -149,15 +144,9 @@ def _values(
         sizes: of the weights: one for all of them, each its own, or pooled.
         views: features of the public rows, one of which is weighed; none for the directions.
     """
-    space = directions_over(public, curved=code_of(noisy.code).curved)
-    points = space.embed(public)
+    points = directions_over(public).embed(public)
     directions = Directions.fit(points[noisy.queries], points[looked_at(len(points))])
     rows = directions.codes(points) / GRID
-    columns_of = None
-    if isinstance(space, TableSpace):
-        # The constant coordinate has a size of its own.
-        blocks = np.repeat(np.arange(len(space.widths) + 1), (*space.widths, 1))
-        columns_of = _Columns(directions.units(points), blocks)
     sums, sigma = noisy.counts / GRID, noisy.sigma / GRID
     every, noise = sums @ total, sigma * float(np.linalg.norm(total))
     basis = _Basis.of(rows, np.full(len(rows), 1 / len(rows)))
@@ -167,21 +156,8 @@ def _values(
             return None
         shares = matching_weights(rows, every / records, (noise / records) ** 2, records)
         basis = _Basis.of(rows, shares)
-    basis = replace(basis, columns=columns_of, views=tuple(views))
+    basis = replace(basis, views=tuple(views))
     return basis.values(sums, sigma, total, asked, sizes)
-
-
-@dataclass(frozen=True, eq=False)
-class _Columns:
-    """The public rows before they were projected.
-
-    Attributes:
-        units: (n, f) their features.
-        blocks: (f,) the column of the table that each is of, from 0.
-    """
-
-    units: Floats
-    blocks: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +170,6 @@ class _Basis:
         turned: (n, k) the public rows.
         one: (k,) the combination of directions that is closest to 1 on the public rows, and 1 in the mean.
         shares: (n,) the share of the private records that each public row stands for.
-        columns: of a table.
         views: (n, f) features each.
     """
 
@@ -203,7 +178,6 @@ class _Basis:
     turned: Floats
     one: Floats
     shares: Floats
-    columns: _Columns | None = None
     views: tuple[NDArray[np.floating], ...] = ()
 
     @classmethod
@@ -239,7 +213,7 @@ class _Basis:
         mixed = asked - np.outer(total, means)
         seen = self.axes.T @ (sums @ mixed)
         drawn = records * self.moments[:, None] * (means * (1 - means))
-        if sizes == "pooled" and self.columns is None:
+        if sizes == "pooled":
             shares = np.array([self.number(each) / records for each in sums.T])
             spread = (mixed.T * np.clip(shares, _RAREST, 1)) @ mixed
             pooled: Floats = means + self.turned @ pooled_weights(
@@ -333,13 +307,6 @@ class _Basis:
             return float(-(np.log(spread) + energy / spread).sum())
 
         weight, share = max(product(_WEIGHTS, _DRAWN), key=evidence)
-        told, variances = self.columns, noise + share * drawn
-        if told is not None and _SUMS_A_COLUMN * (told.blocks[-1] + 1) <= len(seen):
-            adds = records * ((self.turned * self.shares[:, None]).T @ told.units)
-            weights = relevant_weights(adds, seen, variances, told.blocks, weight)
-            rows = told.units
-        else:
-            power = np.square(size * weight)
-            weights, rows = power / (power + variances) / size * seen, self.turned
-        apart: Floats = rows @ weights
+        power = np.square(size * weight)
+        apart: Floats = self.turned @ (power / (power + noise + share * drawn) / size * seen)
         return apart

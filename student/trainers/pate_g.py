@@ -38,7 +38,7 @@ from student.trainers.images import (
     repeat,
     running_statistics_kept,
 )
-from student.trainers.network import build, swift_for
+from student.trainers.network import build, sized_for
 
 KIND: Final = "pate-g"
 
@@ -130,7 +130,7 @@ def train(
     images = images_of(lesson)
     effort, by = effort or Effort(), settings or Settings()
     where = choose_device(device)
-    architecture = swift_for(images.size, len(lesson.classes), wide=where.type == "cuda")
+    architecture = sized_for(images.size, len(lesson.classes), wide=where.type == "cuda")
     first = torch.Generator().manual_seed(seed)
     network = build(architecture, first).to(where)
     generator = build_generator(images.size, by.noise, first).to(where)

@@ -46,7 +46,7 @@ from student.trainers.images import (
 )
 from student.trainers.labels import ONLY_NOISE
 from student.trainers.linear import linear_chances
-from student.trainers.network import build, swift_for
+from student.trainers.network import build, sized_for
 from student.trainers.smoothing import smooth
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def train(
     effort, settings = effort or Effort(), settings or Settings()
     where = choose_device(device)
     steps = effort.steps or default_steps(images.size, len(images), where)
-    architecture = swift_for(images.size, len(lesson.classes), wide=where.type == "cuda")
+    architecture = sized_for(images.size, len(lesson.classes), wide=where.type == "cuda")
     initial = build(architecture, torch.Generator().manual_seed(seed)).to(where)
     smoothed = _smoothed(lesson, settings, seed) if chances is None else _shares(chances)
     if smoothed is None and not len(lesson.labels):

@@ -53,7 +53,7 @@ def guess_shares(rows: NDArray[np.float32], cells: Cells) -> Floats:
             at = flat.reshape(width, classes)
             chances = softmax(basis @ at)
             apart = cells.means(chances) - cells.shares
-            pull = (trust * apart / cells.rows[:, None])[cells.cell].sum(axis=1)
+            pull = (trust * apart / cells.rows[:, None])[cells.cell]
             slope = chances * (pull - (chances * pull).sum(axis=1, keepdims=True))
             value = 0.5 * float((trust * apart**2).sum() + (penalty * at**2).sum())
             return value, (basis.T @ slope + penalty * at).ravel()

@@ -10,8 +10,7 @@ then unused. The counts are learnt by an additive model (:mod:`student.trainers.
 smoothing over similar rows (:mod:`student.trainers.smoothing`); boosted trees are fitted to the mean of
 both, adjusted to agree with the counts (:mod:`student.trainers.boosting`). The errors of the two differ, so
 their mean is better than either. ``--model smoothing`` has the second one only, which is better if no column
-separates the classes well. From dense sums trees and a logistic model are fitted to the chances of
-:mod:`student.trainers.linear`, and averaged; from those by likeness trees only.
+separates the classes well. From dense sums trees are fitted to the chances of :mod:`student.trainers.linear`.
 
 Embeddings of a public encoder are rows already; their student is a softmax head
 (:mod:`student.trainers.head`), in place of forest and trees.
@@ -32,7 +31,7 @@ from pate.data.embeddings import Embeddings
 from pate.data.values import Table
 from pate.errors import DataError
 from student.trainers.base import Effort, Lesson, Progress, by_model, decided, silent
-from student.trainers.boosting import CLOSELY, TREES, fit_chances, fit_line, train_on_counts
+from student.trainers.boosting import CLOSELY, TREES, fit_chances, train_on_counts
 from student.trainers.counts import cells_of
 from student.trainers.encoding import EmbeddedRows, Encoding, learn_encoding
 from student.trainers.head import PENALTY, SMOOTHED, fit_head, head_chances, smoothed_rows
@@ -176,7 +175,7 @@ def train(
     elif isinstance(lesson.public, Table):
         encoding, kind, makes = learn_encoding(lesson.public), KIND, TREES_OF_LABELS
     else:
-        raise DataError("self-training is for tables; use --model fixmatch for images")
+        raise DataError("self-training is for tables; use --model propagation for images")
     answer = CLASS if lesson.noisy is None else str(code_of(lesson.noisy.code).answer)
     answer = CLASS if answer == CONTRAST else answer
     if lesson.noisy is not None and answer.startswith(LABELS):
@@ -233,19 +232,14 @@ def train(
         step()
         return TableStudent(encoding, {"boosting": model}, None, lesson.classes, answer=answer)
     if lesson.noisy is not None and lesson.noisy.dense:
-        curved = code_of(lesson.noisy.code).curved
-        step = by_model(progress, 2 if curved else 3)
+        step = by_model(progress, 2)
         chances = linear_chances(lesson.public, lesson.noisy)
         step()
         if chances is not None:
             rows, trees = encoding.encode(lesson.public), effort.steps or TREES
-            far = {"far": CLOSELY} if curved else {}
-            taught = {"boosting": fit_chances(rows, chances, seed=seed, trees=trees, **far)}
+            model = fit_chances(rows, chances, seed=seed, trees=trees, far=CLOSELY)
             step()
-            if not curved:  # else what they are fitted to is linear, in other features
-                taught["logistic"] = fit_line(rows, chances, softness=settings.softness)
-                step()
-            return TableStudent(encoding, taught, None, lesson.classes, answer=answer)
+            return TableStudent(encoding, {"boosting": model}, None, lesson.classes, answer=answer)
     if answer == NUMBER or not len(lesson.labels):
         raise DataError(ONLY_NOISE)
     present = np.unique(lesson.labels)

@@ -37,7 +37,7 @@ from student.trainers.images import (
     repeat,
     running_statistics_kept,
 )
-from student.trainers.network import build, swift_for
+from student.trainers.network import build, sized_for
 
 if TYPE_CHECKING:
     from student.trainers.network import Network
@@ -97,7 +97,7 @@ def train(
     images = images_of(lesson)
     effort, by = effort or Effort(), settings or Settings()
     where = choose_device(device)
-    architecture = swift_for(images.size, len(lesson.classes), wide=where.type == "cuda")
+    architecture = sized_for(images.size, len(lesson.classes), wide=where.type == "cuda")
     network = build(architecture, torch.Generator().manual_seed(seed)).to(where)
     averaged = Averaged(network, by.memory)
     pixels, queries, labels, random = on_device(lesson, where, seed)

@@ -26,11 +26,11 @@ PACKAGES = {
     "google": "protobuf", "prometheus_client": "prometheus-client",
 }  # fmt: skip
 #: Run-time dependencies that no shipped module imports; pyproject.toml says why.
-NOT_IMPORTED = {"h11"}
+NOT_IMPORTED = {"h11", "torchvision"}
 #: Imported, and brought by a dependency that is bounded: FastAPI's and Typer's own foundations.
 BROUGHT = {"starlette", "click"}
 #: Of optional extras.
-OPTIONAL = {"psycopg", "ray"}
+OPTIONAL = {"psycopg"}
 #: Of protos/generate.py, which is for developers.
 DEVELOPMENT = {"grpc-tools"}
 
@@ -189,7 +189,7 @@ def test_what_an_image_selects_of_them() -> None:
         for name, lines in chosen.items()
     }
     parts = {name: {pins[each].part for each in found} for name, found in names.items()}
-    assert parts == {"torch": {""}, "others": {"", "postgres"}, "all": {"", "postgres", "cuda"}}
+    assert parts == {"torch": {""}, "others": {"", "postgres"}}
     assert names["others"] | names["torch"] == {
         name for name, pin in pins.items() if pin.part in ("", "postgres")
     }

@@ -63,16 +63,6 @@ def test_the_published_statement_agrees_with_it(told: Campaign) -> None:
     told.run("differs", "party", "verify", statement, "--home", home).ends(22)
 
 
-def test_the_server_keeps_a_private_certificate(told: Campaign) -> None:
-    file = told.folder / "certificate.json"
-    told.run(
-        "certificate", "aggregator_server", "certificate", "--out", file, "--home", told.home
-    ).ends(0)
-    found = json.loads(file.read_text())
-    assert found["summary"]["labels"] == QUERIES
-    assert file.stat().st_mode & 0o077 == 0
-
-
 def test_a_server_that_is_not_the_enrolled_one(told: Campaign) -> None:
     """At the same place, and without the certificate that the party pinned."""
     with Campaign(told.folder / "strange", told.sites) as strange:

@@ -153,19 +153,10 @@ def test_labels_come_without_a_student_too(mechanism: str, noise: str, tmp_path:
         assert "noise shares of 4 of 6 parties are counted, standard deviation" in program.text
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--aggregator", "interactive-gnmax", "--no-student"), "leave --no-student out"),
-        (("--engine", "ray", "--aggregation", "masked"), "stay in one: use --engine local"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(
-    options: tuple[str, ...], words: str, tmp_path: Path
-) -> None:
-    program = simulate(tmp_path, *options)
+def test_options_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    program = simulate(tmp_path, "--aggregator", "interactive-gnmax", "--no-student")
     program.ends(2)
-    assert [words in line for line in program.lines] == [True]
+    assert ["leave --no-student out" in line for line in program.lines] == [True]
     assert not (tmp_path / "out").exists()
 
 

@@ -23,7 +23,6 @@ from aggregator_server.ledger.verify import read_campaign
 from aggregator_server.monitoring.metrics import render
 from aggregator_server.monitoring.status import Status
 from aggregator_server.results import report
-from aggregator_server.results.certificate import certificate_of
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from party.identity.keys import identity_key
 from party.ledger.verify import verify_statement
@@ -32,7 +31,7 @@ from pate.accounting.composition import total_cost
 from pate.accounting.filters import Delta
 from pate.answers import LABELS
 from pate.codes import code_of
-from pate.errors import PateError, QuorumError, UsageError
+from pate.errors import PateError, QuorumError
 from pate.formats.labels import LabelSet
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import PrivacyStatement, adjacency_of, neighbours_of
@@ -243,13 +242,6 @@ def check_words(world: EveryWorld) -> None:
         )
         json.dumps(overview.to_json())
         assert b"pate_" in render(overview)
-        counts = ledger.counts()
-    if spec.one_release:
-        with pytest.raises(UsageError, match="a certificate"):
-            certificate_of(state, counts)
-    else:
-        certified = certificate_of(state, counts)
-        assert len(certified.labels) + certified.reinforced == len(state.labels)
 
 
 # --- what a second campaign may learn ----------------------------------------------------------------

@@ -18,7 +18,7 @@ import pytest
 
 from pate.answers import ANSWERS, CONTRAST
 from pate.campaign.choices import AGGREGATIONS, COMPOSITIONS, NOISES, PUBLISH, UNITS
-from pate.codes import CODES, EACH, KERNEL
+from pate.codes import CODES, EACH
 from pate.encoders.description import Description
 from pate.masking.degree import COMPLETE_UP_TO
 from pate.mechanisms import MECHANISMS
@@ -47,7 +47,7 @@ def folders(place: str, each: str) -> set[str]:
 MEMBERS: Final[dict[str, set[str]]] = {
     "mechanism": set(MECHANISMS),
     "publish": set(PUBLISH),
-    "code": {*CODES, KERNEL, EACH},
+    "code": {*CODES, EACH},
     "answer": {*ANSWERS, CONTRAST},
     "unit": set(UNITS),
     "series": {"series", "alone"},
@@ -65,7 +65,7 @@ MEMBERS: Final[dict[str, set[str]]] = {
 PROMISES: Final = ("once", "inside", "unmoved", "charged", "true", "killed", "bounded")
 #: How a test may name a member, beside by its own name or its class.
 ALSO: Final = {
-    "each": ("TeacherLabels",), "spread": ("spread=",), "tables": ("csv",),
+    "each": ("TeacherLabels",), "tables": ("csv",),
     "images": ("PUBLIC", "Images", "image", "flat"), "idx": ("Images",),
     "json_lines": ("jsonl", "json"), "record": ("records",), "patient": ("patients",),
     "class": ("classes",), "alone": ("series",), "texts": ("text",),
@@ -75,7 +75,7 @@ ALSO: Final = {
     "laplace": ("LNMax", "lnmax"), "distributed": ("shares", "NoiseShares"), "dicom": ("dcm",),
     "embeddings": ("Embeddings", "embedding"), "proofs": ("proved", "prover", "links"),
     "plain": ("aggregation",), "party": ("parties", "RosterParty"), "dense": ("DENSE",),
-    "kernel": ("curved",), "series": ("monthly",),
+    "series": ("monthly",),
 }  # fmt: skip
 #: Tests of every kind of campaign: the members come from the product's lists.
 EVERY: Final = Path(test_every_campaign.__file__).relative_to(ROOT / "tests").as_posix()

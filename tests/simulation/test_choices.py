@@ -57,7 +57,7 @@ CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
         "unit": ("record", "patient", "party"),
     },
     "pate plan-neighbour": {"unit": ("record", "patient")} | LAW,
-    "pate simulate": CAMPAIGN | LAW | {"engine": ("local", "ray")},
+    "pate simulate": CAMPAIGN | LAW,
     **dict.fromkeys(("pate-server", "pate-server start", "pate-server check"), SERVER),
     **dict.fromkeys(("pate-party start", "pate-party answer", "pate-party train", "pate-party watch"),
                     DEVICE | VOTES | DECIMAL),

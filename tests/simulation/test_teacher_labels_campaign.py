@@ -10,7 +10,6 @@ import pytest
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import verify
 from aggregator_server.options import CampaignOptions
-from aggregator_server.results.certificate import certificate_of
 from aggregator_server.results.report import LEDGER_FILE, label_set
 from aggregator_server.results.statement import privacy_statement
 from party.ledger.findings import agrees
@@ -20,7 +19,6 @@ from pate.accounting.composition import Gdp
 from pate.accounting.events import NoisyArray
 from pate.campaign.settings import spec_of
 from pate.data.values import Dataset, Table
-from pate.errors import UsageError
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import PrivacyStatement, adjacency_of
 from pate.runtime.screen import Screen
@@ -115,8 +113,6 @@ def test_teachers_label_and_a_student_learns(tmp_path: Path, changes: dict[str, 
     )
     assert "noisy counts" in statement.statements[0].meaning
     assert (statement.statements[1].epsilon is not None) == (state.spec.sums.distributed)
-    with pytest.raises(UsageError, match="not for several labels"):
-        certificate_of(state, np.zeros((0, 0), dtype=np.int64))
     # A query may have several labels, so it gets no single one.
     assert not labels.rows
     assert labels.content_in_words == "noisy counts of 200 queries"

@@ -34,9 +34,9 @@ PROVENANCE = Provenance("cd" * 16, "a *name*", "ef" * 32, 900, 50, 3, {"trainer"
 
 @pytest.fixture(scope="module")
 def of_images() -> Student:
-    from student.trainers import fixmatch
+    from student.trainers import vat
 
-    return fixmatch.train(
+    return vat.train(
         noisy_lesson(digits()[0], 50, wrong=0.0), seed=0, device="cpu", effort=Effort(steps=12)
     )
 
@@ -74,13 +74,13 @@ def test_constant_student_round_trip(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shape", [(8, 8, 1), (28, 28, 1), (15, 18, 3), (52, 50, 1)])
 def test_onnx_is_the_same_function(shape: tuple[int, int, int], tmp_path: Path) -> None:
-    from student.trainers import fixmatch
+    from student.trainers import vat
 
     pixels = np.random.default_rng(0).integers(0, 256, (12, *shape), dtype=np.uint8)
     queries = np.arange(12, dtype=np.int64)
     lesson = Lesson(Images(pixels), queries, queries % 3, ("a", "b", "c"))
     # A few steps, so that the statistics of the normalisation are not those of the beginning.
-    student = fixmatch.train(lesson, seed=0, device="cpu", effort=Effort(steps=3))
+    student = vat.train(lesson, seed=0, device="cpu", effort=Effort(steps=3))
     onnx_graph.write(student, tmp_path / "model.onnx")
     model = onnx.load(tmp_path / "model.onnx")
     onnx.checker.check_model(model, full_check=True)

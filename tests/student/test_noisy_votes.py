@@ -84,17 +84,13 @@ def test_a_student_gets_the_noisy_votes_with_the_labels() -> None:
 
 
 def test_a_student_hears_and_keeps_where_records_voted() -> None:
-    for code, known, places in (
-        ("spread-2", "spread-2", 2),
-        ("nearest", "nearest", 1),
-        ("", "nearest", 1),
-    ):
+    for code, known in (("dense-3", "dense-3"), ("nearest", "nearest"), ("", "nearest")):
         labels = followed(message(code=code))
         assert labels.noisy is not None
-        assert (labels.noisy.code, labels.noisy.places) == (known, places)
+        assert labels.noisy.code == known
         text = labels.to_json()
-        # Files of nearest votes are those that older students read.
-        assert ('"code"' in text) == (places > 1)
+        # The code of nearest votes is left out.
+        assert ('"code"' in text) == (known != "nearest")
         again = LabelSet.from_json(text).noisy
         assert again is not None
         assert again.code == known
@@ -128,9 +124,8 @@ HOSTILE: dict[str, Callable[[], wire.NoisyVotes]] = {
     "huge noise": lambda: message(sigma=1e308),
     "negative noise": lambda: message(sigma=-1.0),
     "no code": lambda: message(code="far"),
-    "a code with two texts": lambda: message(code="spread-1"),
+    "a code with two texts": lambda: message(code="dense-03"),
     "other directions than queries": lambda: message(code="dense-2"),
-    "more places than queries": lambda: message(code="spread-4"),
     "the largest count": lambda: _with(2**63 - 1),
     "the least count": lambda: _with(-(2**63)),
     "a count beyond any votes": lambda: _with(2**41),
@@ -225,7 +220,7 @@ def votes(
         {"counts": "1 2"},
         {"more": 1},
         {"code": "nearest"},
-        {"code": "spread-4"},
+        {"code": "dense-4"},
         {"code": 3},
     ],
 )

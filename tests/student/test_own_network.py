@@ -70,7 +70,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     at = np.array(choose_rows(seen, PLACES, lambda _: None))
     space = space_over(seen)
     voters = space.embed(voting.take(range(600)))
-    votes = cast_votes(space.embed(seen)[at], voters, others.labels[:600], 10, spread=1)
+    votes = cast_votes(space.embed(seen)[at], voters, others.labels[:600], 10)
     noise = np.rint(np.random.default_rng(0).normal(size=votes.shape)).astype(np.int64)
     noisy = NoisyVotes(at, votes + noise, 1.0, "nearest")
     best = noisy.counts.argmax(axis=1)

@@ -203,7 +203,7 @@ def test_train_with_a_server(place: Path) -> None:
         (("--server", "https://localhost:1"), 2, "write host:port, without https://"),
         (("--labels", "absent.json"), 10, "cannot read the labels"),
         (("--labels", "public.csv"), 10, "not JSON"),
-        (("--labels", "labels.json", "--model", "fixmatch"), 2, "choose selftraining"),
+        (("--labels", "labels.json", "--model", "vat"), 2, "choose selftraining"),
         (("--labels", "labels.json"), 11, "give --public the same files"),
         (("--server", "127.0.0.1:1", "--max-wait", "0.2"), 40, "nothing from 127.0.0.1:1"),
     ],

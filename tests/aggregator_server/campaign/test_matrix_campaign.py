@@ -23,13 +23,12 @@ from aggregator_server.ledger.verify import read_campaign, verify
 from aggregator_server.monitoring.status import Status
 from aggregator_server.options import CampaignOptions
 from aggregator_server.results import report
-from aggregator_server.results.certificate import certificate_of
 from aggregator_server.results.report import describe_state
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from aggregator_server.student_service import StudentService
 from pate.accounting.composition import Gdp
 from pate.accounting.events import GeometricHistogram, NoisyArray
-from pate.campaign.representatives import choose, default_number, finer_number, settled_code
+from pate.campaign.representatives import choose, default_number, number_for, settled_code
 from pate.campaign.roster import RosterParty
 from pate.campaign.settings import spec_of
 from pate.campaign.spec import CampaignSpec
@@ -55,7 +54,6 @@ from pate.mechanisms import (
     MatrixMechanism,
     Neighbour,
 )
-from pate.mechanisms.least_noise import least_share
 from pate.noise.exact import SystemNoise
 from pate.noise.simulated import SimulatedNoise
 from pate.runtime import failpoints
@@ -633,7 +631,7 @@ def test_options_of_an_answer_make_its_columns() -> None:
         "nearest labels-2",
     )
     assert made.delta == 0
-    assert options_of_table(answer="labels-2", code="spread-2").classes is None
+    assert options_of_table(answer="labels-2", code="nearest").classes is None
     number = options_of_table(answer="number", range="0,14.5", code="dense-4")
     assert (number.classes, number.delta) == (("0", "14.5"), 0)
     assert number.neighbour is not None
@@ -860,13 +858,6 @@ def test_the_servers_own_figure_is_one_matrix(path: Path) -> None:
         assert seen <= 1.0
 
 
-def test_there_is_no_certificate_of_it(path: Path) -> None:
-    with start(path) as ledger:
-        release(ledger)
-        with pytest.raises(UsageError, match="neighbour votes"):
-            certificate_of(ledger.state(), ledger.counts(), {})
-
-
 def test_the_label_file_has_the_noisy_votes(tmp_path: Path) -> None:
     with start(tmp_path / report.LEDGER_FILE) as ledger:
         release(ledger)
@@ -956,8 +947,8 @@ FORGERIES: dict[str, tuple[int, Callable[[Body], object]]] = {
     ),
     "a party with more votes": (2, lambda b: b["parties"][0].update(teachers=MOST + 1)),
     "a larger cap": (2, lambda b: b.update(cap="1")),
-    "a code that is not charged": (1, lambda b: b["spec"].update(code="spread-2")),
-    "a code that the campaign has not": (2, lambda b: b["mechanisms"][0].update(code="spread-2")),
+    "a code that is not charged": (1, lambda b: b["spec"].update(code="dense-8")),
+    "a code that the campaign has not": (2, lambda b: b["mechanisms"][0].update(code="dense-8")),
     "one patient's votes more": (1, lambda b: b["spec"].update(votes_per_patient=2)),
     "other representatives": (1, lambda b: b["spec"].update(representatives=[0, 1])),
 }
@@ -1027,7 +1018,7 @@ def test_a_spec_comes_back_from_its_text() -> None:
             unit="patient", votes_per_patient=7, sigma2=Fraction(40), threshold=Fraction(9)
         ),
         matrix_spec(**SHARES),
-        matrix_spec(code="spread-3"),
+        matrix_spec(code="dense-8"),
     ):
         assert CampaignSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
 
@@ -1062,16 +1053,14 @@ def test_a_spec_comes_back_from_its_text() -> None:
         ("rounds", {"rounds": 2}),
         ("max_queries", {"max_queries": 5}),
         ("proofs", {"vote_proofs": True, "aggregation": "masked", "colluders": 1}),
-        ("a code is", {"code": "spread"}),
-        ("a code is", {"code": "spread-1"}),
-        ("code = spread-9", {"code": "spread-9"}),
+        ("a code is", {"code": "dense"}),
+        ("a code is", {"code": "dense-1"}),
         ("code = dense-7", {"code": "dense-7"}),
         ("lower most_votes", {"code": "dense-8", "most_votes": 2**16, "parties": 17}),
         ("code = dense-9", {"code": "dense-9"}),
         ("code", {"code": None}),
         ("sigma1", {"sigma1": Fraction(40)}),
         ("scale", {"scale": Fraction(40)}),
-        ("class_quota", {"class_quota": True}),
         ("gate", {"publish": "gated"}),
     ],
 )
@@ -1124,7 +1113,7 @@ def test_options_of_neighbour_votes_are_refused_for_teachers() -> None:
         with pytest.raises(UsageError, match="--aggregator neighbour"):
             options(aggregator="gnmax", **{"representatives": None, name: 5})
     with pytest.raises(UsageError, match="--code is for --aggregator neighbour"):
-        options(aggregator="gnmax", representatives=None, code="spread-5")
+        options(aggregator="gnmax", representatives=None, code="dense-5")
 
 
 def test_a_campaign_without_a_code_has_the_text_that_it_always_had() -> None:
@@ -1136,58 +1125,27 @@ def test_a_campaign_without_a_code_has_the_text_that_it_always_had() -> None:
     with pytest.raises(UsageError, match="code must be omitted at its default"):
         CampaignSpec.from_dict(matrix_spec().to_dict() | {"code": "nearest"})
     with pytest.raises(UsageError, match="code is for aggregator = neighbour"):
-        CampaignSpec.from_dict(make_spec().to_dict() | {"code": "spread-2"})
+        CampaignSpec.from_dict(make_spec().to_dict() | {"code": "dense-8"})
 
 
 def test_a_resume_with_another_code_is_refused_by_name() -> None:
-    one, other = matrix_spec(), matrix_spec(code="spread-2")
-    with pytest.raises(StateError, match="code = nearest, but spread-2 was given"):
+    one, other = matrix_spec(), matrix_spec(code="dense-8")
+    with pytest.raises(StateError, match="code = nearest, but dense-8 was given"):
         one.require_same(other)
-    with pytest.raises(StateError, match="code = spread-2, but nearest was given"):
+    with pytest.raises(StateError, match="code = dense-8, but nearest was given"):
         other.require_same(one)
     other.require_same(other)
 
 
-def test_a_spread_vote_costs_what_its_array_costs(path: Path) -> None:
-    with start(path, code="spread-4", **SHARES) as ledger:
-        mechanism = ledger.state().mechanism(1)
-        assert isinstance(mechanism, DistributedNeighbour)
-        (event,) = mechanism.worst
-        assert isinstance(event, NoisyArray)
-        assert (event.squared, event.moved) == (8, 8)
-        assert ledger.state().epsilon <= 1.0
-        # Twice the noise of nearest votes, since its root is that of four.
-        assert mechanism.share is not None
-        assert 1.98 < mechanism.share / least_share(1.0, 1e-5, 2, 1) < 2.01
-        release(ledger)
-        noisy = ledger.state().noisy
-        assert noisy is not None
-        assert (noisy.code, noisy.places) == ("spread-4", 4)
-        ledger.end_round(wants_predictions=False)
-        ledger.finish()
-        words = mechanism_in_words(ledger.state().mechanism(1).to_dict())
-    again = read_campaign(path)[0].noisy
-    assert again is not None
-    assert again.code == "spread-4"
-    assert words.endswith("at most 1, each counted at its 4 nearest queries")
-
-
 def test_the_code_follows_from_public_numbers_alone() -> None:
     usual = default_number(10_000, 10**6, 0.3, 1e-5)
-    assert finer_number("nearest", usual, 10**6) == usual
-    assert finer_number("spread", usual, 10**6) == 4 * usual
-    assert finer_number("spread-3", usual, 50) == 50
-    assert str(settled_code("spread", 4 * usual, usual)) == "spread-8"
-    assert str(settled_code("spread", usual, usual)) == "spread-2"
-    assert str(settled_code("spread", usual // 2, usual)) == "nearest"
-    assert str(settled_code("spread", 2, 1)) == "spread-2"
-    assert str(settled_code("spread-30", 60, usual)) == "spread-30"
-    made = options(code="spread", representatives=None, expected_records=2000)
-    assert made.neighbour is not None
-    assert (len(made.neighbour.representatives), made.neighbour.code) == (30, "nearest")
-    stated = options(code="spread-3", representatives=8).neighbour
-    assert stated is not None
-    assert stated.code == "spread-3"
+    assert number_for("nearest", usual, 10**6) == usual
+    assert number_for("nearest", usual, 5) == 5
+    assert number_for("dense", usual, 10**6) == 64
+    assert number_for("dense", usual, 50) == 50
+    assert number_for("dense-200", usual, 50) == 200
+    assert str(settled_code("dense", 30)) == "dense-30"
+    assert str(settled_code("nearest", 30)) == "nearest"
     dense = options(code="dense", representatives=None).neighbour
     assert dense is not None
     assert (len(dense.representatives), dense.code) == (30, "dense-30")
@@ -1196,7 +1154,6 @@ def test_the_code_follows_from_public_numbers_alone() -> None:
         ({"classes": "no,yes"}, "dense-30 contrast"),
         ({"classes": "no,yes", "answer": "class"}, "dense-30"),
         ({"classes": ",".join("abcdefghi")}, "dense-30"),
-        ({"classes": "no,yes", "code": "kernel"}, "kernel-30 contrast"),
         ({"classes": "no,yes", "code": "dense-15"}, "dense-15"),
         ({"classes": "no,yes", "code": "nearest"}, "nearest"),
     ):
@@ -1212,27 +1169,22 @@ def test_the_code_follows_from_public_numbers_alone() -> None:
     assert len(seven.representatives) == 7
     with pytest.raises(UsageError, match="code = dense-7 needs that many representatives, not 8"):
         options(code="dense-7", representatives=8)
-    with pytest.raises(UsageError, match="a code is nearest, or spread-K"):
+    with pytest.raises(UsageError, match="a code is nearest, or dense-K"):
         options(code="far")
 
 
 def test_the_law_of_the_noise_follows_from_the_code() -> None:
     assert options().delta == 0
-    assert options(code="spread-2").delta == 0
-    for code in ("spread-4", "dense-25"):
-        asked = options(code=code, representatives=4 if code == "spread-4" else None)
-        assert asked.delta == 1e-5
-        mechanism = resolve(asked, 4 * MOST, 1)[0]
-        assert isinstance(mechanism, DistributedNeighbour)
-        assert mechanism.share is not None
-    made = options(code="spread-4", noise_law="geometric")
+    asked = options(code="dense-25", representatives=None)
+    assert asked.delta == 1e-5
+    mechanism = resolve(asked, 4 * MOST, 1)[0]
+    assert isinstance(mechanism, DistributedNeighbour)
+    assert mechanism.share is not None
+    made = options(code="dense-4", noise_law="geometric")
     assert made.delta == 0
     (event,) = resolve(made, 4 * MOST, 1)[0].worst
     assert isinstance(event, GeometricHistogram)
-    assert event.distance == 8
-    for stated in ({"delta": 0.0}, {"noise_law": "geometric"}, {"scale": "20"}):
-        with pytest.raises(UsageError, match="spread votes are for Gaussian noise"):
-            options(code="spread", **stated)
+    assert event.distance == 4 * GRID
 
 
 def test_representatives_are_different_inputs_and_follow_from_the_public_set_alone() -> None:

@@ -213,18 +213,18 @@ def test_the_card_says_what_was_voted_for_and_what_was_measured(told: Told) -> N
     assert again.result()["count"] == 400
 
 
-def test_a_number_among_many_points_is_learnt_by_likeness(tmp_path: Path) -> None:
-    """Parties' CSVs, votes by kernel for the points next to each number, and a student's medians."""
+def test_a_number_among_many_points_is_learnt_in_directions(tmp_path: Path) -> None:
+    """Parties' CSVs, votes in directions for the points next to each number, and a student's medians."""
     points = [str(day) for day in range(13)]
     told = ended(
-        tmp_path, "number", "--range", ",".join(points), "--code", "kernel-24",
+        tmp_path, "number", "--range", ",".join(points), "--code", "dense-24",
         "--representatives", "24",
     )  # fmt: skip
     found = describe(told.campaign.place)
     assert (found["aggregation"], found["noise"]) == ("masked", "distributed")
     assert found["answer"] == "number"
     assert found["queries_asked"] == 24
-    code = "kernel-24 number"
+    code = "dense-24 number"
     said = json.loads((told.student / "privacy.json").read_text())
     assert said["mechanism"][0]["code"] == code
     assert said["adjacency"] == adjacency_of("record", records_vote=True, code=code)

@@ -174,8 +174,8 @@ def test_no_number_of_records_is_in_what_the_server_said_or_keeps(told: Campaign
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("code", ["spread-3", "dense-12"])
-def test_a_campaign_of_another_code_runs_to_its_end(tmp_path: Path, code: str) -> None:
+def test_a_campaign_of_another_code_runs_to_its_end(tmp_path: Path) -> None:
+    code = "dense-12"
     sites = Sites(tmp_path).deal()
     with Campaign(tmp_path / "campaign", sites) as campaign:
         server = campaign.serve(
@@ -196,15 +196,9 @@ def test_a_campaign_of_another_code_runs_to_its_end(tmp_path: Path, code: str) -
         noisy = LabelSet.from_json(file.read_text()).noisy
         assert noisy is not None
         assert noisy.code == code
-        spread = code_of(code).in_words
         shown = campaign.run(
             "party-ledger", "party", "ledger", "--home", sites.home(sites.names[0])
         )
         shown.ends(0)
-        assert spread in " ".join(shown.output.replace("│", " ").split())
-        total = float(noisy.counts.sum())
-        chance = 6 * noisy.sigma * np.sqrt(noisy.counts.size)
-        if not noisy.dense:
-            assert abs(total - 3 * 360) < chance
-        else:
-            assert np.abs(noisy.counts).max() < 360 * GRID + 6 * noisy.sigma
+        assert code_of(code).in_words in " ".join(shown.output.replace("│", " ").split())
+        assert np.abs(noisy.counts).max() < 360 * GRID + 6 * noisy.sigma

@@ -756,9 +756,8 @@ def test_queries_that_vanish_while_a_party_runs_open_nothing(
             ledger.open_batch(late.campaign, batch, queries(0, 2), SIX[:5])
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_a_file_that_was_only_tidied_up_is_read_again(path: Path, shared: bool) -> None:
-    ledger = PartyLedger(path, shared=shared)
+def test_a_file_that_was_only_tidied_up_is_read_again(path: Path) -> None:
+    ledger = PartyLedger(path)
     answer_and_open(ledger, settled(), queries(0, 2))
     with closing(sqlite3.connect(path)) as db:
         db.execute("VACUUM")
@@ -766,16 +765,3 @@ def test_a_file_that_was_only_tidied_up_is_read_again(path: Path, shared: bool) 
         answer(ledger, settled(), queries(2, 2))
     answer_and_open(ledger, settled(), queries(2, 2))
     assert PartyLedger(path, read_only=True).head == ledger.head
-
-
-def test_processes_of_a_simulation_write_in_turn(tmp_path: Path) -> None:
-    one = PartyLedger(tmp_path / LEDGER_FILE, shared=True)
-    two = PartyLedger(tmp_path / LEDGER_FILE, shared=True)
-    one.join(joining())
-    answer(two, settled(), queries(0, 3))
-    answer(one, settled(), queries(3, 3))
-    assert [each.asked for each in two.campaigns()] == [6]
-    alone = PartyLedger(tmp_path / LEDGER_FILE)
-    answer(one, settled(), queries(6, 1))
-    with pytest.raises(StateError, match="written by another process"):
-        answer(alone, settled(), queries(7, 1))

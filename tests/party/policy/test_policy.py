@@ -486,7 +486,7 @@ def test_what_is_not_named_is_as_by_default() -> None:
         ("aggregation = []", "aggregation is a list of one or more of plain, masked"),
         ("noise = ['loud']", "noise is a list of one or more of central, distributed"),
         ("units = [1]", "a list of texts is wanted"),
-        ("codes = ['spread-10']", "codes is a list of one or more of nearest, spread"),
+        ("codes = ['dense-10']", "codes is a list of one or more of nearest, dense"),
         ("hours = '8-18'", "policy.toml: hours: hours are written as 08:00-18:00"),
         ("hours = '08:00-24:01'", "are an empty span"),
         ("hours = '08:00-08:00'", "are an empty span"),

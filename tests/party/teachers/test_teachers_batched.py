@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -123,13 +123,11 @@ def lessons(count: int, size: tuple[int, int, int]) -> list[descent.Lesson]:
     return found
 
 
-@pytest.mark.parametrize("network", ["Plain", "Residual"])
-def test_networks_trained_together_are_those_trained_alone(
-    network: Literal["Plain", "Residual"],
-) -> None:
+def test_networks_trained_together_are_those_trained_alone() -> None:
     import torch
 
-    from party.teachers import descent, networks
+    from party.teachers import descent
+    from party.teachers.cnn import Plain
 
     size = (8, 8, 1)
 
@@ -138,7 +136,7 @@ def test_networks_trained_together_are_those_trained_alone(
         for at in range(3):
             with torch.random.fork_rng(devices=[]):
                 torch.default_generator.manual_seed(at)
-                made.append(getattr(networks, network)(size, 3))
+                made.append(Plain(size, 3))
         return made
 
     alone, together, before = fresh(), fresh(), fresh()
@@ -157,7 +155,7 @@ def test_who_else_is_trained_does_not_matter() -> None:
     import torch
 
     from party.teachers import descent
-    from party.teachers.networks import Plain
+    from party.teachers.cnn import Plain
 
     size = (8, 8, 1)
 
@@ -176,7 +174,7 @@ def test_who_else_is_trained_does_not_matter() -> None:
 def test_networks_on_a_processor_are_trained_one_by_one() -> None:
     from party.teachers.cnn import CnnTogether, cnn_kind
 
-    assert not isinstance(cnn_kind("cnn", "cpu"), FitsTogether)
+    assert not isinstance(cnn_kind("cpu"), FitsTogether)
     assert isinstance(CnnTogether("cpu"), FitsTogether)
     assert isinstance(Linear(), AnswersTogether)
 

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(params=["linear", "cnn", "resnet"])
+@pytest.fixture(params=["linear", "cnn"])
 def kind(request: pytest.FixtureRequest) -> Kind:
     from party.teachers.cnn import Cnn
 
-    return Linear() if request.param == "linear" else Cnn("cpu", request.param)
+    return Linear() if request.param == "linear" else Cnn("cpu")
 
 
 @pytest.fixture(scope="module")

@@ -189,9 +189,8 @@ VARIED: Final[dict[str, list[Value]]] = {
     "Campaign.proofs": [of(proofs=True)],
     "Campaign.most_votes": [Value(most, "same"), of(most_votes=MOST - 1)],
     "Campaign.code": [
-        noise("same", Neighbour(3, Fraction(60), 1, code="spread-2"), code="spread-2"),
         noise("same", Neighbour(3, Fraction(88 * GRID), 1, code="dense-4"), code="dense-4"),
-        of(code="spread-2"),
+        of(code="dense-4"),
         of(code="nearest number"),
         of(code="nearest labels-1"),
     ],

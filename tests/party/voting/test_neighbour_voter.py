@@ -26,7 +26,6 @@ from pate.codes import GRID, Code, code_of
 from pate.data.values import Dataset, Images, Inputs, Table, batch_hash, content_hash
 from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.features.dense import Directions, dense_votes, looked_at
-from pate.features.neighbours import near
 from pate.features.space import directions_over, space_over
 from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
 from pate.mechanisms import DistributedGNMax, DistributedNeighbour, GNMax, Neighbour
@@ -58,7 +57,6 @@ HELD = Dataset(
 )
 MOST = 500
 ONE = Neighbour(3, Fraction(40), 1)
-SPREAD = Neighbour(3, Fraction(60), 1, code="spread-2")
 DENSE = Neighbour(3, Fraction(88 * GRID), 1, code="dense-4")
 
 
@@ -206,23 +204,6 @@ def test_each_record_votes_once_at_its_nearest_query(a: Site) -> None:
     assert votes.sum() == SIZE
 
 
-def test_a_spread_vote_is_one_at_each_of_the_nearest_queries(a: Site) -> None:
-    campaign = a.campaign([SPREAD], code="spread-2")
-    votes = a.votes(campaign)
-    space = space_over(PUBLIC)
-    queries = space.embed(PUBLIC.take(list(ROWS))).astype(float)
-    wanted = np.zeros_like(votes)
-    for at in range(SIZE):
-        record = space.embed(HELD.inputs.take([at])).astype(float)
-        first = np.square(queries - record).sum(axis=1).argsort(kind="stable")[:2]
-        wanted[first, HELD.labels[at]] += 1
-    np.testing.assert_array_equal(votes, wanted)
-    assert votes.sum() == 2 * SIZE
-    # The same batch again, from the file, is the same; with the nearest query alone it is not.
-    np.testing.assert_array_equal(a.votes(campaign), votes)
-    assert a.votes(a.campaign(id=b"2" * 16)).sum() == SIZE
-
-
 def test_a_dense_vote_is_the_records_array_at_all_queries(a: Site) -> None:
     campaign = a.campaign([DENSE], code="dense-4")
     votes = a.votes(campaign)
@@ -253,7 +234,7 @@ COLUMNS = ("w", "none", "u", "v")
 
 
 def test_records_with_several_labels_vote_for_those_that_count(tmp_path: Path) -> None:
-    for number, code in enumerate(("nearest labels-2", "spread-2 labels-2", "dense-4 labels-2")):
+    for number, code in enumerate(("nearest labels-2", "dense-4 labels-2")):
         one = Site(tmp_path / str(number), LABELLED)
         charged = Neighbour(3, Fraction(200 * GRID), 1, code=code)
         campaign = one.campaign([charged], code=code, classes=COLUMNS)
@@ -262,11 +243,10 @@ def test_records_with_several_labels_vote_for_those_that_count(tmp_path: Path) -
         if code_of(code).name == "dense":
             assert found.any()
             continue
-        places = code_of(code).places
         counted = np.minimum(FLAGS.sum(axis=1), 2).sum()
-        assert found[:, [0, 2, 3]].sum() == places * grid * counted
+        assert found[:, [0, 2, 3]].sum() == grid * counted
         # None and half of each label are the records.
-        assert found[:, 1].sum() + found[:, [0, 2, 3]].sum() // 2 == places * grid * SIZE
+        assert found[:, 1].sum() + found[:, [0, 2, 3]].sum() // 2 == grid * SIZE
         few = one.votes(one.campaign([charged], code=code, classes=COLUMNS, most=1, id=b"3" * 16))
         assert few.max() == grid
 
@@ -368,23 +348,21 @@ def test_noise_on_dense_votes_counts_in_votes(tmp_path: Path) -> None:
 
 
 def test_what_is_charged_is_the_code_that_records_vote_by(a: Site) -> None:
-    for mechanisms, code in (([ONE], "spread-2"), ([SPREAD], ""), ([SPREAD], "spread-3")):
+    for mechanisms, code in (([ONE], "dense-4"), ([DENSE], ""), ([DENSE], "dense-3")):
         with pytest.raises(ProtocolError, match="records vote by the code"):
             a.ask(a.campaign(mechanisms, code=code))
-    for code in ("nearest", "far", "spread-1"):
+    for code in ("nearest", "far", "dense-1"):
         with pytest.raises(ProtocolError, match="a code"):
             a.ask(a.campaign(code=code))
-    with pytest.raises(ProtocolError, match="a campaign of gnmax with the code spread-2"):
-        a.describe(a.campaign(joined=False, mechanism="gnmax", most_votes=0, code="spread-2"))
-    wide = Neighbour(3, Fraction(40), 1, code="spread-5")
-    a.refuses(
-        a.ask(a.campaign([wide], code="spread-5")), "ProtocolError", "spread-5 needs that many"
-    )
+    with pytest.raises(ProtocolError, match="a campaign of gnmax with the code dense-4"):
+        a.describe(a.campaign(joined=False, mechanism="gnmax", most_votes=0, code="dense-4"))
+    wide = Neighbour(3, Fraction(88 * GRID), 1, code="dense-5")
+    a.refuses(a.ask(a.campaign([wide], code="dense-5")), "ProtocolError", "dense-5 needs that many")
     assert a.answered == 0
 
 
 def test_a_campaign_does_not_change_its_code(tmp_path: Path) -> None:
-    for name, first, then in (("a", "", "spread-2"), ("b", "spread-2", "")):
+    for name, first, then in (("a", "", "dense-4"), ("b", "dense-4", "")):
         a = Site(tmp_path / name, name=name)
         a.describe(a.campaign(joined=False, code=first))
         a.refuses(a.describe(a.campaign(joined=False, code=then)), "RefusedError", "its code")
@@ -640,7 +618,7 @@ def test_a_patient_with_more_votes_costs_more(a: Site, cap: int) -> None:
         ("max_queries_in_all", replace(LOOSE, max_queries_in_all=3)),
         ("units", replace(LOOSE, units=("patient",))),
         ("aggregation", replace(LOOSE, aggregation=("masked",))),
-        ("codes", replace(LOOSE, codes=("spread",))),
+        ("codes", replace(LOOSE, codes=("dense",))),
     ],
 )
 def test_the_policy_still_judges(tmp_path: Path, rule: str, policy: Policy) -> None:
@@ -813,16 +791,6 @@ def test_the_server_learns_the_sum_of_all_dense_votes(hospitals: Hospitals) -> N
     np.testing.assert_array_equal(found, wanted)
 
 
-def test_the_server_learns_the_sum_of_all_spread_votes(hospitals: Hospitals) -> None:
-    campaign = hospitals.campaign(SPREAD, code="spread-2")
-    found = hospitals.run(hospitals.aggregation(campaign), [NAMES] * 5)
-    space = space_over(PUBLIC)
-    places = near(space.embed(PUBLIC.take(list(ROWS))), space.embed(HELD.inputs), 2)
-    wanted = np.zeros_like(found)
-    np.add.at(wanted, (places, HELD.labels[:, None]), 1)
-    np.testing.assert_array_equal(found, wanted)
-
-
 def test_with_shares_it_learns_a_noisy_sum_once_and_the_same_again(hospitals: Hospitals) -> None:
     campaign = hospitals.campaign(SHARES)
     first = hospitals.run(hospitals.aggregation(campaign), [NAMES] * 5)
@@ -888,8 +856,8 @@ def test_another_exact_sum_gets_no_votes(hospitals: Hospitals, change: str) -> N
             hospitals.sites[name] = Site(hospitals.root / name, held, public=public, name=name)
         about = {"public_set": content_hash(public), "queries": len(public)}
     if change == "code":
-        about = {"code": "spread-2"}
-    mechanism = SPREAD if change == "code" else ONE
+        about = {"code": "dense-4"}
+    mechanism = DENSE if change == "code" else ONE
     other = hospitals.campaign(mechanism, names=names, most=most, id=b"2" * 16, **about)
     aggregation, _ = hospitals.aggregation(other, rows)
     for name in names:

@@ -118,7 +118,7 @@ def test_no_other_number_of_queries_than_is_charged(tmp_path: Path, rows: tuple[
         ({"mechanism": "confident-gnmax"}, "one release of gnmax"),
         ({"mechanism": "neighbour", "most_votes": 3}, "a campaign of neighbour with the code"),
         ({"code": "nearest labels-2"}, "a campaign of gnmax with the code"),
-        ({"code": "spread-4"}, "a campaign of gnmax with the code"),
+        ({"code": "dense-4"}, "a campaign of gnmax with the code"),
         ({"rounds": 2}, "one round"),
         ({"code": ""}, "not for votes of teachers"),
         ({"code": "each-4 labels-3-of-3"}, "teachers vote by the code"),

@@ -130,36 +130,11 @@ def test_no_representative_is_there_twice() -> None:
     assert said == ["choosing 4 representatives of 6 public inputs"]
 
 
-def test_spread_votes_are_planned_with_the_code_that_the_server_would_take() -> None:
-    code, text = run("--records", "60000", "--epsilon", "0.1", "--code", "spread", "--json")
-    assert code == 0
-    found = json.loads(text)
-    usual = default_number(60_000, 10**9, 0.1, 1e-5)
-    assert found["server_default"] == 4 * usual
-    assert [each["places"] for each in found["plans"]] == [2, 4, 8, 16, 32]
-    # The same share of the representatives, and the same noise of all that are taken together.
-    right = [each["top_right"] for each in found["plans"]]
-    assert max(right) - min(right) < 0.02
-    code, text = run("--records", "60000", "--epsilon", "0.1", "--code", "spread")
-    assert code == 0
-    assert "grows with the square root of the representatives" in " ".join(text.split())
-    with pytest.raises(UsageError, match="spread votes are for Gaussian noise"):
-        run("--code", "spread", "--delta", "0")
-    with pytest.raises(UsageError, match="needs that many representatives, not 100"):
-        run("--code", "spread-4000", "--representatives", "100")
-    with pytest.raises(UsageError, match="a code is nearest, or spread-K"):
-        run("--code", "far")
-
-
 @pytest.mark.parametrize("answer", ["class", "labels-2", "ordered", "number"])
-@pytest.mark.parametrize(
-    "code", ["nearest", "spread", "spread-3", "dense", "dense-16", "kernel", "kernel-16"]
-)
+@pytest.mark.parametrize("code", ["nearest", "dense", "dense-16"])
 def test_the_server_named_has_the_code_and_noise_that_are_shown(code: str, answer: str) -> None:
     """With its own words on the screen, and all from public numbers."""
     typed = ["--code", code, "--answer", answer, "--epsilon", "0.5", "--records", "6000"]
-    if code == "spread":
-        typed += ["--noise-law", "gaussian"]
     done, text = run(*typed, "--json")
     assert done == 0
     found = json.loads(text)
@@ -206,7 +181,7 @@ def test_the_server_named_has_the_code_and_noise_that_are_shown(code: str, answe
         assert row["counts"] == len(spec.neighbour.representatives) * columns
     else:
         assert answer in ("class", "ordered")
-        assert not code.startswith(("dense", "kernel"))
+        assert not code.startswith("dense")
 
 
 def test_more_points_of_a_number_are_more_counts_and_more_noise_in_a_mean() -> None:
@@ -233,11 +208,9 @@ def test_more_points_of_a_number_are_more_counts_and_more_noise_in_a_mean() -> N
 def test_the_error_of_sums_is_that_of_simulated_ones() -> None:
     """Shares of a label of many votes with the noise as it is planned; within 5 of its deviations."""
     rng = np.random.default_rng(5)
-    code = code_of("spread-4 labels-2")
-    plan = plan_sums(50, code, records=40_000, columns=5, noise=37.0)
-    assert plan.votes == 3200
-    noisy = 0.3 * plan.votes + rng.normal(0.0, 37.0, (4000, 4))
-    shares = noisy.sum(axis=1) / (4 * plan.votes)
+    plan = plan_sums(50, code_of("nearest labels-2"), records=40_000, columns=5, noise=37.0)
+    assert plan.votes == 800
+    shares = (0.3 * plan.votes + rng.normal(0.0, 37.0, 4000)) / plan.votes
     assert shares.std() == pytest.approx(plan.error, rel=5 / (2 * 4000) ** 0.5)
     dense = plan_sums(8, code_of("dense-8"), records=40_000, columns=4, noise=50.0)
     assert (dense.votes, dense.error, dense.counts) == (10_000, 0.005, 32)
@@ -262,8 +235,9 @@ def test_answers_that_cannot_be_are_refused() -> None:
         run("--answer", "labels-3", "--classes", "2")
     with pytest.raises(UsageError, match="an answer is class"):
         run("--answer", "labels")
-    with pytest.raises(UsageError, match="from 2 to"):
-        run("--code", "dense-1025")
+    for code in ("dense-1025", "far"):
+        with pytest.raises(UsageError, match="from 2 to"):
+            run("--code", code)
     with pytest.raises(UsageError, match="needs that many representatives"):
         run("--code", "dense-64", "--representatives", "65")
 

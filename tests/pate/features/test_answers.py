@@ -32,12 +32,12 @@ RANGE = ("-2", "6")
 #: Of a number as well: uneven, and two of the values below lie in other parts.
 POINTS = ("-2", "1", "1.5", "6")
 QUERIES = np.array([[0.0], [1.0], [3.0], [4.0]], np.float32)
-#: The second and third are halfway between two queries; the first and last share no two nearest ones.
+#: The second and third are halfway between two queries.
 PLACES = (-1.0, 0.5, 2.0, 5.0)
 CORNERS = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 3.0]], np.float32)
 SPOTS = ((0.0, 0.0), (2 / 3, 1.0), (90.0, 0.0), (-90.0, 0.0))
 KEY = b"k"
-CODES = ("nearest", "spread-2", "dense-3")
+CODES = ("nearest", "dense-3")
 ANSWERS = ("labels-1", "labels-2", "labels-3", "number")
 #: Of the label answers all sets of three labels; of the number answer one below the range, too.
 FLAGS = tuple(itertools.product((False, True), repeat=len(LABELS)))
@@ -64,7 +64,7 @@ def cast(code: Code, world: tuple[Any, ...], points: tuple[str, ...] = RANGE) ->
         spots = np.array([spot for spot, _ in world], np.float32).reshape(-1, 2)
         return dense_sums(Directions.fit(CORNERS), spots, answers, code.answer.grid)
     spots = np.array([[spot] for spot, _ in world], np.float32).reshape(-1, 1)
-    return cast_answers(QUERIES, spots, answers, spread=code.places)
+    return cast_answers(QUERIES, spots, answers)
 
 
 def records_of(code: Code) -> tuple[Any, ...]:
@@ -152,18 +152,15 @@ def test_a_class_is_the_answer_that_it_always_was() -> None:
     rng = np.random.default_rng(1)
     labels = rng.integers(0, 4, 60)
     places = rng.normal(size=(60, 1)).astype(np.float32)
-    for spread in (1, 2):
-        wanted = cast_votes(QUERIES, places, labels, 4, spread=spread)
-        assert np.array_equal(
-            cast_answers(QUERIES, places, of_classes(labels, 4), spread=spread), wanted
-        )
+    wanted = cast_votes(QUERIES, places, labels, 4)
+    assert np.array_equal(cast_answers(QUERIES, places, of_classes(labels, 4)), wanted)
     points = rng.normal(size=(60, 2)).astype(np.float32)
     directions = Directions.fit(CORNERS)
     assert np.array_equal(
         dense_sums(directions, points, of_classes(labels, 4), 1),
         dense_votes(directions, points, labels, 4),
     )
-    assert code_of("spread-2 ordered").change(3) == code_of("spread-2").change(3)
+    assert code_of("nearest ordered").change(3) == code_of("nearest").change(3)
 
 
 def test_a_contrast_has_the_length_of_one_vote_and_is_the_same_everywhere() -> None:
@@ -280,10 +277,10 @@ def test_a_number_is_divided_between_the_two_points_next_to_it() -> None:
     "text",
     [
         "nearest labels-1",
-        "spread-10 labels-64",
+        "dense-10 labels-64",
         "dense-64 number",
         "nearest ordered",
-        "kernel-9 contrast",
+        "dense-9 contrast",
     ],
 )
 def test_a_code_with_an_answer_has_one_text(text: str) -> None:
@@ -295,7 +292,7 @@ def test_a_code_with_an_answer_has_one_text(text: str) -> None:
     [
         "nearest class", "nearest ", "nearest  ordered", "nearest labels", "nearest labels-0",
         "nearest labels-65", "nearest labels-02", "ordered", "nearest number-2", "nearest ordered x",
-        "nearest contrast", "spread-2 contrast", "contrast", "dense-3 contrast-2",
+        "nearest contrast", "contrast", "dense-3 contrast-2",
     ],
 )  # fmt: skip
 def test_another_answer_is_refused(text: str) -> None:
@@ -327,7 +324,7 @@ def test_answers_of_another_shape_are_refused() -> None:
     places = QUERIES[:2]
     for wrong in (np.zeros(2, np.int64), np.zeros((3, 2), np.int64), np.full((2, 2), -1)):
         with pytest.raises(DataError, match="answers of shape"):
-            cast_answers(QUERIES, places, wrong, spread=1)
+            cast_answers(QUERIES, places, wrong)
     with pytest.raises(DataError, match="answers of shape"):
         dense_sums(Directions.fit(CORNERS), CORNERS, np.zeros((2, 2), np.int64), 1)
 

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from pate.data.embeddings import Embeddings
 from pate.data.read import read_dataset
 from pate.data.values import Images, Table
 from pate.errors import DataError, SchemaError, UsageError
+from pate.features.likeness import LikenessSpace
 from pate.features.neighbours import cast_votes, representatives
 from pate.features.space import IMAGE_SPACES, directions_over, space_over
-from pate.features.tables import TableSpace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,50 +129,11 @@ def test_wild_cells_stay_within_bounds() -> None:
         space_over(table(), "scattering")
 
 
-def test_directions_see_numbers_in_steps_and_columns_of_equal_variance() -> None:
-    draw = np.random.default_rng(3)
-    count = np.where(draw.random(2000) < 0.8, 0.0, draw.integers(1, 9, 2000))
-    kinds = draw.choice([*"abcdefgh"], 2000)
-    public = Table(
-        ("count", "size", "kind", "same"),
-        (count, draw.lognormal(size=2000), kinds, np.full(2000, "x")),
-    )
-    space = directions_over(public)
-    points = space.embed(public)
-    assert isinstance(space, TableSpace)
-    assert points.shape == (2000, space.width)
-    assert sum(space.widths) == space.width
-    parts = np.split(points.astype(float), np.cumsum(space.widths)[:-1], axis=1)
-    spread = [part.var(axis=0).sum() for part in parts]
-    # All rows have one value in the last, and it is not stretched.
-    assert spread == pytest.approx([1, 1, 1, 0], abs=1e-5)
-    # Most rows have a count of 0: the others are cut, and 0 is a step of its own.
-    told = [space.embed(public.take([int(np.flatnonzero(count == n)[0])])) for n in (0, 1, 8)]
-    first = [len(np.unique(each[0, : space.widths[0]])) for each in told]
-    assert first[1] > 1
-    assert (np.diff(np.concatenate(told)[:, : space.widths[0] - 1], axis=0) >= 0).all()
-    # A missing number is the public mean, and missing.
-    missing = space.embed(
-        Table(public.names, (np.array([np.nan]), *(c[:1] for c in public.columns[1:])))
-    )
-    width = space.widths[0] - 1
-    np.testing.assert_allclose(missing[0, :width], points[:, :width].mean(axis=0), rtol=1e-4)
-    assert missing[0, width] > 0
-    # Each row's own, to the last bit.
-    alone = np.concatenate([space.embed(public.take([at])) for at in range(50)])
-    assert np.array_equal(alone, points[:50])
-    wild = Table(
-        public.names, (np.array([1e300]), np.array([-1e300]), np.array(["z"]), np.array(["y"]))
-    )
-    assert np.abs(space.embed(wild)).max() < 4
-
-
-def test_many_numbers_stay_a_coordinate_each() -> None:
-    draw = np.random.default_rng(4)
-    names = tuple(f"feature {at}" for at in range(64))
-    public = Table(names, tuple(draw.normal(scale=1 + at, size=500) for at in range(64)))
-    space = directions_over(public)
-    assert space.width == 2 * 64
-    assert space.embed(public).var(axis=0)[::2] == pytest.approx(np.ones(64), rel=1e-4)
+def test_directions_of_tables_and_embeddings_are_those_of_kernel_features() -> None:
+    rows = np.random.default_rng(3).integers(-300, 300, (90, 24)).astype(np.int16)
+    for public in (table(), Embeddings(rows, "texts", "a" * 64)):
+        assert isinstance(directions_over(public), LikenessSpace)
+    images = bars(30)[0]
+    assert directions_over(images).name == space_over(images).name != LikenessSpace.name
     with pytest.raises(DataError, match="no rows"):
-        directions_over(public.take(np.arange(0)))
+        directions_over(table().take(np.arange(0)))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pate.codes import GRID, Change, Code, code_of
+from pate.codes import GRID
 from pate.data.values import Table
-from pate.errors import DataError, UsageError
+from pate.errors import DataError
 from pate.features.dense import Directions, dense_votes, looked_at
 from pate.features.likeness import LikenessSpace
 from pate.features.neighbours import representatives
@@ -24,7 +24,7 @@ def rows_of(count: int, seed: int) -> Table:
 
 def test_features_are_the_records_own_to_the_last_bit() -> None:
     public, private = rows_of(1500, 0), rows_of(5000, 1)
-    space = directions_over(public, curved=True)
+    space = directions_over(public)
     assert isinstance(space, LikenessSpace)
     assert space.width == 1024
     whole = space.embed(private)
@@ -66,36 +66,19 @@ def test_far_or_equal_rows() -> None:
 
 
 def test_it_learns_what_is_not_linear_in_columns() -> None:
-    """Whether two numbers have one sign: directions of columns know nothing of it."""
+    """Whether two numbers have one sign: directions of the columns themselves know nothing of it."""
     public, private = rows_of(1500, 0), rows_of(8000, 1)
     truth = [
         np.sign(each.columns[0].astype(float) * each.columns[1].astype(float)) > 0
         for each in (public, private)
     ]
-    found = {}
-    for text in ("dense-64", "kernel-64"):
-        space = directions_over(public, curved=code_of(text).curved)
-        points, places = space.embed(public), space_over(public).embed(public)
-        chosen = representatives(places, 64)
-        directions = Directions.fit(points[chosen], points[looked_at(len(points))])
-        sums = dense_votes(directions, space.embed(private), truth[1].astype(np.int64), 2)
-        noise = np.rint(5 * GRID * np.random.default_rng(4).normal(size=sums.shape))
-        noisy = NoisyVotes(chosen, sums + noise.astype(np.int64), 5.0 * GRID, text)
-        chances = linear_chances(public, noisy)
-        assert chances is not None
-        found[text] = float(((chances[:, 1] > 0.5) == truth[0]).mean())
-    assert found["kernel-64"] > 0.85
-    assert found["dense-64"] < 0.7
-
-
-def test_a_curved_code_is_a_dense_one_in_all_that_counts() -> None:
-    code = code_of("kernel-64 labels-2")
-    assert (str(code), code.name, code.curved) == ("kernel-64 labels-2", "dense", True)
-    assert code.change(3) == code_of("dense-64 labels-2").change(3)
-    assert code_of("kernel-16").change(1) == Change(8 * GRID, 4 * GRID**2, 32)
-    assert "directions of likeness" in code.in_words
-    assert code != code_of("dense-64 labels-2")
-    assert code_of("kernel-64") == Code("dense", 64, curved=True)
-    for wrong in ("kernel", "kernel-1", "kernel-1025", "kernel-064"):
-        with pytest.raises(UsageError):
-            code_of(wrong)
+    space = directions_over(public)
+    points, places = space.embed(public), space_over(public).embed(public)
+    chosen = representatives(places, 64)
+    directions = Directions.fit(points[chosen], points[looked_at(len(points))])
+    sums = dense_votes(directions, space.embed(private), truth[1].astype(np.int64), 2)
+    noise = np.rint(5 * GRID * np.random.default_rng(4).normal(size=sums.shape))
+    noisy = NoisyVotes(chosen, sums + noise.astype(np.int64), 5.0 * GRID, "dense-64")
+    chances = linear_chances(public, noisy)
+    assert chances is not None
+    assert float(((chances[:, 1] > 0.5) == truth[0]).mean()) > 0.85

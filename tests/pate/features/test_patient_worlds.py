@@ -30,7 +30,7 @@ SAID: dict[str, tuple[Any, ...]] = {
     "number": VALUES,
 }
 ANSWERS = ("class", "labels-1", "labels-2", "labels-3", "ordered", "number")
-CODES = ("nearest", "spread-2", "dense-3")
+CODES = ("nearest", "dense-3")
 KINDS = len(PLACES) * 4
 LARGEST = 3  # records of a world
 HASHES = [hashlib.sha256(bytes([at])).digest() for at in range(KINDS)]
@@ -64,7 +64,7 @@ def own_arrays(code: Code) -> np.ndarray:
             arrays.append(
                 dense_votes(Directions.fit(CORNERS), point, label, 4)
                 if code.name == "dense"
-                else cast_votes(QUERIES, point, label, 4, spread=code.places)
+                else cast_votes(QUERIES, point, label, 4)
             )
             assert of_classes(label, 4).sum() == 1
             continue
@@ -72,7 +72,7 @@ def own_arrays(code: Code) -> np.ndarray:
         arrays.append(
             dense_sums(Directions.fit(CORNERS), point, given, code.answer.grid)
             if code.name == "dense"
-            else cast_answers(QUERIES, point, given, spread=code.places)
+            else cast_answers(QUERIES, point, given)
         )
     return np.stack(arrays).reshape(KINDS, -1)
 

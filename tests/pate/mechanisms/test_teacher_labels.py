@@ -127,7 +127,7 @@ def test_a_code_of_teachers_is_one_text_with_its_own_answer() -> None:
         "each-5 class",
         "each-5 number",
         "nearest labels-2-of-3",
-        "spread-5 labels-2-of-3",
+        "dense-5 labels-2-of-3",
         "each-5 labels-65-of-99",
         "each-5 labels-2-of-03",
     ):

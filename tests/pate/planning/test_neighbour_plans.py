@@ -52,14 +52,3 @@ def test_what_makes_no_sense_is_refused(odd: dict[str, float]) -> None:
         plan_representatives(10, **{**SETTING, **odd})
     with pytest.raises(UsageError):
         plan_representatives(0, **SETTING)
-
-
-def test_spread_votes_are_as_many_representatives_that_are_taken_together() -> None:
-    one = plan_representatives(100, **SETTING)
-    wide = SETTING | {"sigma": 3 * SETTING["sigma"], "threshold": 3 * SETTING["threshold"]}
-    nine = plan_representatives(900, places=9, **wide)
-    assert nine.votes == one.votes
-    assert nine.top_right == pytest.approx(one.top_right, abs=0.01)
-    assert nine.labelled < one.labelled
-    with pytest.raises(UsageError):
-        plan_representatives(8, places=9, **SETTING)

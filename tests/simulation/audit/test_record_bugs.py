@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 #: geometric.
 RUNS, CONFIDENCE = 8_000, 0.999
 DELTAS: dict[NoiseLawName, float] = {"gaussian": 1e-2, "geometric": 1e-6}
-CODES = ("nearest", "spread-2", "dense-2")
+CODES = ("nearest", "dense-2")
 ANSWERS = ("class", "labels-2", "ordered", "number")
 LAWS = tuple(DELTAS)
 
@@ -112,7 +112,7 @@ def test_classes_in_contrast_stand_and_are_attacked(monkeypatch: pytest.MonkeyPa
     assert found.lower_bound > 0.7 * found.claimed
     altered, *_ = record_pairs(code_of("dense-2 contrast"), 2)
     changed = np.square(altered.votes - altered.neighbour).sum()
-    assert 0.97 <= changed / code_of("dense-2 contrast").change(2).squared <= 1
+    assert 0.88 <= changed / code_of("dense-2 contrast").change(2).squared <= 1
 
 
 def test_a_contrast_that_is_charged_as_if_it_had_no_signs_is_found(
@@ -143,33 +143,19 @@ def test_a_contrast_that_is_too_long_is_refused_and_if_not_found(
 @pytest.mark.parametrize("answer", ANSWERS)
 @pytest.mark.parametrize("code", CODES)
 def test_the_worlds_change_by_all_that_is_charged(code: str, answer: str, votes: int) -> None:
-    """By what a party counts: dense votes by a hair less, since features are cut, and cut downwards."""
+    """By what a party counts: dense votes by less, for no two records of a table are wholly unlike."""
     made = code_of(code if answer == "class" else f"{code} {answer}")
     claimed_change = made.change(votes)
     altered, gone, *_ = (pair.votes - pair.neighbour for pair in record_pairs(made, votes))
-    least = 0.98 if made.name == "dense" else 1.0
-    assert least <= np.square(altered).sum() / claimed_change.squared <= 1
-    assert least <= np.abs(altered).sum() / claimed_change.total <= 1
+    dense = made.name == "dense"
+    assert (0.88 if dense else 1.0) <= np.square(altered).sum() / claimed_change.squared <= 1
+    assert (0.94 if dense else 1.0) <= np.abs(altered).sum() / claimed_change.total <= 1
     assert np.abs(gone).sum() <= claimed_change.total // 2
-
-
-@pytest.mark.parametrize("answer", ANSWERS)
-def test_directions_of_likeness_change_by_most_of_what_is_charged(
-    answer: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By less than others: no two records are wholly unlike among few public rows."""
-    made = code_of("kernel-4" if answer == "class" else f"kernel-4 {answer}")
-    altered = next(pair.votes - pair.neighbour for pair in record_pairs(made, 2))
-    assert 0.8 <= np.square(altered).sum() / made.change(2).squared <= 1
-    assert np.abs(altered).sum() <= made.change(2).total
-    found = audited(monkeypatch, "kernel-4", answer, runs=1_000)
-    assert found.holds
-    assert found.lower_bound > 0.1 * found.claimed
 
 
 def centred(self: Directions, points: Any, codes: Any = Directions.codes) -> Any:
     """By the party's own records in place of the representatives."""
-    return codes(self, (points - points.mean(axis=0)).astype(np.float32))
+    return codes(self, (points - points.mean(axis=0) + self.middle).astype(np.float32))
 
 
 def by_place_in_file(
@@ -271,7 +257,6 @@ def test_ties_that_other_records_break_are_found(
         product(CODES, ("class", "number"), LAWS),
         [
             ("nearest", "class", "geometric"),
-            ("spread-2", "class", "gaussian"),
             ("dense-2", "number", "gaussian"),
         ].__contains__,
     ),
@@ -321,11 +306,9 @@ def test_a_dense_array_that_is_too_long_is_refused_and_if_not_found(
     assert not audited(monkeypatch, "dense-2").holds
 
 
-@pytest.mark.parametrize("code", ["spread-2", "dense-2"])
-def test_a_code_that_is_charged_as_nearest_votes_is_found(
-    code: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_code_that_is_charged_as_nearest_votes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise for one count of one vote, in the units of the code."""
+    code = "dense-2"
     made = code_of(code)
     less = Change(4 * made.grid, 8 * made.grid**2, 4)
     pairs = record_pairs(made, 2)
@@ -344,7 +327,7 @@ def test_a_code_that_is_charged_as_nearest_votes_is_found(
     assert not found.holds
 
 
-@pytest.mark.parametrize("code", ["spread-2", "dense-2"])
+@pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("bug", [bugs.SMALL, bugs.FREE, bugs.NO_NOISE], ids=lambda bug: bug.name)
 def test_noise_and_charges_that_are_too_small_are_found(
     code: str, bug: Bug, monkeypatch: pytest.MonkeyPatch
@@ -353,32 +336,26 @@ def test_noise_and_charges_that_are_too_small_are_found(
     assert not audited(monkeypatch, code, queries=2).holds
 
 
-#: So many runs that 0.7 of the claim is proved: 100,000, but where geometric noise is on eight counts.
-ENOUGH = {("spread-2 labels-2", "geometric"): 1_000_000}
-
-
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("answer", ["", " labels-2", " number"])
-@pytest.mark.parametrize("code", ["nearest", "spread-2"])
+@pytest.mark.parametrize("answer", [None, "labels-2", "number"])
 def test_a_release_is_attacked_to_seven_tenths_of_its_claim(
-    code: str, answer: str, law: NoiseLawName
+    answer: str | None, law: NoiseLawName
 ) -> None:
     """With the default runs, but with probability 1e-6: the honest code, and the exact laws of it."""
-    text = code + answer
-    mechanism = of_records(code, answer.strip() or None, law)
+    mechanism = of_records("nearest", answer, law)
     claim = claimed(mechanism, 1, DELTAS[law])
-    pair, *_ = record_pairs(code_of(text), 2)
+    pair, *_ = record_pairs(code_of(mechanism.code), 2)
     made = count_laws(mechanism, pair, 1, Bug("none"))
     best = made[0] if law == "gaussian" else made[-1]
-    runs, doubt = ENOUGH.get((text, law), 100_000), 0.0009 if claim.mu is None else 0.00045
-    epsilon, _ = reached(level_events(best), runs, claim, doubt)
+    doubt = 0.0009 if claim.mu is None else 0.00045
+    epsilon, _ = reached(level_events(best), 100_000, claim, doubt)
     assert 0.7 * claim.epsilon <= epsilon.max() <= claim.epsilon
 
 
-def test_what_an_audit_of_spread_votes_would_see_is_foretold() -> None:
-    pairs = record_pairs(code_of("spread-2"), 2)
+def test_what_an_audit_of_nearest_votes_would_see_is_foretold() -> None:
+    pairs = record_pairs(code_of("nearest"), 2)
     said = foresee_counts(
-        of_records("spread-2", None, "gaussian"), 2, 100_000, 1e-2, CONFIDENCE, pairs
+        of_records("nearest", None, "gaussian"), 2, 100_000, 1e-2, CONFIDENCE, pairs
     )
     assert [each.bug for each in said if not each.seen] == []
     # No vote goes from class to class in the first pair.
@@ -398,7 +375,7 @@ def test_options_of_records_are_for_records() -> None:
     ):
         with pytest.raises(UsageError, match="another parameter"):
             mechanism_of("neighbour", AuditOptions(mechanism="neighbour", **wrong))  # type: ignore[arg-type]
-    for wrong_code in ("spread", "dense", "nearest-2"):
+    for wrong_code in ("far", "dense", "nearest-2"):
         with pytest.raises(UsageError, match="a code is nearest"):
             mechanism_of("neighbour", AuditOptions(mechanism="neighbour", code=wrong_code))
     with pytest.raises(UsageError, match="same number of votes"):

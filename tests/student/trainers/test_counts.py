@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pate.codes import code_of
 from pate.data.values import Table
 from pate.errors import DataError
 from pate.features.neighbours import cast_votes, representatives
@@ -17,7 +16,7 @@ from student import weights
 from student.trainers import selftraining
 from student.trainers.base import Effort, Lesson
 from student.trainers.boosting import fit_chances, train_on_counts
-from student.trainers.counts import Cells, cells_of, pooled, tilt
+from student.trainers.counts import Cells, cells_of, tilt
 from student.trainers.proportions import guess_shares, steps
 
 if TYPE_CHECKING:
@@ -47,9 +46,7 @@ def draw(chances: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
     return labels
 
 
-def voted(
-    classes: int = 2, queries: int = 60, sigma: float = SIGMA, code: str = "nearest"
-) -> tuple[Table, NoisyVotes]:
+def voted(classes: int = 2, queries: int = 60, sigma: float = SIGMA) -> tuple[Table, NoisyVotes]:
     """Return 1,000 public rows and what 6,000 private ones say at some of them."""
     public, _ = people(1000, 1)
     private, chances = people(6000, 2)
@@ -57,10 +54,9 @@ def voted(
     space = space_over(public)
     points = space.embed(public)
     chosen = representatives(points, queries)
-    places = code_of(code).places
-    votes = cast_votes(points[chosen], space.embed(private), labels, classes, spread=places)
+    votes = cast_votes(points[chosen], space.embed(private), labels, classes)
     noise = np.rint(sigma * np.random.default_rng(4).normal(size=votes.shape)).astype(np.int64)
-    return public, NoisyVotes(chosen, votes + noise, sigma, code)
+    return public, NoisyVotes(chosen, votes + noise, sigma)
 
 
 def lesson_of(public: Table, noisy: NoisyVotes | None) -> Lesson:
@@ -154,7 +150,7 @@ def test_cells_are_unbiased_about_what_they_hold() -> None:
     cells = cells_of(public, noisy)
     assert cells is not None
     assert cells.rows.sum() == len(public)
-    assert (cells.cell[noisy.queries, 0] == np.arange(60)).all()
+    assert (cells.cell[noisy.queries] == np.arange(60)).all()
     assert cells.mass.sum() == pytest.approx(6000, rel=0.05)
     # Without noise the masses are the totals, and the shares those of the counts.
     totals = noisy.counts.sum(axis=1)
@@ -162,47 +158,6 @@ def test_cells_are_unbiased_about_what_they_hold() -> None:
     assert np.allclose(cells.mass[full], totals[full], rtol=1e-6)
     assert np.allclose(cells.shares[full], noisy.counts[full] / totals[full, None], atol=1e-6)
     assert np.allclose(cells.overall.sum(), 1.0)
-
-
-def test_cells_of_spread_votes_hold_every_row_as_often_as_a_record_votes() -> None:
-    public, noisy = voted(sigma=0.0, code="spread-5")
-    cells = cells_of(public, noisy)
-    assert cells is not None
-    assert cells.cell.shape == (1000, 5)
-    assert cells.rows.sum() == 5000
-    assert (cells.cell[noisy.queries] == np.arange(60)[:, None]).any(axis=1).all()
-    assert cells.mass.sum() == pytest.approx(5 * 6000, rel=0.05)
-    rows = np.random.default_rng(0).random((1000, 2))
-    inside = (cells.cell[:, :, None] == np.arange(60)).any(axis=1)
-    assert np.allclose(cells.means(rows), (inside.T @ rows) / inside.sum(axis=0)[:, None])
-    # Guesses that a group of cells contradicts move towards them.
-    tilted = cells.means(tilt(cells, np.full((1000, 2), 0.5)))
-    assert np.abs(tilted - cells.shares).mean() < np.abs(0.5 - cells.shares).mean() / 2
-
-
-def test_pooled_counts_say_more_of_a_query_than_its_own() -> None:
-    public, noisy = voted(sigma=400.0, code="spread-6")
-    together = pooled(public, noisy)
-    assert together.sigma == pytest.approx(400.0 * np.sqrt(6))
-    _, exact = voted(sigma=0.0, code="spread-6")
-    truth = exact.counts.argmax(axis=1)
-    clear = np.abs(exact.counts[:, 0] - exact.counts[:, 1]) > 0.4 * exact.counts.sum(axis=1)
-    right = [(each.counts.argmax(axis=1) == truth)[clear].mean() for each in (noisy, together)]
-    assert right[1] > right[0] + 0.05
-    nearest = voted()[1]
-    assert pooled(public, nearest) is nearest
-
-
-def test_student_of_spread_counts_knows_how_likely_it_is() -> None:
-    # Noise that hides the same records' votes at one query each.
-    found = {}
-    held, chances = people(2000, 5)
-    for code, sigma in (("nearest", 40.0), ("spread-6", 40.0 * np.sqrt(6))):
-        public, noisy = voted(queries=120, sigma=sigma, code=code)
-        student = selftraining.train(lesson_of(public, noisy), seed=0, effort=Effort(steps=30))
-        apart = student.predict_probabilities(held)[:, 1] - (1 - chances[:, 0])
-        found[code] = np.abs(apart).mean()
-    assert found["spread-6"] < 0.12, found
 
 
 def test_counts_of_noise_alone_are_not_learnt_from() -> None:
@@ -228,7 +183,7 @@ def test_equal_rows_and_one_query() -> None:
 
 
 def test_tilting_meets_the_counts_as_far_as_they_can_be_trusted() -> None:
-    cell = np.repeat(np.arange(2), 50)[:, None]
+    cell = np.repeat(np.arange(2), 50)
     flat = np.full((100, 2), 0.5)
     shares = np.array([[0.8, 0.2], [0.3, 0.7]])
     mass = np.array([1e5, 1e5])
@@ -242,8 +197,8 @@ def test_tilting_meets_the_counts_as_far_as_they_can_be_trusted() -> None:
 def test_guesses_find_the_column_that_tells_the_cells_apart() -> None:
     generator = np.random.default_rng(0)
     rows = generator.random((600, 2)).astype(np.float32)
-    cell = (rows[:, :1] * 6).astype(np.int64)
-    sizes = np.bincount(cell[:, 0], minlength=6)
+    cell = (rows[:, 0] * 6).astype(np.int64)
+    sizes = np.bincount(cell, minlength=6)
     share = np.linspace(0.1, 0.9, 6)
     cells = Cells(cell, sizes, np.full(6, 1e4), np.stack([1 - share, share], axis=1), 1.0)
     found = guess_shares(rows, cells)

@@ -15,7 +15,7 @@ from pate.data.values import Table
 from pate.errors import DataError, SchemaError, UsageError
 from pate.features.dense import Directions, dense_sums, dense_votes, looked_at
 from pate.features.neighbours import cast_answers, cast_votes
-from pate.features.space import space_over
+from pate.features.space import directions_over, space_over
 from pate.formats.noisy_counts import NoisyVotes
 from student import weights
 from student.evaluation.evaluate import evaluate
@@ -45,15 +45,14 @@ def counts(code: str, number: int, classes: int = 3) -> Lesson:
     public, records = (
         embedded_records(rows, classes=classes, seed=seed) for rows, seed in ((300, 2), (3000, 4))
     )
-    space = space_over(public.inputs)
+    space = (directions_over if code.startswith("dense") else space_over)(public.inputs)
     at = np.array(choose_rows(public.inputs, number, lambda _: None))
     points, voters = space.embed(public.inputs), space.embed(records.inputs)
     if code.startswith("dense"):
         directions = Directions.fit(points[at], points[looked_at(300)])
         votes, sigma = dense_votes(directions, voters, records.labels, classes), 8000.0
     else:
-        spread = int(code.partition("-")[2] or 1)
-        votes, sigma = cast_votes(points[at], voters, records.labels, classes, spread=spread), 3.0
+        votes, sigma = cast_votes(points[at], voters, records.labels, classes), 3.0
     noise = np.rint(sigma * np.random.default_rng(1).normal(size=votes.shape)).astype(np.int64)
     noisy = NoisyVotes(at, votes + noise, sigma, code)
     return Lesson(public.inputs, at[:1], public.labels[at[:1]], public.classes, noisy)
@@ -70,7 +69,7 @@ def taught(lesson: Lesson) -> TableStudent:
     return student
 
 
-@pytest.mark.parametrize(("code", "number"), [("nearest", 30), ("spread-4", 60), ("dense-12", 12)])
+@pytest.mark.parametrize(("code", "number"), [("nearest", 30), ("dense-12", 12)])
 def test_it_learns_from_noisy_counts(code: str, number: int) -> None:
     assert right(taught(counts(code, number))) > 0.95
 
@@ -108,18 +107,14 @@ def test_it_learns_several_labels(dense: bool) -> None:
     records = embedded_records(3000, seed=4)
     answers = np.stack([records.labels == at for at in range(2)], axis=1)
     columns = np.hstack([answers, ~answers.any(axis=1, keepdims=True)]).astype(np.int64)
-    space = space_over(PUBLIC.inputs)
+    space = (directions_over if dense else space_over)(PUBLIC.inputs)
     at = np.array(choose_rows(PUBLIC.inputs, 30, lambda _: None))
     points, voters = space.embed(PUBLIC.inputs), space.embed(records.inputs)
     if dense:
         directions = Directions.fit(points[at], points[looked_at(300)])
         votes, code, sigma = dense_sums(directions, voters, columns, 1), "dense-30 labels-1", 2000.0
     else:
-        votes, code, sigma = (
-            cast_answers(points[at], voters, columns, spread=1),
-            "nearest labels-1",
-            3.0,
-        )
+        votes, code, sigma = cast_answers(points[at], voters, columns), "nearest labels-1", 3.0
     noise = np.rint(sigma * np.random.default_rng(1).normal(size=votes.shape)).astype(np.int64)
     nothing = np.zeros(0, dtype=np.int64)
     noisy = NoisyVotes(at, votes + noise, sigma, code)

@@ -90,7 +90,7 @@ def released(
             made.answer.grid,
         )
     else:
-        votes = cast_answers(spots[chosen], places, said, spread=made.places)
+        votes = cast_answers(spots[chosen], places, said)
     spread = sigma * made.grid
     noise = np.rint(spread * np.random.default_rng(4).normal(size=votes.shape)).astype(np.int64)
     classes = COLUMNS if data.kind == "labels" else points
@@ -107,7 +107,7 @@ def taught(
     return made
 
 
-@pytest.mark.parametrize("code", ["nearest labels-2", "spread-3 labels-3", "dense-24 labels-3"])
+@pytest.mark.parametrize("code", ["nearest labels-2", "dense-24 labels-3"])
 def test_shares_of_labels_are_those_of_the_records(code: str) -> None:
     public, noisy, _ = released(records(8000, 2), code, 0.0)
     wanted = chances_of(public)
@@ -129,7 +129,7 @@ def test_shares_of_labels_are_those_of_the_records(code: str) -> None:
         share = (each.mass * each.shares[:, 1]).sum() / each.mass.sum()
         assert abs(share - near.mean()) < 0.06
     # Exact counts: all 8,000 records are found.
-    assert abs(cells[0].mass.sum() - 8000 * (3 if "spread" in code else 1)) < 1200
+    assert abs(cells[0].mass.sum() - 8000) < 1200
 
 
 @pytest.mark.parametrize("code", ["nearest labels-2", "dense-24 labels-2"])
@@ -203,7 +203,7 @@ def stays(count: int, seed: int) -> Dataset:
 @pytest.mark.parametrize(
     ("code", "points"),
     others_slow(
-        product(("nearest number", "spread-3 number", "dense-24 number"), (EACH, FEW)),
+        product(("nearest number", "dense-24 number"), (EACH, FEW)),
         [("nearest number", EACH), ("dense-24 number", FEW)].__contains__,
     ),
 )

@@ -40,11 +40,11 @@ def heard(classes: int, count: int = 700) -> tuple[NDArray[np.float32], Cells, F
     queries = representatives(public, 60)
     votes = np.zeros((60, classes))
     np.add.at(votes, (nearest(public[queries], private), drawn.sum(axis=1)), 1)
-    cell = nearest(public[queries], public)[:, None]
+    cell = nearest(public[queries], public)
     mass = votes.sum(axis=1) + 1.0
     noise = SIGMA * generator.normal(size=votes.shape)
     apart = votes + noise - (votes + noise).mean(axis=1, keepdims=True)
-    rows = np.bincount(cell[:, 0], minlength=60).astype(np.int64)
+    rows = np.bincount(cell, minlength=60).astype(np.int64)
     shares = 1 / classes + apart / mass[:, None]
     length = np.sqrt(np.square(public).sum(axis=1).mean())
     points = (public / length).astype(np.float32)
@@ -71,7 +71,7 @@ def test_it_is_the_posterior_mean_of_the_process(monkeypatch: pytest.MonkeyPatch
     points, cells, _ = heard(2, 300)
     found = smooth([points], cells, seed=0)
     kernel = np.exp(-width * np.square(points[:, None] - points).sum(axis=2)).astype(np.float64)
-    mean = (cells.cell[:, 0] == np.arange(60)[:, None]) / cells.rows[:, None]
+    mean = (cells.cell == np.arange(60)[:, None]) / cells.rows[:, None]
     share = cells.overall[1]
     spread = share * (1 - share)
     own = residual * spread / cells.mass + SIGMA**2 / 2 / cells.mass**2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from pate.encoders.pictures import prepared
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    import torch
 
 STEPS = ImageSteps(8, 8, 3, "crop", 1.0, "bilinear", (0.5,) * 3, (0.25,) * 3, "first")
 WORDS = ("[UNK]", "good", "bad", "film", "a", "the")
@@ -85,6 +88,15 @@ def tokenizer() -> bytes:
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     text: str = made.to_str()
     return text.encode()
+
+
+def export(net: torch.nn.Module, path: Path, shape: tuple[int, ...]) -> None:
+    """Write a network as PyTorch's exporter does without the package ``onnxscript``."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the exporter, about itself
+        torch.onnx.export(net, (torch.zeros(shape),), str(path), dynamo=False)
 
 
 def write(

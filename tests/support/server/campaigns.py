@@ -50,7 +50,6 @@ def make_spec(**changes: Any) -> CampaignSpec:
         "colluders": 0,
         "vote_proofs": False,
         "publish": "capped",
-        "class_quota": False,
         **dict.fromkeys(("threshold", "interactive_threshold", "sigma1", "sigma2")),
         **dict.fromkeys(("scale", "confidence")),
         **dict.fromkeys(("gate_order", "gate_target", "gate_test", "gate_failure")),

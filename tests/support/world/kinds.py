@@ -19,7 +19,7 @@ from party.voting.neighbour import NeighbourVotes
 from pate.answers import ANSWERS, CLASS, CONTRAST, LABELS, NUMBER
 from pate.campaign.choices import AGGREGATIONS, AGGREGATORS, NOISES, PUBLISH, UNITS
 from pate.campaign.settings import make_gate
-from pate.codes import CODES, KERNEL
+from pate.codes import CODES
 from pate.data.embeddings import Embeddings
 from pate.data.values import Dataset, Images, Inputs, Table, content_hash
 from pate.errors import QuorumError, UsageError
@@ -63,7 +63,7 @@ PUBLIC: Final[dict[str, Inputs]] = {
         _RNG.integers(-9000, 9000, (QUERIES, _WIDTH)).astype(np.int16), "texts", "ab" * 32
     ),
 }  # fmt: skip
-_K: Final = {"nearest": "nearest", "spread": "spread-3", "dense": "dense-8", KERNEL: "kernel-8"}
+_K: Final = {"nearest": "nearest", "dense": "dense-8"}
 _T: Final = {LABELS: "labels-2"}
 CLASSES: Final = {CLASS: ("0", "1", "2"), LABELS: ("u", "v", "w", "none"), NUMBER: ("0", "4", "10")}
 
@@ -157,7 +157,7 @@ class Kind(NamedTuple):
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "aggregator": AGGREGATORS,
     "publish": PUBLISH,
-    "code": (*CODES, KERNEL),
+    "code": CODES,
     "answer": (*ANSWERS, CONTRAST),
     "unit": UNITS,
     "series": ("alone", "series"),
