@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 from pate.accounting.composition import total_cost
 from pate.errors import UsageError
 from pate.mechanisms.contract import Mechanism, Outcome
-from pate.mechanisms.neighbour import DistributedNeighbour, MatrixMechanism, Neighbour
+from pate.mechanisms.matrix import (
+    DistributedNeighbour,
+    DistributedTeacherLabels,
+    MatrixMechanism,
+    Neighbour,
+    TeacherLabels,
+)
 from pate.mechanisms.rule import (
     ConfidentGNMax,
     DistributedConfidentGNMax,
@@ -25,11 +31,6 @@ from pate.mechanisms.rule import (
     TeacherRule,
     over_noisy_sums,
     round_predictions,
-)
-from pate.mechanisms.teacher_labels import (
-    DistributedTeacherLabels,
-    TeacherLabels,
-    do_teachers_vote,
 )
 from pate.text_form import read
 
@@ -58,7 +59,6 @@ __all__ = [
     "Outcome",
     "TeacherLabels",
     "TeacherRule",
-    "do_teachers_vote",
     "mechanism_from_dict",
     "over_noisy_sums",
     "round_predictions",

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pate.auditing.result import Audit
     from pate.codes import Code
     from pate.mechanisms import Mechanism
-    from pate.mechanisms.neighbour import MatrixMechanism
+    from pate.mechanisms.matrix import MatrixMechanism
     from pate.noise.share_laws import Shares
     from pate.runtime.screen import Screen
     from simulation.audit.gated import Gated

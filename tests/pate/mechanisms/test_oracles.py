@@ -1,52 +1,26 @@
-"""Neighbour votes (reverse nearest neighbours): each record votes once; the release is one noisy matrix.
-
-Every private record votes for its label at the query that is nearest to it, see
-:mod:`pate.features.neighbours`. So an altered record changes at most two counts of the whole matrix by
-one each, and an added or removed record changes one: the L1 sensitivity is 2 and the L2 sensitivity
-sqrt(2), however many queries there are (:mod:`pate.codes` has the others). Noise is added to all counts
-once, and everything computed from the noisy matrix (labels, unanswered queries, weights of labels) is
-post-processing.
-
-The noise has one of two laws: geometric, which is calibrated to L1 and gives pure epsilon (delta 0), or
-Gaussian. The parameter that a mechanism has says which: ``scale``, or ``sigma`` (of shares: ``share``).
-
-With teachers every query is a separate release with its own cost: one record changes one teacher,
-and with it any number of votes.
-
-Source: the idea of one vote per record and nearest query is that of reverse k-nearest neighbours, Li et
-al., "Fine-grained Private Knowledge Distillation", arXiv 2207.13253; private neighbours in PATE are
-from Zhu et al., "Private-kNN", CVPR 2020.
-"""
+"""The four classes that the matrix replaced, as oracles: equal noise, labels, events, texts and draws."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from pate.accounting.events import (
-    Event,
-    GeometricHistogram,
-    NoisyArray,
-    NoisyHistogram,
-    check_votes_per_unit,
-)
+from pate import mechanisms as new
+from pate.accounting.events import Event, GeometricHistogram, NoisyArray, NoisyHistogram
 from pate.codes import NEAREST, code_of
-from pate.errors import UsageError
+from pate.errors import PateError, UsageError
 from pate.mechanisms.contract import MechanismText, Outcome, Votes, check_rows, check_threshold
+from pate.mechanisms.matrix import event_of
 from pate.noise.share_laws import GaussianShares, GeometricShares, Shares
+from pate.noise.simulated import SimulatedNoise
 from pate.text_form import in_text
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from pate.noise.exact import Noise
-
-#: Most counts and most queries of a matrix of neighbour votes: it is in memory as a whole, with the
-#: features of its queries.
-MAX_MATRIX: Final = 2**20
-MAX_MATRIX_QUERIES: Final = 2**16
 
 
 class _Matrix(MechanismText):
@@ -173,7 +147,7 @@ class Neighbour(_Matrix):
         rows = check_rows(rows, noisy=code_of(self.code).signed)
         if self.scale is not None:
             return rows + noise.laplace(self.scale, rows.size).reshape(rows.shape)
-        assert self.sigma is not None  # noqa: S101 - one of them is stated
+        assert self.sigma is not None
         return rows + noise.gaussian(self.sigma, rows.size).reshape(rows.shape)
 
 
@@ -242,43 +216,130 @@ def require_one_law(**parameters: Fraction | None) -> None:
 
 def _shares_of(sigma: Fraction | None, scale: Fraction | None, honest: int) -> Shares:
     if sigma is None:
-        assert scale is not None  # noqa: S101 - one of them is stated
+        assert scale is not None
         return GeometricShares(scale, honest)
     return GaussianShares(sigma)
 
 
-def event_of(
-    shares: Shares, honest: int, votes_per_unit: int, code: str
-) -> NoisyHistogram | NoisyArray | GeometricHistogram:
-    """Return the event of one noisy matrix of records' votes.
+@dataclass(frozen=True)
+class TeacherLabels(Neighbour):
+    """Teachers' votes for several labels with noise drawn by the server.
 
-    Args:
-        shares: law of the noise.
-        honest: shares in every sum that the observer does not know.
-        votes_per_unit: votes that one unit casts at most.
-        code: at which queries each of them counts.
+    Attributes are those of :class:`~pate.mechanisms.neighbour.Neighbour`; ``threshold`` is 0, no query gets
+    one label.
 
     Raises:
         UsageError: for parameters that make no sense.
     """
-    made = code_of(code)
-    change = made.change(check_votes_per_unit(votes_per_unit))
-    if isinstance(shares, GeometricShares):
-        return GeometricHistogram(shares.scale, honest, change.total)
-    if str(made) == NEAREST:
-        return NoisyHistogram(shares.share, honest, votes_per_unit)
-    return NoisyArray(shares.share, honest, change.squared, change.counts)
+
+    name: ClassVar[str] = "teacher-labels"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require_several(self)
 
 
-def require_unit(unit: str) -> None:
-    """Check that neighbour votes can protect a unit.
+@dataclass(frozen=True)
+class DistributedTeacherLabels(DistributedNeighbour):
+    """The same with a noise share from each party: no one has the exact counts.
+
+    Attributes are those of :class:`~pate.mechanisms.neighbour.DistributedNeighbour`.
 
     Raises:
-        UsageError: for whole parties: one casts as many votes as it has records.
+        UsageError: for parameters that make no sense.
     """
-    if unit == "party":
-        raise UsageError(
-            "neighbour votes protect a record or a patient, who vote once; a whole party has as many "
-            "votes as records, and noise that hides it would hide everything: use --unit record or "
-            "patient, or teachers (--aggregator gnmax)"
+
+    name: ClassVar[str] = "distributed-teacher-labels"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require_several(self)
+
+
+def _require_several(mechanism: MatrixMechanism) -> None:
+    """Check code, threshold and noise.
+
+    The L1 distance grows with the queries, the L2 distance with their square root: geometric noise would
+    be larger.
+    """
+    if not code_of(mechanism.code).of_teachers:
+        raise UsageError(f"{mechanism.name} needs a code of teachers, not {mechanism.code!r:.60}")
+    if mechanism.threshold:
+        raise UsageError(f"{mechanism.name} has no threshold: no query gets one label")
+    if mechanism.scale is not None:
+        raise UsageError("teachers' votes for several labels have Gaussian noise")
+
+
+KINDS = ("Neighbour", "DistributedNeighbour", "TeacherLabels", "DistributedTeacherLabels")
+CODES = (NEAREST, "dense-5", "each-12 labels-3-of-4", "each-7 labels-5-of-5")
+ODD: tuple[Any, ...] = (
+    0,
+    -1,
+    1.5,
+    True,
+    2**60,
+    Fraction(1),
+    Fraction(1, 3),
+    None,
+    "1",
+    3,
+    "nearest-3",
+    "x",
+)
+
+
+def parameters(kind: str, rng: np.random.Generator) -> list[Any]:
+    several = "Labels" in kind and rng.random() < 0.95
+    noise: list[Any] = [Fraction(int(rng.integers(64, 600)), 64), None]
+    if not several and rng.random() < 0.5:
+        noise.reverse()
+    honest = [int(rng.integers(1, 5))] if kind.startswith("Distributed") else []
+    code = CODES[int(rng.integers(2, 4))] if several else CODES[int(rng.integers(0, 4))]
+    threshold = 0 if several else int(rng.integers(-1, 8))
+    return [threshold, noise[0], *honest, int(rng.integers(1, 4)), noise[1], code]
+
+
+def tried(act: Any) -> Any:
+    try:
+        return act()
+    except PateError as error:
+        return type(error), str(error)
+    except (TypeError, AttributeError) as error:
+        return type(error)
+
+
+def test_the_matrix_is_that_of_the_classes_that_it_replaces() -> None:
+    rng, made, answered = np.random.default_rng(3), 0, 0
+    for world in range(1500):
+        kind = KINDS[world % 4]
+        given = parameters(kind, rng)
+        if world % 3 == 0:
+            given[int(rng.integers(len(given)))] = ODD[int(rng.integers(len(ODD)))]
+        before, now = (
+            tried(partial(globals()[kind], *given)),
+            tried(partial(getattr(new, kind), *given)),
         )
+        if not isinstance(now, new.MatrixMechanism):
+            assert before == now, given
+            continue
+        made += 1
+        assert vars(before) == vars(now)
+        assert (before.worst, before.shares, before.to_dict(), str(before)) == (
+            now.worst,
+            now.shares,
+            now.to_dict(),
+            str(now),
+        )
+        low = -3 if world % 5 == 0 else 0
+        rows = rng.integers(low, 9, (int(rng.integers(0, 9)), int(rng.integers(1, 6))))
+        found = []
+        for mechanism in (before, now):
+            noise = SimulatedNoise(world)
+            released = tried(lambda: mechanism.released(rows, noise).tolist())  # noqa: B023
+            outcomes = tried(lambda: mechanism.answer_all(rows, noise))  # noqa: B023
+            labels = tried(lambda: mechanism.labels(rows))  # noqa: B023
+            found.append((released, outcomes, labels, noise.gaussian(Fraction(10**6), 4).tolist()))
+        assert found[0] == found[1]
+        answered += len(rows) if isinstance(found[1][0], list) else 0
+    assert made > 900
+    assert answered > 2000
