@@ -35,6 +35,8 @@ _EXAMPLE: Final = re.compile(r"^(?P<indent> *)>>> .*\n?(?:.*\S.*\n?)*", re.MULTI
 _FORMULA: Final = re.compile(
     r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<latex>.*?)\\[)\]]</(?P=tag)>', re.DOTALL
 )
+#: The name of a function whose argument is in no brackets: a browser sets no space between them.
+_FUNCTION: Final = re.compile(r"(?<!<msub>)(?<!<msup>)<mi>(?:ln|log|exp|sin|cos)</mi>(?=<m(?!o\b))")
 #: The page that is made of `--help`, and what is no plain text in Markdown.
 _OPTIONS: Final = "reference/options.md"
 _MARKUP: Final = re.compile(r"[*|\[\]_]")
@@ -115,7 +117,10 @@ def _as_mathml(formula: re.Match[str]) -> str:
     from latex2mathml.converter import convert
 
     display = "block" if formula["tag"] == "div" else "inline"
-    return str(convert(html.unescape(formula["latex"]).strip(), display=display))
+    drawn = convert(html.unescape(formula["latex"]).strip(), display=display)
+    drawn = drawn.replace("<mo>&#x02016;</mo>", '<mo stretchy="false">&#x02016;</mo>')
+    drawn = _FUNCTION.sub(r'\g<0><mspace width="0.17em" />', drawn)
+    return drawn if display == "inline" else f'<div class="formula">{drawn}</div>'
 
 
 class Docstrings(griffe.Extension):

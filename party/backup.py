@@ -93,7 +93,6 @@ def restore(
     head: str | None,
     entries_lost: bool = False,
     signed_by: str | None = None,
-    unsigned: bool = False,
 ) -> dict[str, object]:
     """Restore a party's ledger to a home without one, or with one of an interrupted restore.
 
@@ -108,22 +107,18 @@ def restore(
         entries_lost: the operator accepts that later entries are lost.
         signed_by: the public key (hex) that must have signed the backup; None: that of the identity
             in ``home``, if there is one.
-        unsigned: accept an unsigned one, as older versions made them.
 
     Returns:
-        ``head``, ``folder`` and ``signer`` of the restored ledger; an unsigned backup has the
-        signer "".
+        ``head``, ``folder`` and ``signer`` of the restored ledger; without an identity the signer is
+        "".
 
     Raises:
         UsageError: if neither head nor entries_lost is given, or ``signed_by`` is not a key.
         StateError: if there is a ledger in ``home``, or a party runs there.
-        LedgerError: if the copy does not verify, is older than ``head``, or than one in the same
-            folder.
+        LedgerError: if the copy does not verify, or lacks ``head``.
         DataError: if it is not a backup of a party, was changed, or has another signer.
     """
-    asked = backup.Restore(
-        place, CONTENTS, stored_identity(home), signed_by=signed_by, unsigned=unsigned
-    )
+    asked = backup.Restore(place, CONTENTS, stored_identity(home), signed_by=signed_by)
     manifest, given = asked.manifest, Head.given(head)
     noted = None if entries_lost else HeadFile(home / LEDGER_FILE).read()
     if given is None and not entries_lost:
@@ -137,7 +132,6 @@ def restore(
     with locked(home / "lock", "a pate-party"):
         for name in CONTENTS.files:
             _require_none(home / name, asked)
-        asked.require_newest()
         with backup.draft_folder(home / ".restored") as draft:
             found = asked.fill(draft, _look, given, noted).head
             if entries_lost:  # before the ledger is there: later a crash would forget it

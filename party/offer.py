@@ -66,7 +66,7 @@ class Offer:
         mechanisms: of the first round, and of all later ones if different.
         composition: how costs add up.
         cap: largest total cost of all answers, in that composition.
-        gate: of a gated campaign, if its server states it; None for any other.
+        gate: of a gated campaign; None for any other.
         code: how votes are cast, the text of a :class:`~pate.codes.Code`; its default for teachers that
             vote for a class.
         series: name of the series of campaigns in which a unit votes once; None for none.
@@ -98,7 +98,7 @@ class Offer:
     )
     composition: choices.CompositionName | None = None
     cap: Fraction | None = None
-    #: Omitted from the text if there is none, as in older ledgers.
+    #: Omitted from the text at its default, as are the next three.
     gate: GatedBatch | None = field(default=None, metadata=in_text(omitted=True))
     code: str = field(default=NEAREST, metadata=in_text(omitted=True))
     series: str | None = field(default=None, metadata=in_text(omitted=True))
@@ -187,8 +187,8 @@ class Offer:
                 "votes for several labels cannot be gated: their cost does not depend on the votes",
             )
         _require(
-            self.gate is None or self.composition == Gate.name,
-            "a gate in a campaign that is not gated",
+            (self.gate is not None) == (self.composition == Gate.name),
+            "a gate is in the terms of a gated campaign, and only there",
         )
         if self.mechanisms is None:
             return
@@ -259,10 +259,8 @@ class Offer:
         """
         if self.cap is None or self.composition is None:
             return None
-        if self.composition != Gate.name:
-            return composition_named(self.composition).epsilon(self.cap, self.delta)
         if self.gate is None:
-            return None
+            return composition_named(self.composition).epsilon(self.cap, self.delta)
         try:
             return Gate(self.gate).epsilon(self.cap, self.delta)
         except (ValueError, ArithmeticError) as error:  # numbers that fit no gate

@@ -141,7 +141,7 @@ class Code:
         >>> code_of("each-10 labels-3-of-14").change(1), code_of("each-10 labels-14-of-14").change(1)
         (Change(total=60, squared=60, counts=60), Change(total=140, squared=140, counts=140))
 
-        Source: docs/proofs/record-votes.md, section 2, and for teachers section 5.
+        Source: docs/proofs/record-votes.md, sections 2 and 3, and for teachers section 5.
         """
         if self.name == EACH:
             labels = min(2 * self.answer.most, self.answer.of)

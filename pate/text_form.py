@@ -94,7 +94,7 @@ def in_text(
 
     Args:
         name: of the field in the text; None: as the attribute.
-        omitted: the text omits the field at its default, like texts older than the field.
+        omitted: the text omits the field at its default.
         absent: no text contains it; it has a default.
         kinds: the dataclasses behind a protocol in the annotation, of one tag.
     """

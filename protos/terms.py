@@ -78,7 +78,6 @@ def public_campaign(spec: CampaignSpec, wanted_teachers: int = 0) -> vote_pb2.Ca
         colluders=spec.sums.colluders,
         proofs=spec.vote_proofs,
         most_votes=None if spec.neighbour is None else spec.neighbour.most_votes,
-        # Left out at its default, so that older parties read what they know.
         code=None if spec.code == NEAREST else spec.code,
         series=spec.series or "",
         wanted_teachers=wanted_teachers,
@@ -264,16 +263,15 @@ def _read(kinds: tuple[type[_T], ...], text: str, what: str) -> _T:
 
 
 def gate_of(terms: vote_pb2.Terms) -> GatedBatch | None:
-    """Return the gated batch of a campaign, None if it is not gated, or the server omits it.
-
-    Servers of earlier versions omit this field; a party's policy then refuses.
+    """Return the gated batch of a campaign, None if it is not gated.
 
     Raises:
-        ProtocolError: if it is invalid, or in the terms of a campaign that is not gated.
+        ProtocolError: if it is invalid, missing, or in the terms of a campaign that is not gated.
     """
-    if not terms.gate:
+    gated = terms.composition == Gate.name
+    check(gated == bool(terms.gate), "a gate is in the terms of a gated campaign, and only there")
+    if not gated:
         return None
-    check(terms.composition == Gate.name, "a gate in a campaign that is not gated")
     return _read((GatedBatch,), terms.gate, "a gate")
 
 

@@ -2,7 +2,7 @@
 
 Noisy counts of campaigns over one public set are added, each with a weight for its age, and labels are
 made of the sum as the server makes them. All of that is post-processing. The published statement is
-that of the most expensive campaign: in one composition a series costs no more (docs/proofs/series.md).
+that of the most expensive campaign: in one composition a series costs no more (docs/proofs/composition.md).
 """
 
 from __future__ import annotations

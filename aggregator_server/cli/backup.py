@@ -56,7 +56,6 @@ def register(app: typer.Typer, folder_of: Callable[[Path | None, str], Path]) ->
         ] = None,
         ledger: LedgerOption = None,
         signed_by: options.SignedByOption = None,
-        unsigned: options.UnsignedOption = False,
         as_json: JsonOption = False,
     ) -> None:
         """Restore a campaign from BACKUP.
@@ -75,7 +74,6 @@ def register(app: typer.Typer, folder_of: Callable[[Path | None, str], Path]) ->
             close=close,
             database=ledger,
             signed_by=signed_by,
-            unsigned=unsigned,
         )
         what = (
             f"{done['folder']} is back: {done['phase']}, {done['labels_released']} labels, head "

@@ -64,10 +64,11 @@ class KnownKeys:
         found = []
         try:
             for name in sorted(names):
-                if name not in enrolled or (sealing := enrolled[name].sealing) is None:
+                if name not in enrolled:
                     return None
-                member = Member(name, enrolled[name].identity)
-                found.append(Sealed(member, sealing.key, sealing.signature))
+                each = enrolled[name]
+                member = Member(name, each.identity)
+                found.append(Sealed(member, each.sealing.key, each.sealing.signature))
             sums = self._spec.sums
             made = BundleRoster(tuple(found), sums.min_parties, sums.colluders)
         except ProtocolError as error:

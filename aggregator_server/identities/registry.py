@@ -67,7 +67,8 @@ class Entry:
         changed: time of its last change of state.
         retired: hashes of keys that it must not use again, ascending.
         invitation: its open code, or None.
-        sealing: its sealing key, as far as known: it may have made another one since.
+        sealing: the sealing key that it had last, None before it has answered: it may have made
+            another one since.
 
     Raises:
         ProtocolError, StateError: for an invalid name or invalid keys.
@@ -88,6 +89,8 @@ class Entry:
             node_key(self.node)
             if len(self.identity) != 32:
                 raise StateError(f"the identity key of {self.name} has {len(self.identity)} bytes")
+            if self.sealing is None:
+                raise StateError(f"{self.name} has no sealing key")
 
 
 class Registry:

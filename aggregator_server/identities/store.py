@@ -56,13 +56,13 @@ class Member:
         name: chosen by the coordinator.
         identity: its Ed25519 public key, 32 bytes.
         node: the P-384 public key of its SuperNode, DER.
-        sealing: its sealing key, as far as known.
+        sealing: the sealing key that it had last.
     """
 
     name: str
     identity: bytes
     node: bytes
-    sealing: SealingKey | None = None
+    sealing: SealingKey
 
 
 class Identities:
@@ -191,7 +191,7 @@ class Identities:
         return {
             entry.name: Member(entry.name, entry.identity, entry.node, entry.sealing)
             for entry in self.registry.parties().values()
-            if entry.state == ENROLLED
+            if entry.state == ENROLLED and entry.sealing is not None
         }
 
     def invite(

@@ -91,7 +91,6 @@ def restore(
     close: bool,
     database: str | None = None,
     signed_by: str | None = None,
-    unsigned: bool = False,
 ) -> dict[str, object]:
     """Restore a backup as the campaign in ``folder``.
 
@@ -105,7 +104,6 @@ def restore(
         database: address of the database for the ledger; None: a file.
         signed_by: the public key (hex) that must have signed the backup; None: that of the server's
             identity next to ``folder``, if there is one.
-        unsigned: accept an unsigned one, as older versions made them.
 
     Returns:
         ``campaign``, ``head``, ``phase``, ``labels_released`` and ``signer`` of the restored
@@ -114,18 +112,14 @@ def restore(
     Raises:
         UsageError: if the campaign may have continued after the copy, and neither is given.
         StateError: if something is at ``folder``.
-        LedgerError: if the copy does not verify, is older than ``head``, or than one in the same
-            folder.
+        LedgerError: if the copy does not verify, or lacks ``head``.
         DataError: if it is not a backup of a server, was changed, or has another signer.
     """
-    asked = backup.Restore(
-        place, CONTENTS, _signing_key(folder), signed_by=signed_by, unsigned=unsigned
-    )
+    asked = backup.Restore(place, CONTENTS, _signing_key(folder), signed_by=signed_by)
     manifest, known = asked.manifest, Head.given(head)
     if folder.exists():
         raise StateError(_in_the_way(folder, manifest))
     target = place_of(folder, database)
-    asked.require_newest()
     with backup.new_folder(folder) as draft:
         path = draft / LEDGER_FILE
         found = asked.fill(draft, _look, known)

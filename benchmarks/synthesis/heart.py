@@ -3,7 +3,7 @@
 The consortium's schema states at least 100 rows per party. Each hospital has its own policy, its own ledger
 and 60 % of its patients; every refusal is printed, and the request that is granted. The released rows are
 merged into one public set, a campaign asks all four, and a student is measured on a fifth of every hospital's
-patients. For comparison the campaign is repeated with real patients without diagnosis, and with uniform rows.
+patients. For comparison the campaign is repeated with real patients without diagnosis.
 
     PATE_TEST_DATA=DATA python -m benchmarks.synthesis.heart [--work WORK] [--out DIR]
 """
@@ -122,7 +122,6 @@ def run(work: Path, screen: Screen) -> dict[str, object]:
     for kind, queries in (
         ("synthetic", read_inputs(public)),
         ("real", real),
-        ("uniform", _uniform(schema, len(read_inputs(public)), work, screen)),
     ):
         place = private_directory(work / kind)
         found[kind] = _campaign(parties, queries, test, place, screen)
@@ -150,16 +149,6 @@ def _answer(
         line = f"{hospital.name}: served, {told['rows']} rows at epsilon {told['epsilon']:g}"
     screen.say(line)
     return line
-
-
-def _uniform(schema: Path, rows: int, work: Path, screen: Screen) -> Inputs:
-    """Return the control: the same number of rows, independent of data."""
-    out = work / "uniform.parquet"
-    asked = partial(_SEEDLESS, method="uniform", rows=rows)
-    home = private_directory(work / "nobody")
-    data = work / f"{HOSPITALS[0].name}.csv"
-    make(asked(schema=schema, home=home, data=data, out=out), screen)
-    return read_inputs(out)
 
 
 def _campaign(

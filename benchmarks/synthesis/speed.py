@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from benchmarks.synthesis.naive import plausible_seeds
-from party.synthesis.seeds.deniability import RandomizedTest, coin, theorem_1
+from party.synthesis.seeds.deniability import RandomizedTest, Seeds, coin, theorem_1
 from party.synthesis.seeds.mechanism import SeededRelease, draw_candidates, release_seeded
 from party.synthesis.seeds.plausible_rows import PlausibleSeeds
 from party.synthesis.table.domain import Attribute, Domain
@@ -49,7 +49,7 @@ def measure(
     network, randomness = made_up_network(), SimulatedRandomness(1)
     rows = network.sample(seeds, randomness)
     test = RandomizedTest(50, GAMMA, Fraction(1))
-    cost = theorem_1(test, Fraction(1, 10**9))
+    cost = theorem_1(test, Fraction(1, 10**9), Seeds(seeds, fixed=False))
     plan = SeededRelease(test, OMEGAS, attempts, attempts, coin(cost.epsilon, seeds), seeds)
     release_seeded(rows, network, plan, SystemNoise(), randomness)  # warm
     started = time.perf_counter()

@@ -45,7 +45,6 @@ def restore(
     home: HomeOption = None,
     name: NameOption = None,
     signed_by: options.SignedByOption = None,
-    unsigned: options.UnsignedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Restore the ledger and noise in BACKUP to a home without.
@@ -63,7 +62,6 @@ def restore(
         head=head,
         entries_lost=entries_lost,
         signed_by=signed_by,
-        unsigned=unsigned,
     )
     what = f"restored the ledger in {done['folder']} up to entry {done['head']}"
     also = [_ALLOW_NEW] if entries_lost else []

@@ -52,12 +52,8 @@ def _day(record: SynthesisRecord) -> str:
 
 
 def _cost(made: Synthesis) -> str:
-    if not made.private:
-        return "not private at all: no epsilon bounds what these rows show"
     if made.parent is not None:
         return f"nothing more: their model was paid for with synthetic rows {made.parent}"
-    if made.free:
-        return "nothing: no record was looked at"
     parts = [f"rho {float(made.rho):.4g}"]
     if made.epsilon is not None:
         parts.insert(0, f"pure epsilon {rounded_up(float(made.epsilon))}")

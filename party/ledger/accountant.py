@@ -97,14 +97,12 @@ class Figure:
     """An (epsilon, delta) over campaigns and releases of synthetic rows.
 
     Attributes:
-        epsilon: infinite if more may fail than ``for_failing``, or after a release that is not
-            private.
+        epsilon: infinite if more may fail than ``for_failing``.
         delta: of the whole.
         for_failing: part of delta for campaigns and releases that may fail outright.
         unit: of privacy.
         observer: ``server`` if it holds even against the server, else ``public``.
         neighbours: the adjacency, in words.
-        private: False if synthetic rows were released without differential privacy.
     """
 
     epsilon: float
@@ -113,13 +111,10 @@ class Figure:
     unit: str
     observer: str
     neighbours: str
-    private: bool = True
 
     @property
     def why_none(self) -> str:
         """Why there is no figure; empty if there is one."""
-        if not self.private:
-            return "synthetic rows were released without differential privacy"
         if math.isinf(self.epsilon):
             return (
                 "the deltas of gated campaigns and of synthetic rows exceed the "
@@ -131,8 +126,6 @@ class Figure:
     @property
     def in_words(self) -> str:
         """One line for people."""
-        if not self.private:
-            return f"no figure, and there will be none: {self.why_none}"
         if self.why_none:
             return f"no figure at delta {self.delta:g}: {self.why_none}"
         return in_words(
@@ -155,14 +148,13 @@ def cumulative_epsilon(
     """
     counted = [each for each in totals if each.asked]
     rows = [each for each in syntheses if not each.free]
-    private = all(each.private for each in rows)
     spent = sum((*_of_campaigns(counted), *map(_of_rows, rows)), Spent())
     offers = [each.offer for each in counted]
     units: list[str] = [each.unit for each in offers]
     units.extend(filter(None, [unit_of(rows)]))
     unit = min(units, key=UNITS.index, default=UNITS[0])
     return Figure(
-        epsilon=epsilon_of(spent, delta) if private else math.inf,
+        epsilon=epsilon_of(spent, delta),
         delta=delta.whole,
         for_failing=float(delta.for_failing),
         unit=unit,
@@ -171,7 +163,6 @@ def cumulative_epsilon(
         observer=(
             "server" if units and all(each.sums.distributed for each in offers) else "public"
         ),
-        private=private,
     )
 
 
@@ -236,7 +227,7 @@ def _of_campaigns(counted: Iterable[Totals]) -> Iterable[Spent]:
     A unit has a part of its votes in each campaign of a series, and they are no more than the votes
     that one of them charges: the party's ledger sees to that (:mod:`party.ledger.series`).
 
-    Source: docs/proofs/series.md.
+    Source: docs/proofs/composition.md, section 8.
     """
     found: dict[tuple[bytes, str], Spent] = {}
     for each in counted:

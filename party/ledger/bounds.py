@@ -2,7 +2,7 @@
 
 A privacy filter needs a bound that is fixed *in advance*. So the site's bound is written into its
 ledger before anything leaves under it, and so is each change. A part of :mod:`party.ledger.rules`.
-The joint guarantee of successive bounds: docs/proofs/adaptive-filter.md, section 5.
+The joint guarantee of successive bounds: docs/proofs/composition.md, section 7.
 """
 
 from __future__ import annotations

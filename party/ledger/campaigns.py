@@ -59,7 +59,7 @@ class Campaign:
         batches: by their digests, in the order of their first answers.
         digests: of all queries of a batch, by batch.
         answers: number of the entry that is the first answer to a batch, and that batch.
-        votes: digest of the tags of a batch's votes, by batch; absent in old ledgers.
+        votes: digest of the tags of a batch's votes, by batch.
         hows: whose votes are in the sum of an unmasked batch, by batch.
         queries: number of distinct queries answered.
         source: digest of the data and settings behind its votes; empty before the first.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from party.ledger.campaigns import Entry
 from party.ledger.history import History, not_alone, queries_of, tags_of, units_of
 from party.ledger.rules import LedgerState
 from pate.errors import LedgerError, PateError
-from pate.storage.entries import append_only, check_schema, each_entry, lacking
+from pate.storage.entries import append_only, check_schema, each_entry
 from pate.storage.hash_chain import Chain, Head
 
 if TYPE_CHECKING:
@@ -19,29 +18,9 @@ if TYPE_CHECKING:
 APPLICATION_ID: Final = 0x7061746C
 CHAIN: Final = Chain(b"pate party ledger entry v1\0", b"pate party ledger v1")
 
-#: Finds a query of an earlier batch.
-_INDEX: Final = "CREATE INDEX queries_by_query ON queries (query)"
-#: Tags of the votes on each query; absent in ledgers of earlier versions; see
-#: :mod:`party.ledger.sent_votes`.
-_TAGS: Final = (
-    (
-        "CREATE TABLE tags (entry INTEGER NOT NULL REFERENCES entries (seq), position INTEGER NOT NULL, "
-        "tag BLOB NOT NULL, PRIMARY KEY (entry, position)) STRICT, WITHOUT ROWID"
-    ),
-    *append_only("tags", "this ledger is append-only"),
-)
-#: Units that have voted in a series; absent in ledgers of earlier versions. No unit's vote can be there
-#: twice: see :mod:`party.ledger.series`.
-_UNITS: Final = (
-    (
-        "CREATE TABLE units (entry INTEGER NOT NULL REFERENCES entries (seq), unit BLOB NOT NULL "
-        "UNIQUE, PRIMARY KEY (entry, unit)) STRICT, WITHOUT ROWID"
-    ),
-    *append_only("units", "this ledger is append-only"),
-)
-#: Statements that ledgers of earlier versions lack.
-_LATER: Final = (_INDEX, *_TAGS, *_UNITS)
-#: Creates the tables, and the triggers that keep them append-only.
+#: Creates the tables, and the triggers that keep them append-only. ``tags`` has those of the votes on
+#: each query (:mod:`party.ledger.sent_votes`), ``units`` those that have voted in a series, each once
+#: (:mod:`party.ledger.series`). The index finds a query of an earlier batch.
 SCHEMA: Final = (
     (
         "CREATE TABLE entries (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, body TEXT NOT NULL, "
@@ -53,26 +32,22 @@ SCHEMA: Final = (
     ),
     *append_only("entries", "this ledger is append-only"),
     *append_only("queries", "this ledger is append-only"),
-    *_LATER,
+    "CREATE INDEX queries_by_query ON queries (query)",
+    (
+        "CREATE TABLE tags (entry INTEGER NOT NULL REFERENCES entries (seq), position INTEGER NOT NULL, "
+        "tag BLOB NOT NULL, PRIMARY KEY (entry, position)) STRICT, WITHOUT ROWID"
+    ),
+    *append_only("tags", "this ledger is append-only"),
+    (
+        "CREATE TABLE units (entry INTEGER NOT NULL REFERENCES entries (seq), unit BLOB NOT NULL "
+        "UNIQUE, PRIMARY KEY (entry, unit)) STRICT, WITHOUT ROWID"
+    ),
+    *append_only("units", "this ledger is append-only"),
 )
-
-
-def complete(db: sqlite3.Connection) -> None:
-    """Add the missing tables to a ledger of an earlier version.
-
-    Raises:
-        LedgerError: if its tables or triggers were altered.
-    """
-    check_tables(db)
-    for statement in lacking(db, _LATER):
-        db.execute(statement)
 
 
 def check_tables(db: sqlite3.Connection) -> int:
     """Check that the file has exactly the tables and triggers of an append-only ledger.
-
-    Later additions may be missing in an older ledger that is only read. The tables of tags and of
-    units exist with their triggers or not at all.
 
     Returns:
         A number that changes whenever a table, an index or a trigger is created or dropped. SQL
@@ -82,8 +57,7 @@ def check_tables(db: sqlite3.Connection) -> int:
     Raises:
         LedgerError: otherwise.
     """
-    absent = [each for each in (_TAGS, _UNITS) if lacking(db, each) == each]
-    check_schema(db, SCHEMA, (_INDEX, *chain(*absent)))
+    check_schema(db, SCHEMA)
     version: int = db.execute("PRAGMA schema_version").fetchone()[0]
     return version
 
@@ -99,7 +73,6 @@ def replayed(db: sqlite3.Connection) -> tuple[LedgerState, Head]:
     history = History.within(db)
     alone, shared = History(None), not_alone(db)
     stored = tagged = voted = 0
-    without_units = bool(lacking(db, _UNITS))
     #: The batch of the previous entry, usually also that of the next one.
     latest: tuple[int | None, tuple[bytes, ...]] = (None, ())
     for entry in each_entry(db):
@@ -112,10 +85,9 @@ def replayed(db: sqlite3.Connection) -> tuple[LedgerState, Head]:
             if answer != latest[0]:
                 latest = answer, queries_of(db, answer) if answer else ()
             stored += len(latest[1]) if answer == seq else 0
-            tags = tags_of(db, seq) if answer == seq and "votes" in body else ()
+            tags = tags_of(db, seq) if answer == seq else ()
             tagged += len(tags)
-            its = answer == seq and "series" in body and not without_units
-            units = units_of(db, seq) if its else ()
+            units = units_of(db, seq) if answer == seq and "series" in body else ()
             voted += len(units)
             # Most queries are asked once: only the others need the history.
             state.follow(
@@ -127,9 +99,9 @@ def replayed(db: sqlite3.Connection) -> tuple[LedgerState, Head]:
         head = entry.head
     if db.execute("SELECT count(*) FROM queries").fetchone()[0] != stored:
         raise LedgerError("the ledger has queries that belong to no entry")
-    if not lacking(db, _TAGS) and db.execute("SELECT count(*) FROM tags").fetchone()[0] != tagged:
+    if db.execute("SELECT count(*) FROM tags").fetchone()[0] != tagged:
         raise LedgerError("the ledger has tags of votes that belong to no entry")
-    if not without_units and db.execute("SELECT count(*) FROM units").fetchone()[0] != voted:
+    if db.execute("SELECT count(*) FROM units").fetchone()[0] != voted:
         raise LedgerError("the ledger has units that belong to no entry")
     return state, head
 
@@ -140,7 +112,7 @@ def _check_pages(db: sqlite3.Connection) -> None:
     Raises:
         LedgerError: otherwise.
     """
-    for table in ("queries", *(() if lacking(db, _UNITS) else ("units",))):
+    for table in ("queries", "units"):
         found = db.execute(f"PRAGMA integrity_check('{table}')").fetchone()[0]
         if found != "ok":
             raise LedgerError(f"the file is damaged ({found})")

@@ -11,7 +11,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING
 
 from party.ledger.campaigns import Entry
-from party.ledger.chain import APPLICATION_ID, CHAIN, SCHEMA, check_tables, complete, replayed
+from party.ledger.chain import APPLICATION_ID, CHAIN, SCHEMA, check_tables, replayed
 from party.ledger.head_file import HeadFile
 from party.ledger.history import History
 from party.ledger.series import LOST
@@ -51,9 +51,6 @@ class EntryLog:
         #: None if the file must be read again.
         self._state: LedgerState | None = None
         self.history = History(self._file.reading)
-        if not read_only:
-            with self._file.writing() as db:
-                complete(db)
         self._state, self.head = self._read()
         if self._head_file is not None:
             self._head_file.require_noted(noted, self.require)

@@ -318,7 +318,6 @@ class PartyLedger:
                     "labels_released": labels_released,
                     "epsilon": ending.epsilon,
                     "delta": ending.delta,
-                    # Earlier versions read an ending without a cause.
                     **({"cause": cause} if cause else {}),
                 },
             )

@@ -40,7 +40,7 @@ class EndingRecord:
         epsilon: of the cap.
         delta: of that epsilon.
         at: time of the report, UTC.
-        cause: why it ended before it asked for votes; empty otherwise, and in old ledgers.
+        cause: why it ended before it asked for votes; empty otherwise.
     """
 
     queries_asked: int

@@ -283,11 +283,9 @@ class LedgerState:
         digest = _popped(fields, "queries_digest", str)
         source = _digest(_popped(fields, "source", str))
         again = batch in current.batches
-        # Entries of earlier versions have no tags, and were not compared with others.
-        tagged = "votes" in fields
-        votes = _digest(_popped(fields, "votes", str)) if tagged else ""
-        view = _popped(fields, "view", str) if tagged else ""
-        allow_other = _popped(fields, "allow_other", bool) if tagged else True
+        votes = _digest(_popped(fields, "votes", str))
+        view = _popped(fields, "view", str)
+        allow_other = _popped(fields, "allow_other", bool)
         in_series = "series" in fields
         units = UnitVotes.from_dict(_popped(fields, "series", dict)) if in_series else None
         if (
@@ -297,25 +295,17 @@ class LedgerState:
             or fields
         ):
             raise LedgerError("an answer that does not match its queries")
-        if (
-            tagged
-            and not again
-            and (len(entry.tags), tags_digest(entry.tags)) != (len(hashes), votes)
-        ):
+        if not again and (len(entry.tags), tags_digest(entry.tags)) != (len(hashes), votes):
             raise LedgerError("an answer that does not match its votes")
         if units is not None and not again and UnitVotes.of(units.known_by, entry.units) != units:
             raise LedgerError("an answer that does not match the units that vote in it")
         matrix = matrix_of(current.offer, batch)
         given = Given(current.offer, source, matrix, view, units)
-        if tagged:
-            self.check_answer(given, batch, digest, entry, history, allow_other=allow_other)
-        else:
-            check_series(current.offer, units, current.units, ())
-            current.check_answer(given, batch, digest)
-        if tagged and current.votes.setdefault(batch, votes) != votes:
+        self.check_answer(given, batch, digest, entry, history, allow_other=allow_other)
+        if current.votes.setdefault(batch, votes) != votes:
             raise other_votes(batch)
         current.source, current.matrix, current.last = source, matrix, entry.seq
-        current.view = view or current.view
+        current.view = view
         current.units = units
         if again:
             record = current.batches[batch]

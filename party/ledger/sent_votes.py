@@ -118,7 +118,6 @@ def matrix_of(offer: Offer, batch: str) -> str:
         of_labels = json.dumps([code_of(offer.code).answer.most])
         return hashlib.sha256(b"pate teacher labels v1\0" + of_labels.encode()).hexdigest()
     of_patient = min((each.votes_per_unit for each in offer.mechanisms or ()), default=None)
-    # Left out at its default, so that the digests of older entries stay the same.
     code = () if offer.code == NEAREST else (offer.code,)
     text = json.dumps(
         [

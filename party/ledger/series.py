@@ -7,7 +7,7 @@ the same way, have one unit of privacy, charge it for the same number of votes, 
 composition: otherwise its votes in all of them would not be those that the accountant counts, or no
 campaign would be the most expensive one.
 
-Proof: docs/proofs/series.md.
+Proof: docs/proofs/composition.md, sections 8 and 9.
 """
 
 from __future__ import annotations
@@ -157,7 +157,6 @@ def check_series(
             raise RefusedError(
                 f"in series {offer.series!r} our {offer.unit}s were known in another way: the "
                 "columns of the campaign, --label, --group, --decimal, --thousands or --missing have "
-                "changed, shard.key was lost, or an earlier version of this program knew them otherwise; "
-                "who has voted could vote again. Restore what it was, or take part in a new series, whose "
-                "cost adds up"
+                "changed, or shard.key was lost; who has voted could vote again. Restore what it was, or "
+                "take part in a new series, whose cost adds up"
             )

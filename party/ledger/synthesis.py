@@ -48,8 +48,6 @@ class Synthesis:
         rows: largest number of rows.
         schema: digest of the public schema, hex.
         data: keyed digest of the data, hex; only this home can identify them.
-        private: whether it is differentially private. After one that is not, this home has no
-            figure.
         epsilon: pure epsilon; None if it has none.
         rho: of zCDP.
         delta: of ``delta``-approximate ``rho``-zCDP.
@@ -68,7 +66,6 @@ class Synthesis:
     rows: int
     schema: str
     data: str
-    private: bool = True
     epsilon: Fraction | None = None
     rho: Fraction = Fraction(0)
     delta: Fraction = Fraction(0)
@@ -110,17 +107,16 @@ class Synthesis:
             "its pure epsilon is less than its rho and delta",
         )
         _require(
-            self.private or (self.epsilon is None and self.rho == 0 and self.delta == 0),
-            "it is not private but has a figure",
-        )
-        _require(
             (self.parent is None) == (self.model is None), "a parent and its model go together"
         )
         _require(
             self.parent is None
-            or (self.private and self.free and self.release == "seedless" and self.epsilon == 0),
+            or (
+                self.release == "seedless" and not self.rho and not self.delta and self.epsilon == 0
+            ),
             "rows of a paid model cost nothing",
         )
+        _require(self.parent is not None or self.rho > 0, "a new model costs something")
         _require(
             len(self.settings) <= _MOST_SETTINGS
             and all(
@@ -135,8 +131,8 @@ class Synthesis:
 
     @property
     def free(self) -> bool:
-        """Whether it costs nothing."""
-        return self.private and self.rho == 0 and self.delta == 0
+        """Whether it costs nothing: its model was paid for before."""
+        return self.parent is not None
 
     def to_dict(self) -> dict[str, Json]:
         """Return its form in the ledger; numbers are exact, as text."""

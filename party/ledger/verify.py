@@ -29,7 +29,7 @@ from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import (
     ENCODER,
     PrivacyStatement,
-    adjacencies_of,
+    adjacency_of,
     neighbours_of,
     rounded_up,
 )
@@ -98,7 +98,7 @@ def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     offer = ours.offer
     yield same("unit", said.unit, offer.unit)
     among = neighbours_of(offer.unit, records_vote=offer.records_vote, series=offer.series)
-    known = adjacencies_of(
+    adjacency = adjacency_of(
         offer.unit,
         records_vote=offer.records_vote,
         series=offer.series is not None,
@@ -108,8 +108,6 @@ def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
         yield same("series", said.series, offer.series, lambda name: shown(name or "none"))
     if said.series_key is not None:
         yield same("series' server", said.series_key, offer.key.hex())
-    elif said.series is not None:
-        yield Check("series' server", "unclear", "the statement does not name its key")
     ours_is, theirs = encoder_in(offer.schema), ENCODER.search(said.encoder or "")
     if ours_is or said.encoder is not None:
         named = theirs[1] if theirs else ""
@@ -117,8 +115,8 @@ def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     yield same(
         "adjacency",
         said.adjacency,
-        said.adjacency if said.adjacency in known else known[0],
-        lambda text: among if text in known else shown(text),
+        adjacency,
+        lambda text: among if text == adjacency else shown(text),
     )
     yield same("delta", said.delta, offer.delta)
     yield same("aggregation", said.aggregation, offer.sums.aggregation)

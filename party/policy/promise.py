@@ -20,16 +20,8 @@ _ROUNDING: Final = 1.0 + 1e-9
 def check_promise(offer: Offer) -> None:
     """Check that the terms convert to the announced guarantee, whatever the policy file."""
     name = f"campaign {offer.campaign[:8]}"
-    if offer.composition == Gate.name:
-        if offer.gate is None:
-            raise RefusedError(
-                f"{name} is gated, but its terms lack the gate, so its guarantee cannot be checked: "
-                "its server is older than this program, and has to be updated"
-            )
-        if offer.rounds != 1:
-            raise RefusedError(
-                f"{name} is gated and has {offer.rounds} rounds: a gate allows only one"
-            )
+    if offer.composition == Gate.name and offer.rounds != 1:
+        raise RefusedError(f"{name} is gated and has {offer.rounds} rounds: a gate allows only one")
     try:
         worth = offer.worth
     except AccountingError as error:

@@ -16,7 +16,7 @@ Each vote has a hash, keyed with the party's secret and bound to the series. The
 those of all votes cast (:mod:`party.ledger.series`). Votes that the same campaign had before do not
 count, so an answer that is repeated has the same voters.
 
-Proof: docs/proofs/series.md.
+Proof: docs/proofs/composition.md, sections 8 and 9.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ is tightest for some events:
 
 Stopping at an adaptive moment costs nothing in either: Whitehouse et al. 2023 (arXiv 2203.05481)
 for zCDP, Koskela, Tobaben and Honkela 2023 (2209.15596) for GDP. Proof that the discrete noise is
-GDP: docs/proofs/discrete-gaussian-gdp.md; sums of shares: server-view.md, section 4.
+GDP: docs/proofs/discrete-gaussian.md, section 5; sums of shares: section 7 there.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Gdp:
         Raises:
             AccountingError: for Laplace noise, or noise that is too narrow.
 
-        Source: docs/proofs/discrete-gaussian-gdp.md; server-view.md, section 4.
+        Source: docs/proofs/discrete-gaussian.md, sections 5 and 7.
         """
         if self.supports(event):
             if isinstance(event, NoisyCounts):

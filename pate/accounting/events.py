@@ -8,7 +8,7 @@ a query's histogram at most k votes move from some classes to others.
 
 *Cost*: ``rho`` is the zCDP parameter, an exact fraction; costs add over adaptively chosen queries
 (Bun and Steinke 2016, arXiv 1605.02065). No cost depends on the votes. The proofs are in
-``docs/proofs/discrete-noise.md``, ``server-view.md`` and ``geometric-noise.md``.
+``docs/proofs/noise.md`` and ``discrete-gaussian.md``.
 
 Ledgers store the text form of events, so the meaning of a kind never changes. A new meaning is a
 new kind.
@@ -221,7 +221,7 @@ class NoisyCounts(_Concentrated):
     Renyi divergence is at most order * squared / (2 V) + moved * tau, which that rho is above at
     every order, since order > 1.
 
-    Source: own; docs/proofs/server-view.md, sections 3 and 5.
+    Source: own; docs/proofs/discrete-gaussian.md, sections 6 and 8.
     """
 
     share: Fraction
@@ -300,7 +300,7 @@ class NoisyArray(NoisyCounts):
     Raises:
         UsageError: for parameters that make no sense.
 
-    Source: docs/proofs/record-votes.md, section 3.
+    Source: docs/proofs/record-votes.md, section 4.
     """
 
     share: Fraction
@@ -348,7 +348,7 @@ class GeometricHistogram(_Pure):
         UsageError: for parameters that make no sense.
 
     Source: Ghosh, Roughgarden, Sundararajan 2012 (the mechanism); Balle et al. 2020, arXiv
-    2002.00817 (its shares); docs/proofs/geometric-noise.md, sections 1 and 3.
+    2002.00817 (its shares); docs/proofs/noise.md, sections 7 and 8.
     """
 
     scale: Fraction

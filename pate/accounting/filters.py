@@ -16,7 +16,7 @@ A release is admitted if at least one filter has room for it, so the total spent
 least of the filters' epsilons. The theorem: for every bound fixed in advance, stopping before that
 least epsilon would exceed it is (bound, delta)-DP against a fully adaptive coordinator.
 
-Proof: docs/proofs/adaptive-filter.md. Sources of the single filters: Feldman and Zrnic 2021 (arXiv
+Proof: docs/proofs/composition.md. Sources of the single filters: Feldman and Zrnic 2021 (arXiv
 2008.11193) for one Renyi order, Whitehouse et al. 2023 (2203.05481) for approximate zCDP, Koskela
 et al. 2023 (2209.15596) and Smith and Thakurta 2022 (2210.17520) for Gaussian DP.
 """
@@ -176,7 +176,7 @@ class Spent:
         For campaigns of one series, of which a unit has a part of its votes in each; failures still
         add up. It is at least either cost, so no total falls when a campaign joins its series.
 
-        Source: docs/proofs/series.md.
+        Source: docs/proofs/composition.md, section 8.
         """
         return Spent(
             pure=_both(max, self.pure, other.pure),

@@ -13,7 +13,7 @@ Every figure is on the safe side: a delta and an epsilon are rounded up, a budge
 relative excess is below 1e-11 of a delta and 1e-12 of an epsilon that is not itself rounding error.
 
 The noise that is drawn is discrete. :func:`squared_step` gives its cost in this currency, by a
-theorem about integers shifted by integers. Proof: docs/proofs/discrete-gaussian-gdp.md.
+theorem about integers shifted by integers. Proof: docs/proofs/discrete-gaussian.md.
 
 Sources: Balle and Wang 2018 (arXiv 1805.06530), Theorem 8; Dong, Roth and Su 2022 (1905.02383).
 """
@@ -55,7 +55,7 @@ def squared_step(sigma: Fraction) -> Fraction:
     2 (1 - sqrt(1 - l)) and l = 1/sigma^2. The returned value is l (1 + l/3): with 1 - l/2 - l^2/6 >
     0 squared, d^2 <= l (1 + l/3) is l^2 + 6 l - 3 <= 0, true for l <= 0.46. Displacements in
     several coordinates add: mu^2 is this times their squared l2 norm. Proof:
-    docs/proofs/discrete-gaussian-gdp.md.
+    docs/proofs/discrete-gaussian.md.
 
     >>> squared_step(Fraction(2))
     Fraction(13, 48)

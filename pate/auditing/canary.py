@@ -11,7 +11,7 @@ delta some (epsilon, delta)-DP code attains it, so no smaller bound exists.
 
 The idea and the first term: Steinke, Nasr, Jagielski, "Privacy Auditing with One (1) Training Run"
 (NeurIPS 2023, arXiv 2305.08846). The second term and the proof are our own. Proof:
-docs/proofs/audits.md, section 3.
+docs/proofs/audits.md, section 4.
 """
 
 from __future__ import annotations

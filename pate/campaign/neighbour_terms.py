@@ -40,7 +40,7 @@ class NeighbourTerms:
     representatives: tuple[int, ...]
     most_votes: int = MOST_VOTES
     votes_per_patient: int = 1
-    #: Omitted from the text at its default, as in older ledgers.
+    #: Omitted from the text at its default.
     code: str = field(default=NEAREST, metadata=in_text(omitted=True))
 
     def check(self, *, queries: int, classes: Sequence[str] | None, unit: Unit) -> None:

@@ -51,7 +51,7 @@ _PLACES: Final[Places] = {
 _LARGEST_SUM: Final = 2**30
 #: What is said of an encoder.
 _LONGEST_WORDS: Final = 2000
-#: Those that the text lacks at their default, as texts older than the field do.
+#: Those that the text lacks at their default.
 _OMITTED: Final = ("code",)
 
 
@@ -109,11 +109,11 @@ class CampaignSpec:
     first_round_share: Fraction = Fraction(1, 2)
     max_queries: int | None = None
     vote_proofs: bool = False
-    #: Omitted from the text at its default, as in older ledgers.
+    #: Omitted from the text at its default.
     answer: str = field(default=CLASS, metadata=in_text(omitted=True))
     gate: GatedBatch | None = None
     neighbour: NeighbourTerms | None = None
-    #: Omitted from the text if there is none, as in older ledgers.
+    #: Omitted from the text if there is none, as are the next two.
     series: str | None = field(default=None, metadata=in_text(omitted=True))
     series_key: str | None = field(default=None, metadata=in_text(omitted=True))
     encoder: str | None = field(default=None, metadata=in_text(omitted=True))

@@ -15,7 +15,7 @@ import hashlib
 import ipaddress
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from pate.errors import ProtocolError
-from pate.text_form import in_text, parse, read, write
+from pate.text_form import parse, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -225,7 +225,7 @@ class Answer:
     by_identity: bytes
     by_node: bytes
     by_code: bytes
-    sealing: SealingKey | None = field(default=None, metadata=in_text(omitted=True))
+    sealing: SealingKey
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -243,7 +243,7 @@ class Answer:
         bundle: Bundle,
         identity: Ed25519PrivateKey,
         node: ec.EllipticCurvePrivateKey,
-        sealing: SealingKey | None = None,
+        sealing: SealingKey,
     ) -> Self:
         """Answer ``bundle`` with the public halves of these keys."""
         public = identity.public_key().public_bytes_raw()
@@ -339,12 +339,11 @@ def _code_key(code: bytes) -> Ed25519PrivateKey:
 
 
 def _transcript(
-    authority: bytes, name: str, identity: bytes, node: bytes, sealing: SealingKey | None
+    authority: bytes, name: str, identity: bytes, node: bytes, sealing: SealingKey
 ) -> bytes:
     """Hash all that is signed; each part with its length, so that no two answers share one."""
     digest = hashlib.sha256()
-    sealed = () if sealing is None else (sealing.key, sealing.signature)
-    for part in (authority, name.encode(), identity, node, *sealed):
+    for part in (authority, name.encode(), identity, node, sealing.key, sealing.signature):
         digest.update(len(part).to_bytes(4, "big") + part)
     return digest.digest()
 

@@ -187,7 +187,7 @@ class _Noisy:
     sigma: float
     queries: tuple[int, ...]
     counts: tuple[str, ...]
-    #: Omitted from the text for the nearest query, as in older files.
+    #: Omitted from the text for the nearest query.
     code: str = field(default=NEAREST, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from pate.answers import Answer
 from pate.campaign.choices import Unit  # noqa: TC001 — its reader looks it up
 from pate.codes import NEAREST, code_of
 from pate.errors import ProtocolError, UsageError
@@ -33,9 +32,6 @@ _FIXED: Final = (
     "public, and the same for neighbours, are who takes part, each party's number of teachers, the "
     "class list and the names of columns"
 )
-#: The end of it where a record's own cells could still decide how its party read all others.
-_FIXED_ONCE: Final = "class list, image size and channels, columns and their kinds"
-
 #: The adjacency, per unit. "Reaches k" is the events' votes_per_unit.
 ADJACENCY: Final[Mapping[str, str]] = {
     "record": (
@@ -99,10 +95,6 @@ _FIXED_FOR_VOTING: Final = (
     "public, and the same for neighbours, are who takes part, the class list, the names of columns, "
     "and the queries; how many records a party has is not public"
 )
-_FIXED_FOR_VOTING_ONCE: Final = (
-    "public, and the same for neighbours, are who takes part, the class list, image size and "
-    "channels, columns and their kinds, and the queries; how many records a party has is not public"
-)
 
 
 def adjacency_of(
@@ -124,22 +116,6 @@ def adjacency_of(
     elif unit == "record" and (words := code_of(code).in_words):
         why = f"it casts one vote, {words.removeprefix('each ')}, and changes no other vote"
     return f"{what}: {why}; {_FIXED_FOR_VOTING}"
-
-
-def adjacencies_of(
-    unit: str, *, records_vote: bool, series: bool = False, code: str = NEAREST
-) -> tuple[str, ...]:
-    """Return all wordings of the adjacency in statements, the current one first.
-
-    Earlier ones promised less, or said of every code what holds of the nearest query; they remain
-    readable.
-    """
-    now = adjacency_of(unit, records_vote=records_vote, series=series, code=code)
-    if not records_vote:
-        return now, now.replace("class list and the names of columns", _FIXED_ONCE)
-    nearest = adjacency_of(unit, records_vote=True, series=series)
-    once = nearest.replace(_FIXED_FOR_VOTING, _FIXED_FOR_VOTING_ONCE)
-    return (now, nearest, once) if code_of(code).answer == Answer() else (now,)
 
 
 def do_records_vote(mechanism: object) -> bool:
@@ -253,7 +229,7 @@ class PrivacyStatement:
             guarantee covers all its campaigns with the same ``composition`` whose ``cap`` is no larger;
             parties accept no other composition in a series.
         series_key: public key of the series' server, 32 bytes in hex: a name may be used by several
-            servers, whose series are different ones. None in older statements.
+            servers, whose series are different ones.
         encoder: the public encoder of the inputs, its digest, and who trained it on what: the guarantee
             is not about the records that it was trained on. None if there is none.
 
@@ -279,7 +255,7 @@ class PrivacyStatement:
     adjacency: str
     observer: str = "public"
     protocol_version: int = PROTOCOL_VERSION
-    #: Omitted from the text if there is none, as in older statements.
+    #: Omitted from the text if there is none, as are the next two.
     series: str | None = field(default=None, metadata=in_text(omitted=True))
     series_key: str | None = field(default=None, metadata=in_text(omitted=True))
     encoder: str | None = field(default=None, metadata=in_text(omitted=True))
@@ -296,7 +272,9 @@ class PrivacyStatement:
         if self.series is not None and not do_records_vote(self.mechanism):
             raise UsageError("a series is of neighbour votes")
         key = self.series_key
-        if key is not None and (self.series is None or not re.fullmatch("[0-9a-f]{64}", key)):
+        if (self.series is None) != (key is None):
+            raise UsageError("a series is stated with its server's key")
+        if key is not None and not re.fullmatch("[0-9a-f]{64}", key):
             raise UsageError(f"the key of a series is 64 hexadecimal digits, got {key!r:.80}")
         _check_figures(self.epsilon, self.delta)
         for each in self.statements:

@@ -6,7 +6,7 @@ them is smaller follows from public numbers only.
 
 Noise is in units of the counts, of which ``code.grid`` are one vote: one of nearest votes for a class.
 
-Source: docs/proofs/geometric-noise.md, section 3, and docs/proofs/discrete-gaussian-gdp.md.
+Source: docs/proofs/noise.md, section 8, and docs/proofs/discrete-gaussian.md.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def least_share(
         UsageError: as :func:`least_noise`.
 
     Source: Dong, Roth and Su, "Gaussian Differential Privacy", JRSS B 2022, Theorem 2.7, for the law;
-    docs/proofs/discrete-gaussian-gdp.md for discrete noise.
+    docs/proofs/discrete-gaussian.md for discrete noise.
     """
     most = Gdp().budget(epsilon, delta)
 

@@ -205,7 +205,7 @@ def discrete_laplace_share(scale: Fraction, shares: int, count: int, source: Bit
             numbers that make no sense.
         AccountingError: if the source's bits are plainly not random.
 
-    Source: own; docs/proofs/geometric-noise.md, sections 1 and 2.
+    Source: own; docs/proofs/noise.md, section 7.
     """
     scale = check_scale(scale, "scale")
     if scale > LARGEST_SHARED:

@@ -7,7 +7,7 @@ draws is a law of one share.
 Bounds on Gaussian shares are those of :mod:`pate.noise.shares`. For geometric noise, let S be the
 sum of n shares of the discrete Laplace law of scale t, h of which make it up. For 0 < s < 1,
 E exp(s S/t) <= (1 - s^2)^(-n/h), hence P[|S| >= r] <= 2 (1 - s^2)^(-n/h) exp(-s r/t)
-(docs/proofs/geometric-noise.md, section 4).
+(docs/proofs/noise.md, section 9).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ party drops out.
 All arithmetic is exact, on public integers, so every machine gets the same result. Tails are those
 of sums of discrete Gaussians, E exp(x Z) <= exp(x^2 s^2 / 2) for every real x, so P[|Z_1 + ... +
 Z_n| >= r] <= 2 exp(-r^2 / (2 n s^2)) (Canonne, Kamath, Steinke 2020, arXiv 2004.00010;
-docs/proofs/discrete-noise.md, section 2). They are bounds, not approximations.
+docs/proofs/noise.md, section 4). They are bounds, not approximations.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def ripple(share: Fraction, honest: int) -> Fraction:
     Raises:
         UsageError: for a share or number of parties that makes no sense.
 
-    Source: docs/proofs/server-view.md, sections 3 and 5.
+    Source: docs/proofs/discrete-gaussian.md, sections 6 and 8.
     """
     share, honest = check_share(share), check_parties(honest, "honest parties")
     total, term = Fraction(0), Fraction(0)

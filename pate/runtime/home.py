@@ -123,7 +123,7 @@ def write_file(path: Path, content: bytes | Iterable[bytes], *, mode: int = 0o60
 def open_private(path: Path) -> BinaryIO:
     """Open a log or lock file for appending, readable only by its owner whatever the umask.
 
-    An existing file that others may read, as earlier versions left it, is closed to them.
+    An existing file that others may read is closed to them.
 
     Raises:
         OSError: if it cannot be opened.

@@ -5,8 +5,7 @@ last entry of the ledger (:mod:`pate.storage.manifest`). The folder gets its nam
 on the disk. A restore writes files with the names of its role, and replaces none.
 
 A ledger that is rolled back is dangerous, not only a loss: budget spent after the copy would be
-spent again. A copy cannot show what followed it, so the operator has to state it;
-:meth:`Restore.require_newest` finds at least newer copies in the same folder.
+spent again. A copy cannot show what followed it, so the operator has to state it.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, BinaryIO, Final, Generic, TypeVar
 
-from pate.errors import DataError, DiskError, LedgerError, PateError, StateError, UsageError
+from pate.errors import DataError, DiskError, LedgerError, StateError, UsageError
 from pate.runtime.home import private_directory, sync_directory
-from pate.storage.manifest import KEY, MANIFEST, Manifest, opened, read_manifest, write_manifest
+from pate.storage.manifest import KEY, Manifest, opened, read_manifest, write_manifest
 from pate.storage.sqlite import connect, translated
 
 if TYPE_CHECKING:
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 _RESTORED_BY: Final = {"server": "pate-server ledger restore", "party": "pate-party restore"}
-#: Most sibling folders of a backup that are searched for a newer one.
-_MOST_NEIGHBOURS: Final = 10_000
 #: Bytes copied at a time.
 _PART: Final = 2**20
 
@@ -182,7 +179,6 @@ class Restore:
         own: the identity of the role here, None if it has none.
         signed_by: the public key (hex) that must have signed it, for example an earlier one; None:
             ``own``, or any key if there is none.
-        unsigned: accept an unsigned one, as older versions made them.
 
     Raises:
         UsageError: if ``signed_by`` is not a key.
@@ -197,7 +193,6 @@ class Restore:
         own: Ed25519PrivateKey | None,
         *,
         signed_by: str | None,
-        unsigned: bool,
     ) -> None:
         self._place, self._contents = place, contents
         signer = None if own is None else own.public_key().public_bytes_raw().hex()
@@ -218,7 +213,7 @@ class Restore:
             )
         if contents.ledger not in made.files:
             raise DataError(f"{place} has no {contents.ledger}: it is incomplete")
-        if signer is None or made.signer == signer or (unsigned and not made.signer):
+        if signer is None or made.signer == signer:
             return
         if made.signer:
             raise DataError(
@@ -228,9 +223,7 @@ class Restore:
                 "source other than the copy, with --signed-by"
             )
         raise DataError(
-            f"{place} is not signed, but the signer {signer} was expected: it may have been altered. Older "
-            "versions did not sign backups: if you know that this is one of them, and who could write to it "
-            "since, give --unsigned"
+            f"{place} is not signed, but the signer {signer} was expected: it may have been altered"
         )
 
     def fill(
@@ -275,28 +268,6 @@ class Restore:
                 f"{self._place}: the ledger in it is not the one that its manifest names"
             )
         return made.found
-
-    def require_newest(self) -> None:
-        """Refuse the backup if the same folder has a newer one of the same ledger.
-
-        Raises:
-            LedgerError: if there is one; the message names it.
-        """
-        made = newest = self.manifest
-        where = self._place
-        for path in sorted(self._place.absolute().parent.glob(f"*/{MANIFEST}"))[:_MOST_NEIGHBOURS]:
-            try:
-                other = read_manifest(path.parent)
-            except PateError:
-                continue  # something else, or damaged
-            same = (other.role, other.name, other.ledger) == (made.role, made.name, made.ledger)
-            if same and other.entries > newest.entries:
-                newest, where = other, path.parent
-        if newest is not made:
-            raise LedgerError(
-                f"{self._place} is an old copy: it ends at entry {made.entries}, and {where} continues "
-                f"to entry {newest.entries}; restore that one"
-            )
 
     def put_in_place(self, draft: Path, target: Path) -> None:
         """Move the files of a draft to ``target``, the ledger last, which completes the restore.

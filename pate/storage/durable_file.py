@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-#: Number of the layout of all files of this version, in ``PRAGMA user_version``: 0 before they were numbered.
-#: A change of any file's tables raises it, so that older versions refuse the file by its name.
+#: Number of the layout of all files of this version, in ``PRAGMA user_version``. A change of any file's
+#: tables raises it, so that other versions refuse the file by its name.
 LAYOUT: Final = 1
 #: Suffixes of SQLite's companion files.
 _LEFT: Final = ("-journal", "-wal", "-shm")
@@ -39,7 +39,7 @@ class DurableFile:
 
     Raises:
         DiskError: if it cannot be made or read.
-        StateError: if it is absent and ``read_only``, another process has locked it, or a newer version
+        StateError: if it is absent and ``read_only``, another process has locked it, or another version
             has written it.
     """
 
@@ -75,9 +75,8 @@ class DurableFile:
             elif not path.stat().st_size:  # SQLite would treat it as a new database
                 raise damaged(f"{path} is damaged: it is empty; restore it from a backup")
             path.chmod(0o600)
-        with self.writing() as db:
-            if db.execute("PRAGMA user_version").fetchone()[0] != LAYOUT:  # else nothing is written
-                db.execute(f"PRAGMA user_version = {LAYOUT}")
+        with self.writing():  # refuses a file of another kind or layout
+            pass
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -105,9 +104,9 @@ class DurableFile:
             db.execute(begin)
             if db.execute("PRAGMA application_id").fetchone()[0] != self._id:
                 raise self._damaged(f"{self.path} is not a file of this kind; move it away")
-            # Before any look at the tables: those of a newer version are not altered ones.
-            if (found := db.execute("PRAGMA user_version").fetchone()[0]) > LAYOUT:
-                raise StateError(newer(str(self.path), found, LAYOUT))
+            # Before any look at the tables: those of another version are not altered ones.
+            if (found := db.execute("PRAGMA user_version").fetchone()[0]) != LAYOUT:
+                raise StateError(of_another_version(str(self.path), found, LAYOUT))
             try:
                 yield db
                 db.execute("COMMIT")
@@ -120,11 +119,12 @@ class DurableFile:
         return translated(self.path, self._damaged)
 
 
-def newer(what: str, found: int, known: int) -> str:
-    """Return the line that refuses a file or a database of a newer version."""
+def of_another_version(what: str, found: int, known: int) -> str:
+    """Return the line that refuses a file or a database of another version."""
+    age = "a newer" if found > known else "an older"
     return (
-        f"{what} was written by a newer version: its layout is {found}, this version knows {known} and "
-        "older ones; install that version"
+        f"{what} was written by {age} version: its layout is {found}, this version reads {known}; "
+        "install that version"
     )
 
 

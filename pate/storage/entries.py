@@ -151,32 +151,21 @@ def append_only(table: str, said: str) -> tuple[str, ...]:
     )
 
 
-def check_schema(db: Transaction, wanted: Collection[str], may_lack: Collection[str] = ()) -> None:
+def check_schema(db: Transaction, wanted: Collection[str]) -> None:
     """Check that a SQLite file has exactly the tables and triggers of an append-only ledger.
 
     Args:
         db: a connection to it.
         wanted: the statements that create them.
-        may_lack: those of ``wanted`` that came with later versions.
 
     Raises:
         LedgerError: otherwise.
     """
-    found, may = _made(db), set(map(_named, may_lack))
-    if odd := (found ^ set(map(_named, wanted))) - (may - found):
+    rows = db.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    found = {(name.casefold(), _named(sql)[1]) for name, sql in rows}
+    if odd := found ^ set(map(_named, wanted)):
         names = ", ".join(sorted({name for name, _ in odd}))
         raise LedgerError(f"the ledger's tables or triggers were altered: {names}")
-
-
-def lacking(db: Transaction, wanted: Iterable[str]) -> tuple[str, ...]:
-    """Return the statements whose tables or triggers a SQLite file still lacks, in order."""
-    found = _made(db)
-    return tuple(each for each in wanted if _named(each) not in found)
-
-
-def _made(db: Transaction) -> set[tuple[str, str]]:
-    rows = db.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
-    return {(name.casefold(), _named(sql)[1]) for name, sql in rows}
 
 
 def _named(statement: str) -> tuple[str, str]:

@@ -35,8 +35,7 @@ MANIFEST: Final = "backup.json"
 #: A public key in manifests and on screens.
 KEY: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
-#: Format 1 has neither ``signer`` nor ``signature``.
-_FORMAT, _UNSIGNED_FORMAT = 2, 1
+_FORMAT: Final = 2
 _DOMAIN: Final = b"pate/v1/backup/"
 _LARGEST_MANIFEST: Final = 2**16
 _MOST_FILES: Final = 16
@@ -76,7 +75,7 @@ class Manifest:
         head: the copy's last entry, ``number:digest``.
         made_at: when it was taken, UTC, ISO 8601; shown, not relied upon.
         files: SHA-256 of each file, hex, by name.
-        signer: the Ed25519 public key that signed it, hex; empty if unsigned.
+        signer: the Ed25519 public key that signed it, hex; empty for a trial, which has no key.
     """
 
     role: Role
@@ -132,13 +131,9 @@ def read_manifest(folder: Path) -> Manifest:
         if len(body) > _LARGEST_MANIFEST:
             raise ValueError("too large")
         fields = json_value(body)
-        known = (_FORMAT, _UNSIGNED_FORMAT)
-        if not isinstance(fields, dict) or fields.get("format") not in known:
-            raise ValueError("of another form; a newer version may know it")
-        if fields["format"] == _FORMAT:
-            _check_signature(fields)
-        elif "signer" in fields:  # a signer that is not verified must not be claimed
-            raise ValueError("a signer without a signature")
+        if not isinstance(fields, dict) or fields.get("format") != _FORMAT:
+            raise ValueError("of another form; another version may know it")
+        _check_signature(fields)
         return _checked({key: value for key, value in fields.items() if key != "format"})
     except (ValueError, TypeError, RecursionError, LedgerError) as error:
         raise DataError(f"{path} is not the manifest of a backup: {error}") from error

@@ -23,7 +23,6 @@ HeadOption = Annotated[
     str | None,
     of_storage(help="A head that the copy must have.", metavar="NUMBER:DIGEST"),
 ]
-#: ``--signed-by KEY`` and ``--unsigned``: whose backup is put back.
 SignedByOption = Annotated[
     str | None,
     of_storage(
@@ -31,10 +30,6 @@ SignedByOption = Annotated[
         help="Key of who signed the backup. Default: of the identity in --home",
         metavar="KEY",
     ),
-]
-UnsignedOption = Annotated[
-    bool,
-    of_storage("--unsigned", help="Take a backup that is not signed."),
 ]
 
 

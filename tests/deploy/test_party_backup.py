@@ -102,11 +102,6 @@ def test_a_head_of_another_history_is_refused(root: Path) -> None:
     assert head_of(root / "new") == head
 
 
-def test_an_old_copy_beside_a_newer_one_is_refused(root: Path) -> None:
-    with pytest.raises(LedgerError, match="second continues to entry"):
-        restore(root / "copies" / "first", root / "new", head=None, entries_lost=True)
-
-
 @pytest.mark.parametrize("held", [LEDGER_FILE, NOISE_FILE, f"{LEDGER_FILE}-wal"])
 def test_nothing_is_overwritten(root: Path, held: str) -> None:
     home = root / "new"

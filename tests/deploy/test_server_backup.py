@@ -168,15 +168,6 @@ def test_closed_it_keeps_its_labels_and_answers_nothing_more(root: Path) -> None
     assert verify(place / LEDGER_FILE).phase == "labelling"
 
 
-def test_an_old_copy_beside_a_newer_one_is_refused_whatever_is_said(root: Path) -> None:
-    folder = root / "elsewhere" / "trial"
-    head = str(head_of(root / "voted"))
-    for close in (False, True):
-        with pytest.raises(LedgerError, match=r"is an old copy.*finished continues to entry"):
-            restore(root / "voted", folder, head=head, close=close)
-    assert not folder.exists()
-
-
 def test_nothing_is_put_in_the_place_of_a_ledger(root: Path) -> None:
     folder = root / "server" / "trial"
     with pytest.raises(StateError, match=r"its ledger verifies.*there is nothing to restore"):

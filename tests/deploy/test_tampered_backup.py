@@ -44,7 +44,7 @@ MADE_BESIDE = {"lock", "ledger.head"}
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An unsigned backup of either role."""
+    """A backup of either role, of a trial: it is not signed."""
     root = tmp_path_factory.mktemp("kept")
     home = root / "hospital_a"
     ledger = PartyLedger(home / PARTY_LEDGER)
@@ -103,8 +103,7 @@ class Scene:
             fields["signer"] = ATTACKER.public_key().public_bytes_raw().hex()
             text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
             signature = ATTACKER.sign(b"pate/v1/backup/" + text.encode()).hex()
-        if self.fields["format"] != 1:
-            fields["signature"] = signature if self.forged is None else self.forged
+        fields["signature"] = signature if self.forged is None else self.forged
         (self.place / MANIFEST).write_text(json.dumps(fields))
 
     def restore(self, **options: Any) -> Path:
@@ -224,7 +223,6 @@ VARIANTS: dict[str, Callable[[Scene], object]] = {
     "a manifest that is a pipe": lambda s: s.fields.update(files="pipe"),
     "a link in the home": lambda s: in_the_way(s, SECOND[s.role]),
     "of another form": lambda s: s.fields.update(format=3),
-    "a signer in the older form": lambda s: s.fields.update(format=1, signer="0" * 64),
     "a signature of zeros": lambda s: setattr(s, "forged", "0" * 128),
 }
 
@@ -376,13 +374,17 @@ def test_a_party_takes_back_what_it_signed_and_nothing_that_another_did(
     with pytest.raises(
         DataError, match=r"is signed by [0-9a-f]{64}, but [0-9a-f]{64} was expected"
     ):
-        scene.restore(unsigned=True)
+        scene.restore()
     attacker = ATTACKER.public_key().public_bytes_raw().hex()
     (scene.place / MANIFEST).write_text(own)
     with pytest.raises(DataError, match="was expected"):
         scene.restore(signed_by=attacker)
     with pytest.raises(UsageError, match="64 hexadecimal digits"):
         scene.restore(signed_by="the usual one")
+    (scene.place / MANIFEST).write_text(json.dumps({**scene.fields, "signer": "", "signature": ""}))
+    with pytest.raises(DataError, match="is not signed, but the signer"):
+        scene.restore()
+    (scene.place / MANIFEST).write_text(own)
     assert scene.restore() == home
     # As after `enroll --new-identity`: the earlier key is named by whoever restores.
     for path in home.glob("*.db*"):
@@ -391,21 +393,6 @@ def test_a_party_takes_back_what_it_signed_and_nothing_that_another_did(
     with pytest.raises(DataError, match="give that key"):
         scene.restore()
     scene.restore(signed_by=scene.fields["signer"].upper())
-
-
-def test_one_that_nobody_signed_is_taken_where_a_key_is_known_only_if_that_is_said(
-    tmp_path: Path, kept: Path
-) -> None:
-    """As an older version made it, which had neither signer nor signature."""
-    scene, home = signed_scene(tmp_path, kept)
-    del scene.fields["signer"]
-    scene.fields["format"] = 1
-    scene.write(signed=False)
-    with pytest.raises(DataError, match=r"is not signed, but .* --unsigned"):
-        scene.restore()
-    assert not (home / "ledger.db").exists()
-    scene.restore(unsigned=True)
-    assert (home / "ledger.db").exists()
 
 
 def test_no_campaign_comes_back_in_the_place_of_an_identity(tmp_path: Path, kept: Path) -> None:
@@ -431,8 +418,10 @@ def test_a_server_with_an_identity_takes_back_what_it_signed_alone(
     scene.write(signed=True)
     with pytest.raises(DataError, match="was expected"):
         scene.restore()
+    identity = (scene.homes / "identity").rename(scene.root / "identity")
     scene.write(signed=False)
-    folder = scene.restore(unsigned=True)
+    folder = scene.restore()
+    identity.rename(scene.homes / "identity")
     shutil.rmtree(scene.place)
     made = server_backup.back_up(folder, scene.place)
     assert made["signer"] == identities.signing_key.public_key().public_bytes_raw().hex()

@@ -80,6 +80,18 @@ def test_a_formula_is_drawn_without_a_script() -> None:
     assert "for $12 or less" in made
 
 
+def test_every_formula_of_every_page_is_set(site: Path) -> None:
+    """A command that the converter does not know would stand in the page with its backslash."""
+    formulas = 0
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        prose = re.sub(r"<(pre|code|script)\b.*?</\1>", "", text, flags=re.DOTALL)
+        formulas += prose.count("<math ")
+        assert "arithmatex" not in prose, page.name
+        assert not re.search(r"\\[a-zA-Z]+|\$[^$\n]{1,80}\$", prose), page.name
+    assert formulas > 2000
+
+
 @pytest.mark.slow
 def test_the_search_works_in_a_folder(site: Path) -> None:
     with chromium() as browser:

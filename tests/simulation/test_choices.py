@@ -63,10 +63,8 @@ CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
                     DEVICE | VOTES | DECIMAL),
     "pate-party check": DEVICE | VOTES | UNIT | DECIMAL,
     "pate-party synthesize": DECIMAL | {
-        "method": ("l1", "cfs", "marginals", "uniform"),
+        "method": ("l1", "cfs"),
         "release": ("seedless", "seeded"),
-        "accounting": ("paper", "tight"),
-        "test": ("randomised", "deterministic"),
     },
     "pate-student train": DEVICE,
     "pate-student export": {"form": ("onnx",)},

@@ -28,6 +28,7 @@ def campaign(number: int, queries: list[int], counts: list[list[int]], **changes
     fields: dict[str, Any] = {
         "campaign": bytes([number]).hex() * 16,
         "series": "monthly",
+        "series_key": "3" * 64,
         "adjacency": adjacency_of("record", records_vote=True, series=True),
         "unit": "record",
     }
@@ -134,7 +135,8 @@ def test_campaigns_that_are_not_of_one_series_are_refused(
 
 
 def test_campaigns_without_a_series_add_up_and_are_refused() -> None:
-    alone = {"series": None, "adjacency": adjacency_of("record", records_vote=True)}
+    words = adjacency_of("record", records_vote=True)
+    alone = {"series": None, "series_key": None, "adjacency": words}
     two = [campaign(number, [0], [[9, 0]], **alone) for number in (1, 2)]
     with pytest.raises(DataError, match="costs of others add up"):
         together(two)

@@ -48,12 +48,10 @@ def table() -> str:
     """Return the table in Markdown: from how many runs on; in brackets if that is too many."""
     bugs = list(dict.fromkeys(each.bug for name in NAMES for each in foretold(name)))
     lines = [
-        "| bug | " + " | ".join(f"`{name}`" for name in NAMES) + " |",
+        "|bug|" + "|".join(f"`{name}`" for name in NAMES) + "|",
         "|---" * (len(NAMES) + 1) + "|",
     ]
-    lines.append(
-        "| *runs of an audit* | " + " | ".join(f"*{RUNS[name]:,}*" for name in NAMES) + " |"
-    )
+    lines.append("|*runs of an audit*|" + "|".join(f"*{RUNS[name]:,}*" for name in NAMES) + "|")
     for bug in bugs:
         cells = []
         for name in NAMES:
@@ -64,7 +62,7 @@ def table() -> str:
                 cells.append(f"{said.runs:,}")
             else:
                 cells.append("**no**" if said.runs is None else f"**no** ({said.runs:,})")
-        lines.append(f"| {bug} | " + " | ".join(cells) + " |")
+        lines.append(f"|{bug}|" + "|".join(cells) + "|")
     return "\n".join(lines) + "\n"
 
 

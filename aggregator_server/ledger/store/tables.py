@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pate.errors import LedgerError, StateError
-from pate.storage.durable_file import newer
+from pate.storage.durable_file import of_another_version
 from pate.storage.entries import append_only, each_row, insert
 
 if TYPE_CHECKING:
@@ -57,13 +57,10 @@ def _tables(blob: str, table_end: str) -> Iterator[str]:
         "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num) )"
     )
     for table, columns in TABLES.items():
-        # The same text as in files and databases of earlier versions.
-        names = {name: '"query"' if name == "query" else name for name in columns}
         lines = [
-            f"{names[name]} {blob if kind == 'BLOB' else kind} NOT NULL"
-            for name, kind in columns.items()
+            f"{name} {blob if kind == 'BLOB' else kind} NOT NULL" for name, kind in columns.items()
         ]
-        lines.append(f"PRIMARY KEY ({names[next(iter(columns))]})")
+        lines.append(f"PRIMARY KEY ({next(iter(columns))})")
         lines.append(
             "UNIQUE (digest)"
             if table == "entries"
@@ -145,7 +142,7 @@ def require_layout(db: Transaction, *, numbered: bool = False) -> None:
         return
     is_number = len(found) == 1 and found[0].isdecimal()
     if is_number and int(found[0]) > int(LAYOUT) and not numbered:
-        raise StateError(newer("the ledger", int(found[0]), int(LAYOUT)))
+        raise StateError(of_another_version("the ledger", int(found[0]), int(LAYOUT)))
     raise LedgerError(f"the number of the ledger's layout was altered: {found}")
 
 

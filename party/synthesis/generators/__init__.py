@@ -1,5 +1,4 @@
 """Generators: learn a Bayesian network from rows at a privacy cost.
 
-``l1`` is the default; ``cfs`` is the paper's; ``marginals`` keeps no dependence between columns;
-``uniform`` reads no data and costs nothing.
+``l1`` is the default; ``cfs`` is the paper's.
 """

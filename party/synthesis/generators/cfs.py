@@ -28,7 +28,7 @@ import numpy as np
 
 from party.synthesis.generators import counts, structure
 from party.synthesis.generators.protocol import Fitted, Price, check_epsilon, drawable
-from party.synthesis.seeds.composition import solve_each
+from party.synthesis.seeds.composition import largest_each
 from party.synthesis.table.network import MAX_PARENTS, Network
 from party.synthesis.table.rounding import log_up
 from pate.errors import UsageError
@@ -74,8 +74,8 @@ class Cfs:
     def price(self, domain: Domain, epsilon: Fraction) -> Price:
         """See :class:`~party.synthesis.generators.protocol.Generator`.
 
-        Each part is (epsilon, delta)-DP, by basic or by advanced composition, whichever needs less
-        noise. The price is the same noise as zCDP.
+        Each part is (epsilon, delta)-DP, by the best bound on composition. The price is the same noise
+        as zCDP.
         """
         noise = self._noise(domain, epsilon)
         m = len(domain)
@@ -111,8 +111,8 @@ class Cfs:
         m = len(domain)
         beta = self.delta / 2
         count = 1 / drawable(1 / (_COUNT * epsilon), epsilon)
-        entropy = solve_each(epsilon - count, m * (m + 1), self.delta - beta)
-        each = solve_each(epsilon, m, self.delta)
+        entropy = largest_each(epsilon - count, m * (m + 1), self.delta - beta)
+        each = largest_each(epsilon, m, self.delta)
         if entropy <= 0 or each <= 0:
             raise UsageError(f"epsilon {float(epsilon):g} is too small to divide")
         _resolution(2, entropy)  # the most noise that an entropy may need: that of two rows

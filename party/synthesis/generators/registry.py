@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 from party.synthesis.generators.cfs import Cfs
 from party.synthesis.generators.l1 import L1
-from party.synthesis.generators.marginals import Marginals
-from party.synthesis.generators.uniform import Uniform
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -28,7 +26,3 @@ def generator_named(name: Method, delta: Fraction) -> Generator:
             return L1()
         case "cfs":
             return Cfs(delta=delta)
-        case "marginals":
-            return Marginals()
-        case "uniform":
-            return Uniform()

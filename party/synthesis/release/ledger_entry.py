@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from party.ledger.synthesis import Synthesis
 from party.synthesis.release.parquet import Source, code_version, neighbours_of
 from party.synthesis.release.plan import resampled_of
-from pate.errors import RefusedError
 
 if TYPE_CHECKING:
     from party.synthesis.release.plan import Plan, ReleaseRequest
@@ -33,8 +32,7 @@ def entry_of(plan: Plan, domain: Domain, unit: str, data: str) -> Synthesis:
     settings = {}
     if asked.release == "seeded" or is_deniable(asked, domain):
         settings = {"k": str(asked.k), "gamma": str(asked.gamma)}
-    if plan.figure is not None:
-        settings |= dict(zip((_EPSILON, _DELTA), map(repr, plan.figure), strict=True))
+    settings |= dict(zip((_EPSILON, _DELTA), map(repr, plan.figure), strict=True))
     if asked.release == "seedless":
         settings["deniability"] = "trivial: every record is as plausible a seed"
     else:
@@ -42,8 +40,6 @@ def entry_of(plan: Plan, domain: Domain, unit: str, data: str) -> Synthesis:
             "eps0": str(asked.epsilon0),
             "attempts": str(asked.tries),
             "omega": " ".join(map(str, resampled_of(asked, domain)))[:_LONGEST],
-            "accounting": asked.accounting,
-            "test": asked.test,
         }
     if plan.total is not None and plan.seeded is not None:
         attempt = plan.total.attempt
@@ -62,7 +58,6 @@ def entry_of(plan: Plan, domain: Domain, unit: str, data: str) -> Synthesis:
         rows=asked.rows,
         schema=domain.digest.hex(),
         data=data,
-        private=plan.private,
         epsilon=plan.epsilon,
         rho=plan.rho,
         delta=plan.delta,
@@ -86,15 +81,7 @@ def entry_of_model(asked: ReleaseRequest, first: Synthesis, model: str) -> Synth
         asked: only its number of rows is used.
         first: the release that paid.
         model: digest of its file, hex.
-
-    Raises:
-        RefusedError: if that release was not private.
     """
-    if not first.private:
-        raise RefusedError(
-            f"the model is of the release {first.id[:8]}, which is not differentially private, so "
-            "no rows of it are: make a new release"
-        )
     return Synthesis(
         id=secrets.token_hex(16),
         unit=first.unit,
@@ -106,7 +93,7 @@ def entry_of_model(asked: ReleaseRequest, first: Synthesis, model: str) -> Synth
         epsilon=Fraction(0),
         parent=first.id,
         model=model,
-        settings={n: first.settings[n] for n in (_EPSILON, _DELTA) if n in first.settings},
+        settings={name: first.settings[name] for name in (_EPSILON, _DELTA)},
     )
 
 
@@ -115,16 +102,11 @@ def source_of(entry: Synthesis, rows: int) -> Source:
 
     Rows of a paid model are as private as that model, so they state its cost.
     """
-    epsilon, delta = (
-        None if text is None else float(text)
-        for text in (entry.settings.get(_EPSILON), entry.settings.get(_DELTA))
-    )
     return Source(
         method=entry.method,
         release=entry.release,
-        private=epsilon is not None,
-        epsilon=epsilon,
-        delta=delta,
+        epsilon=float(entry.settings[_EPSILON]),
+        delta=float(entry.settings[_DELTA]),
         unit=entry.unit,
         neighbours=neighbours_of(entry.unit),
         version=code_version(),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from party.options import DecimalOption, MissingOption, PolicyOption, ThousandsOption, name_of
-from party.synthesis.choices import Accounting, Method, Release, Test
+from party.synthesis.choices import Method, Release
 from pate.errors import UsageError
 from pate.runtime.home import default_home
 from pate.runtime.options import (
@@ -40,7 +40,6 @@ class SynthesisOptions(CommandOptions):
 
     Raises:
         UsageError: for options that do not fit together.
-        RefusedError: for a release that is not private, without leave.
     """
 
     schema: Annotated[
@@ -123,15 +122,6 @@ class SynthesisOptions(CommandOptions):
         str | None, _seeded(help="Attributes drawn anew: 9, 5-11 or 5,7.", metavar="LIST")
     ] = None
     attempts: Annotated[int | None, _seeded(help="Made and charged. Default: 1.25 per row")] = None
-    accounting: Annotated[Accounting, _seeded(help="tight: as sound, smaller epsilon.")] = "paper"
-    test: Annotated[Test, _seeded(help="deterministic is NOT private.")] = "randomised"
-    allow_non_dp: Annotated[
-        bool,
-        _seeded(
-            "--allow-non-dp",
-            help="Allow a release that is NOT private.",
-        ),
-    ] = False
     delta: Annotated[str, _seeded(help="Of all attempts together.", metavar="NUMBER")] = "1e-6"
 
     def __post_init__(self) -> None:
@@ -166,9 +156,6 @@ class SynthesisOptions(CommandOptions):
             epsilon0=_exact("--eps0", self.eps0),
             resampled=None if self.omega is None else _spans(self.omega),
             attempts=self.attempts,
-            accounting=self.accounting,
-            test=self.test,
-            allow_non_dp=self.allow_non_dp,
         )
 
     @property

@@ -46,8 +46,7 @@ class Source:
     Attributes:
         method: the generator.
         release: seedless or seeded.
-        private: whether it is differentially private; if not, there is no epsilon.
-        epsilon: of the release, or None.
+        epsilon: of the release.
         delta: of that epsilon; 0 for a pure one.
         unit: record or patient.
         neighbours: the adjacency, in words.
@@ -60,9 +59,8 @@ class Source:
 
     method: str
     release: str
-    private: bool
-    epsilon: float | None
-    delta: float | None
+    epsilon: float
+    delta: float
     unit: str
     neighbours: str
     version: str
@@ -75,12 +73,7 @@ class Source:
             and self.release in RELEASES
             and self.unit in UNITS
             and self.rows >= 0
-            and all(
-                figure is not None and 0 <= figure < float("inf")
-                if self.private
-                else figure is None
-                for figure in (self.epsilon, self.delta)
-            )
+            and all(0 <= figure < float("inf") for figure in (self.epsilon, self.delta))
         )
         if not fine:
             raise DataError("the metadata of synthetic rows have an impossible source")
@@ -88,10 +81,7 @@ class Source:
     @property
     def in_words(self) -> str:
         """One line for people."""
-        if self.epsilon is None or self.delta is None:
-            what = "not private"
-        else:
-            what = in_words(self.epsilon, self.delta, self.unit, neighbours=self.neighbours)
+        what = in_words(self.epsilon, self.delta, self.unit, neighbours=self.neighbours)
         return f"{self.rows} rows by {self.method}, {self.release}: {what}"
 
 

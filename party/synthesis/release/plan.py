@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 from party.synthesis.generators.registry import generator_named
 from party.synthesis.seeds.composition import TotalCost, check_attempts, total_cost
-from party.synthesis.seeds.deniability import RandomizedTest, Tight, coin, least_seeds
-from party.synthesis.seeds.mechanism import DeterministicTestNotPrivate, SeededRelease
+from party.synthesis.seeds.deniability import RandomizedTest, Seeds, coin, least_seeds
+from party.synthesis.seeds.mechanism import SeededRelease
 from party.synthesis.seeds.plausible_rows import bucket_width, check_resampled
 from party.synthesis.table.rounding import round_up
 from pate.accounting.conversion import epsilon_from_rho, float_up
 from pate.data.limits import MAX_BYTES
-from pate.errors import InfeasibleError, RefusedError, UsageError
+from pate.errors import UsageError
 
 if TYPE_CHECKING:
-    from party.synthesis.choices import Accounting, Method, Release, Test
+    from party.synthesis.choices import Method, Release
     from party.synthesis.generators.protocol import Generator, Price
     from party.synthesis.table.domain import Domain
 
@@ -53,13 +53,9 @@ class ReleaseRequest:
         resampled: numbers of attributes to redraw, one of which is chosen per attempt; None for all
             numbers.
         attempts: T, all of which are charged; None for a quarter more than rows.
-        accounting: ``paper`` or ``tight``.
-        test: ``randomised``, or ``deterministic``, which is not private.
-        allow_non_dp: whether a release may lack differential privacy.
 
     Raises:
         UsageError: for invalid or inconsistent values.
-        RefusedError: for a release that is not private and not allowed to be.
     """
 
     rows: int
@@ -72,9 +68,6 @@ class ReleaseRequest:
     epsilon0: Fraction = Fraction(1)
     resampled: tuple[int, ...] | None = None
     attempts: int | None = None
-    accounting: Accounting = "paper"
-    test: Test = "randomised"
-    allow_non_dp: bool = False
 
     def __post_init__(self) -> None:
         if type(self.rows) is not int or not 1 <= self.rows <= MOST_ROWS:
@@ -91,7 +84,6 @@ class ReleaseRequest:
             for option, given in (
                 ("--attempts", self.attempts is not None),
                 ("--omega", self.resampled is not None),
-                ("--test deterministic", self.test == "deterministic"),
             ):
                 if given:
                     raise UsageError(
@@ -107,12 +99,6 @@ class ReleaseRequest:
         if self.attempts is not None and self.attempts < 1:
             raise UsageError(
                 f"--attempts must be a whole number of at least 1, got {self.attempts}"
-            )
-        if self.test == "deterministic" and not self.allow_non_dp:
-            raise RefusedError(
-                "refused: the privacy test without noise is not differentially private, and "
-                "afterwards no epsilon could be stated for this party; --allow-non-dp would "
-                "allow it"
             )
 
     @property
@@ -134,7 +120,6 @@ class Plan:
         delta: of the whole, likewise.
         seeded: the release from seeds, or None.
         total: cost of its attempts, or None.
-        not_private: the test of a release that is not private, or None.
     """
 
     asked: ReleaseRequest
@@ -145,18 +130,10 @@ class Plan:
     delta: Fraction
     seeded: SeededRelease | None = None
     total: TotalCost | None = None
-    not_private: DeterministicTestNotPrivate | None = None
 
     @property
-    def private(self) -> bool:
-        """Whether the release is differentially private."""
-        return self.not_private is None
-
-    @property
-    def figure(self) -> tuple[float, float] | None:
-        """(epsilon, delta) of the whole, by itself; None if it is not private."""
-        if self.not_private is not None:
-            return None
+    def figure(self) -> tuple[float, float]:
+        """(epsilon, delta) of the whole, by itself."""
         if self.epsilon is not None:
             return float_up(self.epsilon), 0.0
         delta = self.asked.delta
@@ -176,11 +153,6 @@ class Plan:
     def in_words(self) -> str:
         """The release and its cost in one line."""
         asked = self.asked
-        if self.not_private is not None:
-            return (
-                f"{asked.tries} attempts with k={asked.k} gamma={_plain(asked.gamma)} and a "
-                "deterministic test: not private at all"
-            )
         if self.total is not None:
             return (
                 f"{asked.tries} attempts with k={asked.k} gamma={_plain(asked.gamma)} "
@@ -207,28 +179,24 @@ def plan_of(asked: ReleaseRequest, domain: Domain) -> Plan:
     price = generator.price(domain, asked.epsilon)
     if asked.release == "seedless":
         return Plan(
-            asked, generator, price, price.epsilon_pure, _rho_of(price), round_up(price.delta)
+            asked,
+            generator,
+            price,
+            price.epsilon_pure,
+            round_up(price.rho),
+            round_up(price.delta),
         )
     resampled = resampled_of(asked, domain)
     check_attempts(asked.tries)
-    test = DeterministicTestNotPrivate(asked.k, asked.gamma)
+    test = RandomizedTest(asked.k, asked.gamma, asked.epsilon0)
     if len(resampled) > 1:
         bucket_width(asked.gamma)
     failure = asked.delta * _FOR_THE_SPLIT
     seeds = least_seeds(domain.min_rows, SEEDS, failure)
-    if asked.k > seeds:
-        raise InfeasibleError(
-            f"k={asked.k} is more than the {seeds} seeds guaranteed at a party with min_rows "
-            f"{domain.min_rows}"
-        )
-    if asked.test == "deterministic":
-        none = Fraction(0)
-        return Plan(asked, generator, price, None, none, none, not_private=test)
-    noisy = RandomizedTest(asked.k, asked.gamma, asked.epsilon0)
-    tight = Tight(seeds, len(resampled) == 1) if asked.accounting == "tight" else None
-    total = total_cost(noisy, asked.tries, asked.delta - failure, tight)
+    known = Seeds(seeds, fixed=len(resampled) == 1)
+    total = total_cost(test, asked.tries, asked.delta - failure, known)
     release = SeededRelease(
-        test=noisy,
+        test=test,
         resampled=resampled,
         attempts=asked.tries,
         rows=asked.rows,
@@ -276,14 +244,6 @@ def resampled_of(asked: ReleaseRequest, domain: Domain) -> tuple[int, ...]:
     if any(not 1 <= each <= m for each in wanted):
         raise UsageError(f"--omega must be between 1 and the {m} columns of the schema")
     return check_resampled(wanted, m)
-
-
-def _rho_of(price: Price) -> Fraction:
-    """Return rho rounded up to fewer digits, but not above the bound from pure epsilon."""
-    rounded = round_up(price.rho)
-    if price.epsilon_pure is None:
-        return rounded
-    return max(price.rho, min(rounded, price.epsilon_pure**2 / 2))
 
 
 def _plain(value: Fraction) -> str:

@@ -14,7 +14,7 @@ from party.ledger.accountant import cumulative_epsilon
 from party.synthesis.release.ledger_entry import entry_of
 from party.synthesis.release.plan import SEEDS, plan_of, resampled_of
 from party.synthesis.seeds.composition import smallest_k
-from party.synthesis.seeds.deniability import Tight, least_seeds
+from party.synthesis.seeds.deniability import Seeds, least_seeds
 from pate.accounting.filters import Delta
 from pate.errors import BudgetError, InfeasibleError, RefusedError, UsageError
 from pate.formats.privacy_statement import rounded_up
@@ -111,12 +111,9 @@ def check_allowed(
         budgets: from :func:`budgets_of`.
 
     Raises:
-        RefusedError: if the policy does not allow its unit, or it is not private and there is a
-            bound.
+        RefusedError: if the policy does not allow its unit.
         BudgetError: if it does not fit; the message says what would.
     """
-    if entry.free:
-        return
     if entry.unit not in policy.units:
         raise RefusedError(
             f"our policy refuses it: units is {', '.join(policy.units)}, and these rows would "
@@ -124,15 +121,8 @@ def check_allowed(
             + ("; name the patient's column with --group" if "patient" in policy.units else "")
         )
     for each in budgets:
-        figure = ledger.cumulative_epsilon(each.delta, entry)
-        if figure.epsilon <= each.epsilon:
-            continue
-        if not entry.private:
-            raise RefusedError(
-                f"refused: {each.rule} is {each.epsilon:g}, and {figure.why_none}: set "
-                "largest_epsilon = 'none' in the policy if no figure is what you want"
-            )
-        raise BudgetError(_refusal(plan, entry, domain, ledger, each))
+        if ledger.cumulative_epsilon(each.delta, entry).epsilon > each.epsilon:
+            raise BudgetError(_refusal(plan, entry, domain, ledger, each))
 
 
 def _refusal(plan: Plan, entry: Synthesis, domain: Domain, ledger: Figures, budget: Budget) -> str:
@@ -209,10 +199,8 @@ def _smaller(
                 gamma=asked.gamma,
                 epsilon=target,
                 delta=asked.delta - failure,
-                tight=Tight(seeds, fixed) if asked.accounting == "tight" else None,
+                seeds=Seeds(seeds, fixed),
             )
-            if test.k > seeds:
-                return ""
             other = replace(asked, k=test.k, epsilon0=test.epsilon0)
             if _fits(other, entry, domain, ledger, budget):
                 return f"k >= {test.k} with --eps0 {float(test.epsilon0):.4g}"

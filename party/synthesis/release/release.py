@@ -16,8 +16,8 @@ import numpy as np
 
 from party.synthesis.release.ledger_entry import entry_of_model, source_of
 from party.synthesis.release.parquet import About, to_bytes
-from party.synthesis.release.plan import SEEDS, check_size, resampled_of
-from party.synthesis.seeds.mechanism import release_not_private, release_seeded
+from party.synthesis.release.plan import SEEDS, check_size
+from party.synthesis.seeds.mechanism import release_seeded
 from party.synthesis.table.coding import decode
 from party.synthesis.table.network import Network
 from party.synthesis.table.randomness import require_production as require_random
@@ -152,16 +152,6 @@ def release(
     network, seeds, rows = fitted.network, codes[is_seed], plan.asked.rows
     if plan.seeded is not None:
         made = release_seeded(seeds, network, plan.seeded, noise, randomness)
-    elif plan.not_private is not None:
-        made = release_not_private(
-            seeds,
-            network,
-            plan.not_private,
-            resampled=resampled_of(plan.asked, domain),
-            attempts=plan.asked.tries,
-            rows=rows,
-            randomness=randomness,
-        )
     else:
         made = _drawn(network, rows, randomness, keep_label=places.keep_label)
     return _write(made, entry, domain, ledger, places, network)

@@ -185,7 +185,6 @@ def _told(entry: Synthesis, figure: Figure) -> dict[str, Any]:
         "method": entry.method,
         "release": entry.release,
         "unit": entry.unit,
-        "private": entry.private,
         "epsilon": source.epsilon,
         "delta": source.delta,
         "rho": str(entry.rho),

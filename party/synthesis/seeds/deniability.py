@@ -82,20 +82,20 @@ def check_epsilon0(epsilon0: Fraction) -> Fraction:
 
 
 @dataclass(frozen=True)
-class Tight:
-    """Additional knowledge for the tight accounting.
+class Seeds:
+    """What is public about the seeds and the candidates made from them.
 
     Attributes:
-        least_seeds: a public lower bound on the number of rows of D_S.
+        least: a lower bound on the number of rows of D_S.
         fixed: whether the number of resampled attributes is fixed. Then all positive probabilities
             of a candidate are equal, and gamma is 1.
     """
 
-    least_seeds: int
+    least: int
     fixed: bool
 
     def __post_init__(self) -> None:
-        check_least_seeds(self.least_seeds)
+        check_least_seeds(self.least)
 
 
 def check_least_seeds(least_seeds: int) -> int:
@@ -126,31 +126,32 @@ class AttemptCost:
     delta: Fraction
 
 
-def theorem_1(test: RandomizedTest, delta: Fraction, tight: Tight | None = None) -> AttemptCost:
+def theorem_1(test: RandomizedTest, delta: Fraction, seeds: Seeds) -> AttemptCost:
     """Return the least epsilon of one attempt whose delta is at most ``delta``.
 
-    epsilon = epsilon0 + ln(1 + gamma/t) and delta = exp(-epsilon0 (k - t)) for every t in 1..k-1.
-    epsilon falls in t and delta rises, so the largest t that ``delta`` allows is best. ``tight``
-    divides delta by (1 + exp(-epsilon0)) least_seeds, and takes gamma = 1 where omega is fixed.
+    epsilon = epsilon0 + ln(1 + gamma/t) and delta = exp(-epsilon0 (k - t)) / ((1 +
+    exp(-epsilon0)) seeds) for every t in 1..k-1. epsilon falls in t and delta rises, so the largest
+    t that ``delta`` allows is best. The paper does not divide delta.
 
-    >>> cost = theorem_1(RandomizedTest(50, Fraction(4), Fraction(1)), Fraction(1, 10**6))
+    >>> test = RandomizedTest(50, Fraction(4), Fraction(1))
+    >>> cost = theorem_1(test, Fraction(1, 10**9), Seeds(20_000, fixed=False))
     >>> cost.t, round(float(cost.epsilon), 4)
-    (36, 1.1054)
+    (39, 1.0976)
 
     Args:
         test: the test.
         delta: the most that may be spent on small groups, strictly between 0 and 1.
-        tight: additional knowledge for the tight accounting; None for the paper's.
+        seeds: what is public about them.
 
     Raises:
         UsageError: for a delta outside (0, 1).
-        InfeasibleError: if even t = 1 needs more than ``delta``.
+        InfeasibleError: if even t = 1 needs more than ``delta``, or k is more than the seeds.
     """
     check_delta(delta)
-    factor = small_group_factor(test.epsilon0, tight)
-    if tight is not None and test.k > tight.least_seeds:
+    factor = small_group_factor(test.epsilon0, seeds.least)
+    if test.k > seeds.least:
         raise InfeasibleError(
-            f"k = {test.k} is more than the {tight.least_seeds} guaranteed seeds of a party"
+            f"k = {test.k} is more than the {seeds.least} seeds that a party is known to have"
         )
     # delta = factor * exp(-epsilon0 (k - t)): the distance k - t that makes it small enough.
     distance = max(1, _distance(test.epsilon0, delta, factor))
@@ -160,22 +161,20 @@ def theorem_1(test: RandomizedTest, delta: Fraction, tight: Tight | None = None)
             f"k = {test.k} with epsilon0 = {_brief(test.epsilon0)} gives no delta of "
             f"{_brief(delta)} per attempt: it needs k >= {distance + 1}"
         )
-    gamma = Fraction(1) if tight is not None and tight.fixed else Fraction(test.gamma)
+    gamma = Fraction(1) if seeds.fixed else Fraction(test.gamma)
     epsilon = test.epsilon0 + log_up(1 + gamma / t)
     spent = factor * exp_up(-test.epsilon0 * distance)
     return AttemptCost(t, round_up(epsilon), round_up(spent))
 
 
-def small_group_factor(epsilon0: Fraction, tight: Tight | None) -> Fraction:
+def small_group_factor(epsilon0: Fraction, least_seeds: int) -> Fraction:
     """Return the factor of exp(-epsilon0 (k - t)) in delta, rounded up.
 
-    1 in the paper. A record that is plausible for fewer than t others is drawn as the seed with
-    probability 1/N' and passes with at most P[Z <= -(k - t)] = exp(-epsilon0 (k - t)) /
-    (1 + exp(-epsilon0)): for noise on the integers the divisor is *not* 2.
+    A record that is plausible for fewer than t others is drawn as the seed with probability 1/N'
+    and passes with at most P[Z <= -(k - t)] = exp(-epsilon0 (k - t)) / (1 + exp(-epsilon0)): for
+    noise on the integers the divisor is *not* 2.
     """
-    if tight is None:
-        return Fraction(1)
-    return 1 / ((1 + exp_down(-epsilon0)) * tight.least_seeds)
+    return 1 / ((1 + exp_down(-epsilon0)) * least_seeds)
 
 
 def coin(epsilon: Fraction, least_seeds: int) -> Fraction:

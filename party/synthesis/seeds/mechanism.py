@@ -19,7 +19,6 @@ from party.synthesis.seeds.composition import check_attempts
 from party.synthesis.seeds.deniability import (
     COIN_DENOMINATOR,
     RandomizedTest,
-    check_k_and_gamma,
     check_least_seeds,
 )
 from party.synthesis.seeds.plausible_rows import PlausibleSeeds, check_resampled
@@ -79,22 +78,6 @@ class SeededRelease:
             )
 
 
-@dataclass(frozen=True)
-class DeterministicTestNotPrivate:
-    """The privacy test without noise (the paper's Test 1). NOT differentially private.
-
-    Its releases are plausibly deniable for k records each. But where exactly k records are
-    plausible, the absence of one of them gives a possible output probability 0: no epsilon bounds
-    that, so none may be stated for a party that released with it.
-    """
-
-    k: int
-    gamma: Fraction
-
-    def __post_init__(self) -> None:
-        check_k_and_gamma(self.k, self.gamma)
-
-
 def release_seeded(
     seeds: NDArray[np.intp],
     network: Network,
@@ -122,7 +105,12 @@ def release_seeded(
         InfeasibleError: if there are fewer seeds than the charge supposes.
         UsageError: for numbers of resampled attributes that the domain does not have.
     """
-    _check_seeds(seeds, network, plan.least_seeds)
+    network.domain.check_codes(seeds)
+    if len(seeds) < plan.least_seeds:
+        raise InfeasibleError(
+            "this split has fewer seeds than the cost assumes: no seed-based release; "
+            "seedless release needs none"
+        )
     threshold = plan.test.k + noise.laplace(1 / Fraction(plan.test.epsilon0), plan.attempts)
     dropped = randomness.below(COIN_DENOMINATOR, plan.attempts) < int(plan.coin * COIN_DENOMINATOR)
     plausible = PlausibleSeeds(seeds, network, plan.resampled, plan.test.gamma)
@@ -130,45 +118,6 @@ def release_seeded(
     for part, made, count in _candidates(seeds, network, plausible, plan.attempts, randomness):
         kept.append(made[(count >= threshold[part]) & ~dropped[part]])
     return np.concatenate(kept)[: plan.rows]
-
-
-def release_not_private(
-    seeds: NDArray[np.intp],
-    network: Network,
-    test: DeterministicTestNotPrivate,
-    *,
-    resampled: tuple[int, ...],
-    attempts: int,
-    rows: int,
-    randomness: Randomness,
-) -> NDArray[np.intp]:
-    """Release with the deterministic test. NOT differentially private; see the test's class.
-
-    Args:
-        seeds: (n, m) codes of D_S.
-        network: the model.
-        test: without noise.
-        resampled: the numbers of attributes to redraw.
-        attempts: how many candidates are made.
-        rows: the most that are returned.
-        randomness: for seeds, omegas and candidates.
-
-    Returns:
-        (up to rows, m) codes, each plausible for ``test.k`` seeds.
-
-    Raises:
-        SchemaError: if the seeds are not of the model's domain.
-        InfeasibleError: if there are fewer than k seeds.
-        UsageError: for a number outside its range.
-    """
-    check_attempts(attempts)
-    _check_seeds(seeds, network, test.k)
-    plausible = PlausibleSeeds(seeds, network, resampled, test.gamma)
-    kept = [
-        made[count >= test.k]
-        for _, made, count in _candidates(seeds, network, plausible, attempts, randomness)
-    ]
-    return np.concatenate(kept)[:rows]
 
 
 def draw_candidates(
@@ -199,12 +148,3 @@ def _candidates(
         count, certain = plausible.count(chosen, made)
         # A count that no noise reaches: candidates that floats cannot judge are never released.
         yield slice(first, first + number), made, np.where(certain, count, -(2**62))
-
-
-def _check_seeds(seeds: NDArray[np.intp], network: Network, least: int) -> None:
-    network.domain.check_codes(seeds)
-    if len(seeds) < least:
-        raise InfeasibleError(
-            "this split has fewer seeds than the cost assumes: no seed-based release; "
-            "seedless release needs none"
-        )

@@ -3,7 +3,7 @@
 E - 1 keeps its relative accuracy down to 1e-270, and ln E up to the largest float. Every figure is
 rounded up.
 
-Proof: docs/proofs/threshold.md, section 3.
+Proof: docs/proofs/labels.md, section 5.
 """
 
 from __future__ import annotations

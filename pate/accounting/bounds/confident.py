@@ -15,7 +15,7 @@ Three figures per query:
 Data-dependent figures are one-sided, D(M(D) || M(D')) for the given D, and may be published only
 through a mechanism that pays for it.
 
-Proof: docs/proofs/threshold.md, section 4.
+Proof: docs/proofs/labels.md, section 6.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def joint(
             that do not fit.
         UsageError: for a k that makes no sense.
 
-    Source: own. Proof: docs/proofs/threshold.md, section 4.
+    Source: own. Proof: docs/proofs/labels.md, section 6.
     """
     alphas = check_orders(orders)
     labels = check_rdp(np.asarray(rdp_label, np.float64), "the cost of the label")

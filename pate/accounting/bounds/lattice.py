@@ -3,7 +3,7 @@
 Within 37 spreads of the middle the masses are summed one by one, once; farther out a series is
 summed in closed form, whose error is on the side of a larger tail.
 
-Proof: docs/proofs/outlier.md.
+Proof: docs/proofs/labels.md, section 2.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ passes it. Ties count against i whatever the rule for ties, which is what an upp
 The tail of the continuous Gaussian is not an upper bound for the discrete one: at a gap of 50 and a
 variance of 100 it is too small by an eighth. Each law has its own.
 
-Proof: docs/proofs/outlier.md.
+Proof: docs/proofs/labels.md, section 2.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class DiscreteGaussian:
         Raises:
             AccountingError: for a sigma below 2, for which it is not proven.
 
-        Proof: docs/proofs/discrete-gaussian-gdp.md.
+        Proof: docs/proofs/discrete-gaussian.md.
         """
         if self.sigma < _LEAST_SIGMA_OF_STEP:
             raise AccountingError(

@@ -11,7 +11,7 @@ to q which is called i*.
 ``law`` is that of all noise added: where parties add shares, of their sum. A *smaller* variance
 than that of the added noise would make q too small.
 
-Proof: docs/proofs/outlier.md.
+Proof: docs/proofs/labels.md, section 1.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def lnmax_log_q(votes: ArrayLike, gamma: float, *, discrete: bool = False) -> Fl
     Raises:
         AccountingError: for invalid votes, or a gamma that is not finite and above 0.
 
-    Source: Papernot et al. 2017, Lemma 4; discrete: docs/proofs/outlier.md.
+    Source: Papernot et al. 2017, Lemma 4; discrete: docs/proofs/labels.md.
     """
     gamma = check_positive(gamma, "gamma")
 

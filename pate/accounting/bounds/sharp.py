@@ -52,7 +52,7 @@ def sharp_bound(
     Raises:
         AccountingError: for noise that Theorem 6+ does not cover.
 
-    Proof: docs/proofs/theorem-6-plus.md, docs/proofs/threshold.md.
+    Proof: docs/proofs/theorem-6-plus.md, docs/proofs/labels.md.
     """
     mu = math.sqrt(neighbours.squared_distance) * setting.label.mu_of_step
     label = tables(mu, orders).lookup

@@ -18,7 +18,7 @@ Both increase with q, so an upper bound on q may be used. Both are one-sided: th
 divergence of the given votes from any neighbour, not the reverse.
 
 Source: Papernot et al. 2017, Theorems 2 and 3; sharp: own.
-Proof: docs/proofs/theorem-3-plus.md.
+Proof: docs/proofs/labels.md, section 3.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def pure_dp(epsilon0: float, orders: ArrayLike) -> Floats:
     Raises:
         AccountingError: for invalid arguments.
 
-    Proof: docs/proofs/theorem-3-plus.md, section 1.
+    Proof: docs/proofs/labels.md, section 3.
     """
     epsilon0, alphas = check_positive(epsilon0, "epsilon0"), check_orders(orders)
     excess = alphas - 1.0

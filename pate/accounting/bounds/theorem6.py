@@ -16,7 +16,7 @@ exponentials and a logarithm. All terms of (1-q) (A^l - 1) + q (B^l - 1) are pos
 The bound is one-sided: it holds for the given votes against any neighbour, not the reverse.
 
 Source: Papernot et al. 2018, Theorem 6, Proposition 10, Lemma 9.
-Proof: docs/proofs/theorem-6.md.
+Proof: docs/proofs/labels.md, section 4.
 """
 
 from __future__ import annotations

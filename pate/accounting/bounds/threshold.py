@@ -11,7 +11,7 @@ only make the bound larger.
 Data-dependent costs are one-sided: they bound D(M(D) || M(D')) for the given D and every neighbour
 D'.
 
-Proof: docs/proofs/threshold.md.
+Proof: docs/proofs/labels.md, section 5.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def rdp_exact(v: ArrayLike, threshold: float, law: Law, k: int, orders: ArrayLik
         UsageError: for a k that makes no sense.
 
     Source: own; the same is used by Zhu et al. 2020 (Private-kNN, CVPR) as noisy screening.
-    Proof: docs/proofs/threshold.md.
+    Proof: docs/proofs/labels.md, section 5.
     """
     alphas = check_orders(orders)
     values, rows = np.unique(_values(v), return_inverse=True)

@@ -141,7 +141,8 @@ def test_a_campaign_of_a_series_has_the_terms_of_those_before(tmp_path: Path) ->
 def test_the_statement_is_about_the_whole_series(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with start(tmp_path / "ledger.db", **SHARES, series="monthly") as ledger:
+    known: dict[str, Any] = {"series": "monthly", "series_key": "ab" * 32}
+    with start(tmp_path / "ledger.db", **SHARES, **known) as ledger:
         made = privacy_statement(ledger.state())
         found = describe_state(ledger.state())
     assert made.series == "monthly"

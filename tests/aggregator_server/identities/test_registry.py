@@ -271,14 +271,16 @@ def test_a_damaged_entry_is_said_to_be_damaged(
 
 def test_the_file_is_written_down(identities: Identities) -> None:
     # Homes of servers have it: it may never change.
-    node = answer(invite(identities, "z")).node.hex()
+    given = answer(invite(identities, "z"))
+    node, sealing = given.node.hex(), given.sealing
     text = (
         '{\n "format": "pate-parties/1",\n "parties": {\n  "a": {\n   "state": "invited",\n'
         '   "identity": "",\n   "node": "",\n   "changed": 3,\n   "retired": [],\n'
         '   "code": {\n    "verifier": "' + "05" * 32 + '",\n    "expires": 9\n   }\n  },\n'
         '  "b": {\n   "state": "revoked",\n   "identity": "' + "00" * 32 + '",\n'
         f'   "node": "{node}",\n   "changed": 7,\n   "retired": [\n    "{"01" * 32}",\n'
-        f'    "{"02" * 32}"\n   ],\n   "code": null\n  }}\n }}\n}}\n'
+        f'    "{"02" * 32}"\n   ],\n   "code": null,\n   "sealing": {{\n    "key": "{sealing.key.hex()}",\n'
+        f'    "signature": "{sealing.signature.hex()}"\n   }}\n  }}\n }}\n}}\n'
     ).encode()
     file = identities.directory / "parties.json"
     file.write_bytes(text)

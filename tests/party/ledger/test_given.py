@@ -1,4 +1,4 @@
-"""Comparisons of a party's ledger before votes leave, and ledgers of earlier versions."""
+"""Comparisons of a party's ledger before votes leave."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.ledger.sent_votes import TAG_BYTES, Answer, matrix_of, queries_digest, tags_of, view_of
+from party.ledger.sent_votes import TAG_BYTES, Answer, matrix_of, tags_of, view_of
 from pate.errors import LedgerError, ProtocolError, RefusedError
-from tests.support.party.offers import SIX, batch_of, noisy, queries, settled, tags
+from tests.support.party.offers import batch_of, noisy, queries, settled, tags
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -140,53 +140,9 @@ def test_a_window_that_makes_other_pictures_of_ours(ledger: PartyLedger, first: 
     assert PartyLedger(ledger.path).head == ledger.head
 
 
-# --- a ledger that an earlier version began ------------------------------------------------------
-
-
-def before(ledger: PartyLedger, offer: Offer, hashes: list[bytes], source: bytes) -> None:
-    """Write an answer as earlier versions did: nothing is said of votes."""
-    ledger.join(offer)
-    with ledger._turn:
-        ledger._log.append(
-            "answer",
-            {
-                "campaign": offer.campaign,
-                "batch": batch_of(hashes).hex(),
-                "queries": len(hashes),
-                "queries_digest": queries_digest(hashes),
-                "source": source.hex(),
-                "again": ledger._log.state().holds(offer.campaign, batch_of(hashes).hex()),
-            },
-            hashes,
-            store=not ledger._log.state().holds(offer.campaign, batch_of(hashes).hex()),
-        )
-
-
 def without_tags(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("DROP TABLE tags")  # its triggers go with it
-
-
-def test_an_older_ledger_is_read_by_its_own_rules_and_bound_by_the_new_ones(
-    ledger: PartyLedger,
-) -> None:
-    before(ledger, FIRST, queries(0, 4), SOURCE)
-    before(ledger, LATE, queries(0, 4), OTHER)  # which is no longer allowed
-    ledger.open_batch(FIRST.campaign, batch_of(queries(0, 4)), queries(0, 4), SIX)
-    without_tags(ledger.path)
-    looked = PartyLedger(ledger.path, read_only=True)
-    assert looked.head == ledger.head
-    again = PartyLedger(ledger.path)
-    assert again.head == ledger.head
-    with pytest.raises(RefusedError, match="other data or settings of ours"):
-        give(again, settled(campaign="e3" * 16), queries(0, 4), source=OTHER)
-    with pytest.raises(RefusedError, match="other data or settings of ours"):
-        give(again, FIRST, queries(0, 4))
-    give(again, FIRST, queries(0, 4), allow_other=True)
-    # From the first answer of this version on, the batch has its votes.
-    with pytest.raises(RefusedError, match="differ from those that we sent before"):
-        give(again, FIRST, queries(0, 4), votes=others(queries(0, 4)), allow_other=True)
-    assert PartyLedger(again.path).head == again.head
 
 
 def test_tags_that_are_gone_are_missed(ledger: PartyLedger) -> None:

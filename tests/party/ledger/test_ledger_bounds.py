@@ -20,7 +20,7 @@ from pate.accounting.filters import Delta
 from pate.errors import LedgerError, PateError, ProtocolError, RefusedError
 from pate.mechanisms import GNMax, Neighbour
 from tests.party.cli.test_cli_ledger import typed
-from tests.support.party.offers import answer, batch_of, joining, queries, settled
+from tests.support.party.offers import answer, batch_of, gated, joining, queries, settled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,9 +135,9 @@ def test_neither_path_of_a_coordinator_who_looked_first_is_dearer(tmp_path: Path
         )  # fmt: skip
         return Totals(offer, 100, 100)
 
-    gate = settled(
+    gate = gated(
         campaign="03", unit="patient", epsilon=0.18, delta=0.95e-5,
-        composition="gate", cap=Fraction(1), mechanisms=(GNMax(Fraction(40), 1),),
+        mechanisms=(GNMax(Fraction(40), 1),),
     )  # fmt: skip
     for last in (matrix("02"), Totals(gate, 100, 100)):
         view = LedgerView((matrix("01"), last), (last.offer.campaign, 2))

@@ -193,18 +193,3 @@ def test_an_index_that_lacks_a_query_is_found(path: Path) -> None:
             db.execute(sql)
     with pytest.raises(LedgerError, match="index"):
         PartyLedger(path)
-
-
-def test_a_ledger_from_before_the_index_gets_it_when_it_is_written_to(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute(f"DROP INDEX {_INDEX}")
-    looked = PartyLedger(path, read_only=True)
-    assert len(looked.campaigns()) == MANY
-    ledger = PartyLedger(path)
-    assert ledger.verify() == looked.head
-    with closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (_INDEX,)).fetchone()
-    late = settled(campaign="ee" * 16)
-    batch = answer(ledger, late, queries(0, 4))
-    with pytest.raises(RefusedError, match="with other parties"):
-        ledger.open_batch(late.campaign, batch, queries(0, 4), FIVE)

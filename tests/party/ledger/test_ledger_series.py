@@ -246,23 +246,6 @@ def test_an_entry_that_says_other_units_is_found(ledger: PartyLedger) -> None:
             UnitVotes.from_dict(wrong)
 
 
-def test_a_ledger_of_an_earlier_version_gets_the_table_and_is_otherwise_as_it_was(
-    ledger: PartyLedger,
-) -> None:
-    hashes = queries(0, 3)
-    about = replace(settled(), queries=3)
-    ledger.answer(about, Answer(batch_of(hashes), hashes, bytes(32), tags=tags(hashes)))
-    with closing(sqlite3.connect(ledger.path)) as db, db:
-        bodies = "".join(body for (body,) in db.execute("SELECT body FROM entries"))
-        db.execute("DROP TABLE units")
-    assert "series" not in bodies
-    looked = PartyLedger(ledger.path, read_only=True)
-    again = PartyLedger(ledger.path)
-    assert again.head == looked.head == ledger.head
-    give(again, 1, units(1), at=60)
-    assert PartyLedger(ledger.path).voted(offer(2), units(1)) == frozenset(units(1))
-
-
 def test_a_backup_has_the_units_and_an_older_one_is_refused(
     ledger: PartyLedger, tmp_path: Path
 ) -> None:

@@ -603,16 +603,11 @@ def test_noise_shares_are_counted_of_those_that_are_certain() -> None:
         noisy(composition="gate", cap=Fraction(1))
 
 
-def test_terms_of_before_they_had_a_gate_are_read_as_they_were(
-    ledger: PartyLedger, path: Path
-) -> None:
-    """An offer without a gate has the text that it always had; one with a gate comes back whole."""
+def test_a_gate_comes_back_whole_and_never_changes(ledger: PartyLedger, path: Path) -> None:
     assert "gate" not in settled().to_dict()
     assert Offer.from_dict(settled().to_dict()) == replace(settled(), queries=0)
     offer = gated()
     assert Offer.from_dict(offer.to_dict()) == replace(offer, queries=0)
-    # What was known of a running campaign is completed, and never changed.
-    ledger.join(replace(offer, gate=None))
     ledger.join(offer)
     assert PartyLedger(path).offer_of(offer.campaign) == replace(offer, queries=0)
     assert offer.gate is not None
@@ -623,8 +618,9 @@ def test_terms_of_before_they_had_a_gate_are_read_as_they_were(
     for wrong in wrongs:
         with pytest.raises(ProtocolError):
             Offer.from_dict({**offer.to_dict(), "gate": wrong})
-    with pytest.raises(ProtocolError, match="not gated"):
-        replace(offer, composition="zcdp", cap=Fraction(1))
+    for wrong_terms in ({"composition": "zcdp"}, {"gate": None}):
+        with pytest.raises(ProtocolError, match="of a gated campaign, and only there"):
+            replace(offer, cap=Fraction(1), **wrong_terms)
 
 
 # --- the own accountant --------------------------------------------------------------------------
@@ -686,12 +682,12 @@ def test_gaussian_campaigns_are_summed_as_such_and_mixed_ones_in_zcdp() -> None:
 
 def test_a_gated_campaign_and_one_without_terms_cost_what_they_promise() -> None:
     delta = Delta(1e-5, Fraction(1, 2))
-    gated = Totals(settled(composition="gate", cap=Fraction(1), epsilon=1.5, delta=2e-6), 100, 100)
+    behind = Totals(gated(epsilon=1.5, delta=2e-6), 100, 100)
     unknown = Totals(joining(campaign=OTHER, epsilon=0.25, delta=3e-6), 10, 10)
-    assert cumulative_epsilon([gated], delta).epsilon == 1.5
-    assert cumulative_epsilon([gated, unknown], delta).epsilon == 1.75
+    assert cumulative_epsilon([behind], delta).epsilon == 1.5
+    assert cumulative_epsilon([behind, unknown], delta).epsilon == 1.75
     exact = Totals(settled(campaign="e3" * 16), 50, 50)
-    with_noise = cumulative_epsilon([gated, unknown, exact], delta)
+    with_noise = cumulative_epsilon([behind, unknown, exact], delta)
     assert 1.75 + cumulative_epsilon([exact], delta).epsilon < with_noise.epsilon < 5
     # The rest is converted at the same delta, whatever failed before.
     assert with_noise.epsilon == min(
@@ -700,14 +696,14 @@ def test_a_gated_campaign_and_one_without_terms_cost_what_they_promise() -> None
         )
         for order in (3, 6, 12, 24)
     )
-    for totals in ([gated, unknown, exact], [gated, unknown]):
+    for totals in ([behind, unknown, exact], [behind, unknown]):
         none = cumulative_epsilon(totals, Delta(9e-6, Fraction(1, 2)))
         assert none.epsilon == math.inf
         assert "no figure at delta 9e-06: the deltas of gated campaigns" in none.in_words
         assert "4.5e-06 that is set aside" in none.in_words
     # All of delta may be set aside: then only what is promised, or pure, can be counted.
     whole = Delta(5.1e-6, Fraction(1))
-    assert cumulative_epsilon([gated, unknown], whole).epsilon == 1.75
+    assert cumulative_epsilon([behind, unknown], whole).epsilon == 1.75
     assert cumulative_epsilon([exact], whole).epsilon == math.inf
 
 

@@ -6,7 +6,6 @@ import socket
 import threading
 import time
 from datetime import UTC, datetime, timedelta
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import httpx
@@ -20,7 +19,7 @@ from party.monitoring.status import STATES, Standing
 from pate.accounting.filters import Delta
 from pate.errors import PortInUseError, UsageError
 from pate.runtime.child import listen
-from tests.support.party.offers import answer, joining, queries, settled
+from tests.support.party.offers import answer, gated, joining, queries, settled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,7 +104,7 @@ def test_what_it_tells_of_its_ledger(ledger: PartyLedger, status: Status, tmp_pa
 def test_a_figure_beyond_any_number_is_told(
     ledger: PartyLedger, status: Status, tmp_path: Path
 ) -> None:
-    answer(ledger, settled(delta=1e-4, composition="gate", cap=Fraction(1)), queries(0, 2))
+    answer(ledger, gated(delta=1e-4), queries(0, 2))
     found = numbers(render(status.standing, tmp_path).decode())
     assert found["pate_party_epsilon"] == float("inf")
 

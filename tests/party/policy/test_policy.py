@@ -238,12 +238,6 @@ def test_a_gate_is_held_against_its_promise_before_a_vote_is_computed() -> None:
     refused(FREE, dataclasses.replace(offer, gate=often), "its terms give no guarantee")
 
 
-def test_a_gate_that_is_not_told_is_refused_by_everyone() -> None:
-    """Servers of before the terms had it: nothing but their word was there to check."""
-    refused(FREE, gated(gate=None), "its terms lack the gate, so its guarantee cannot be checked")
-    admit(FREE, joining())  # before the terms are known there is nothing to say
-
-
 def test_terms_that_are_worth_more_than_was_announced_are_refused_by_everyone() -> None:
     refused(
         FREE,

@@ -11,6 +11,7 @@ import pytest
 from party.synthesis.seeds.deniability import (
     AttemptCost,
     RandomizedTest,
+    Seeds,
     coin,
     theorem_1,
 )
@@ -105,12 +106,13 @@ def outlier_world(coin_probability: Fraction = Fraction(0)) -> tuple[Law, Law]:
     )
 
 
-def paper_cost() -> AttemptCost:
-    return theorem_1(RandomizedTest(50, Fraction(4), ONE), Fraction(1, 10**9))
+def one_attempt() -> AttemptCost:
+    test = RandomizedTest(50, Fraction(4), ONE)
+    return theorem_1(test, Fraction(1, 10**9), Seeds(1000, fixed=True))
 
 
 def test_gap_1_an_outlier_shows_in_whether_anything_comes_out() -> None:
-    cost = paper_cost()
+    cost = one_attempt()
     factor = exp_down(cost.epsilon)
     law, other = outlier_world()
     assert needed_delta(other, law, factor, nothing=False) <= cost.delta
@@ -118,7 +120,7 @@ def test_gap_1_an_outlier_shows_in_whether_anything_comes_out() -> None:
 
 
 def test_gap_1_is_closed_by_the_coin() -> None:
-    cost = paper_cost()
+    cost = one_attempt()
     dropped = coin(cost.epsilon, 1000)
     factor = exp_down(cost.epsilon)
     law, other = outlier_world(dropped)
@@ -127,7 +129,7 @@ def test_gap_1_is_closed_by_the_coin() -> None:
 
 
 def test_gap_1_needs_nearly_that_much_of_a_coin() -> None:
-    cost = paper_cost()
+    cost = one_attempt()
     law, other = outlier_world(coin(cost.epsilon, 1000) * Fraction(99, 100))
     assert needed_delta(other, law, exp_up(cost.epsilon), nothing=True) > Fraction(1, 10**6)
 
@@ -149,7 +151,8 @@ def test_gap_2_until_it_passes_is_another_law_and_the_floor_repairs_it() -> None
     data: Rows = Counter({(v, 0): 1 for v in range(60)})
     law, other = world.law(data), world.law(data + Counter([(60, 0)]))
     model: Law = {y: Fraction(1, 2 * prefixes) for y in world.universe}
-    cost = theorem_1(RandomizedTest(50, Fraction(4), ONE), Fraction(1, 10**6))
+    test = RandomizedTest(50, Fraction(4), ONE)
+    cost = theorem_1(test, Fraction(1, 10**6), Seeds(60, fixed=True))
     # Each single attempt is as private as the theorem says.
     assert needed_delta(other, law, exp_down(cost.epsilon), nothing=False) <= cost.delta
 

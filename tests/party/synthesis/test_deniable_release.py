@@ -12,14 +12,14 @@ import pytest
 
 from benchmarks.synthesis.naive import plausible_seeds, probabilities
 from benchmarks.synthesis.speed import made_up_network, measure
-from party.synthesis.seeds.deniability import COIN_DENOMINATOR, RandomizedTest, coin, theorem_1
-from party.synthesis.seeds.mechanism import (
-    DeterministicTestNotPrivate,
-    SeededRelease,
-    draw_candidates,
-    release_not_private,
-    release_seeded,
+from party.synthesis.seeds.deniability import (
+    COIN_DENOMINATOR,
+    RandomizedTest,
+    Seeds,
+    coin,
+    theorem_1,
 )
+from party.synthesis.seeds.mechanism import SeededRelease, draw_candidates, release_seeded
 from party.synthesis.seeds.plausible_rows import LEAST_CONDITIONAL, PlausibleSeeds, PrefixIndex
 from party.synthesis.table.network import Network
 from party.synthesis.table.randomness import SimulatedRandomness, SystemRandomness
@@ -115,20 +115,14 @@ def test_the_index_finds_groups_by_search_where_a_table_would_be_too_large() -> 
 
 
 @pytest.mark.parametrize("resampled", [(4,), (3, 4, 5), (2, 7)], ids=str)
-def test_every_release_is_plausible_for_k_seeds(resampled: tuple[int, ...]) -> None:
-    """Definition 1, by the probabilities themselves."""
+def test_what_passes_test_1_is_plausible_for_k_seeds(resampled: tuple[int, ...]) -> None:
+    """The paper's test, without noise, implies Definition 1: by the probabilities themselves."""
     rows, k, gamma = seeds_of(NETWORK, 1500), 40, Fraction(3)
-    released = release_not_private(
-        rows,
-        NETWORK,
-        DeterministicTestNotPrivate(k, gamma),
-        resampled=resampled,
-        attempts=600,
-        rows=600,
-        randomness=SimulatedRandomness(4),
-    )
-    assert 20 < len(released) < 600
-    for y in released:
+    chosen, made = draw_candidates(rows, NETWORK, resampled, 600, SimulatedRandomness(4))
+    count, certain = PlausibleSeeds(rows, NETWORK, resampled, gamma).count(chosen, made)
+    passed = made[certain & (count >= k)]
+    assert 20 < len(passed) < 600
+    for y in passed:
         positive = np.sort(probabilities(NETWORK, resampled, rows, y))
         positive = positive[positive > 0]
         # k seeds within gamma of each other lie next to each other in order.
@@ -181,10 +175,9 @@ def test_what_comes_out_has_the_exact_law_of_the_proof(fixed: bool) -> None:
 def release(
     rows: NDArray[np.intp], *, resampled: tuple[int, ...], seed: int = 3
 ) -> list[list[int]]:
-    cost = theorem_1(RandomizedTest(50, Fraction(4), ONE), Fraction(1, 10**9))
-    plan = SeededRelease(
-        RandomizedTest(50, Fraction(4), ONE), resampled, 700, 500, coin(cost.epsilon, 1000), 1000
-    )
+    test = RandomizedTest(50, Fraction(4), ONE)
+    cost = theorem_1(test, Fraction(1, 10**9), Seeds(1000, fixed=False))
+    plan = SeededRelease(test, resampled, 700, 500, coin(cost.epsilon, 1000), 1000)
     found = release_seeded(rows, NETWORK, plan, SimulatedNoise(seed), SimulatedRandomness(seed))
     rows_out: list[list[int]] = found.tolist()
     return rows_out
@@ -244,15 +237,15 @@ def test_what_floats_cannot_judge_is_dropped() -> None:
     counter = PlausibleSeeds(np.zeros((9, 2), dtype=np.intp), network, (1, 2), Fraction(4))
     y = np.array([[0, 0], [0, 1]], dtype=np.intp)
     assert counter.count(y, y)[1].tolist() == [True, False]
-    released = release_not_private(
+    test = RandomizedTest(1, Fraction(4), Fraction(100))  # next to no noise
+    released = release_seeded(
         np.ones((60, 2), dtype=np.intp),
         Network(network.domain, (0, 1), ((), ()), (rare, halves)),
-        DeterministicTestNotPrivate(1, Fraction(4)),
-        resampled=(1, 2),
-        attempts=200,
-        rows=200,
-        randomness=SimulatedRandomness(1),
+        SeededRelease(test, (1, 2), 200, 200, Fraction(1, 8), 60),
+        SimulatedNoise(1),
+        SimulatedRandomness(1),
     )
+    assert len(released)
     assert (released[:, 0] == 0).all()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from party.ledger.accountant import LedgerView, Totals, cumulative_epsilon
+from party.ledger.accountant import Totals, cumulative_epsilon
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.ledger.synthesis import Synthesis
 from party.policy.policy import Policy
@@ -152,7 +152,7 @@ def test_a_figure_with_paid_rows_is_for_units_added_or_removed(
         assert f"adjacency: {figure.neighbours}; observer" in figure.in_words
         assert "altered" not in figure.in_words
     # What costs nothing takes nothing away, and the votes' own words stay.
-    free = synthesis(unit=unit, method="uniform", epsilon=Fraction(0), rho=Fraction(0))
+    free = of_model(unit=unit)
     alone = cumulative_epsilon(votes, Delta(1e-5))
     assert alone == cumulative_epsilon(votes, Delta(1e-5), [free])
     voting = mechanism.name == "neighbour"
@@ -174,25 +174,12 @@ def test_deltas_add_up() -> None:
     assert math.isfinite(cumulative_epsilon([], Delta(4.1e-6, half), twice).epsilon)
 
 
-def test_rows_that_are_not_private_leave_no_figure_for_good(ledger: PartyLedger) -> None:
-    answer(ledger, thousand(), queries(0, 10))
-    ledger.reserve(
-        synthesis(private=False, release="seeded", method="cfs", epsilon=None, rho=Fraction(0))
-    )
-    for delta in (1e-5, 0.5):
-        figure = ledger.cumulative_epsilon(Delta(delta))
-        assert math.isinf(figure.epsilon)
-        assert figure.in_words == (
-            "no figure, and there will be none: synthetic rows were released without "
-            "differential privacy"
-        )
-
-
-def test_free_rows_change_nothing(ledger: PartyLedger) -> None:
-    """Rows out of a paid model, or of no data at all, are no release of the private table."""
+def test_rows_of_a_paid_model_change_nothing(ledger: PartyLedger) -> None:
     answer(ledger, noisy(unit="patient"), queries(0, 2))
+    ledger.reserve(synthesis(unit="patient"))
+    ledger.spend("a1" * 16, model=MODEL, output=OUTPUT)
     before = ledger.cumulative_epsilon(Delta(1e-5))
-    ledger.reserve(synthesis(method="uniform", epsilon=Fraction(0), rho=Fraction(0)))
+    ledger.reserve(of_model(unit="patient"))
     assert ledger.cumulative_epsilon(Delta(1e-5)) == before
     assert before.unit == "patient"
 
@@ -210,11 +197,6 @@ def test_the_policy_counts_rows_in(ledger: PartyLedger) -> None:
     ledger.reserve(synthesis())
     with pytest.raises(RefusedError, match=r"would be 5\.745"):
         admits()
-    view = LedgerView((Totals(offer),), (offer.campaign, 0), syntheses=(
-        synthesis(private=False, epsilon=None, rho=Fraction(0)),
-    ))  # fmt: skip
-    with pytest.raises(RefusedError, match="without differential privacy"):
-        policy._check_epsilon(offer, view)
 
 
 # --- what may stand there ------------------------------------------------------------------------
@@ -259,7 +241,7 @@ def test_nothing_is_reserved_or_spent_twice(ledger: PartyLedger) -> None:
         ledger.spend("a1" * 16, output=OUTPUT)
     ledger.reserve(synthesis())
     with pytest.raises(RefusedError, match="already in the ledger"):
-        ledger.reserve(synthesis(rho=Fraction(0), epsilon=Fraction(0)))
+        ledger.reserve(synthesis(rho=Fraction(1, 10**9)))
     ledger.spend("a1" * 16, output=OUTPUT)
     with pytest.raises(RefusedError, match="written before"):
         ledger.spend("a1" * 16, output=OUTPUT)
@@ -281,7 +263,7 @@ def test_nothing_is_reserved_or_spent_twice(ledger: PartyLedger) -> None:
         {"rho": Fraction(2)},  # more than a pure epsilon of 1 allows
         {"delta": Fraction(1)},
         {"delta": Fraction(1, 10**6)},  # pure, and yet with a delta
-        {"private": False},
+        {"epsilon": Fraction(0), "rho": Fraction(0)},  # free, and of no paid model
         {"parent": "e5" * 16},
         {"parent": "e5" * 16, "model": MODEL},
         {"settings": {"k": "line\nline"}},
@@ -302,15 +284,14 @@ def test_the_text_of_an_entry_is_written_down() -> None:
         + "b2" * 32
         + '", "data": "'
         + "c3" * 32
-        + '", "private": true, '
-        '"epsilon": "1", "rho": "1/8", "delta": "0", "parent": null, "model": null, '
+        + '", "epsilon": "1", "rho": "1/8", "delta": "0", "parent": null, "model": null, '
         '"settings": {"k": "50", "gamma": "4"}}'
     )
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"rho": "0.5"}, {"rho": "2/4"}, {"more": 1}, {"private": 1}, {"settings": []}, {"epsilon": 1}],
+    [{"rho": "0.5"}, {"rho": "2/4"}, {"more": 1}, {"rows": "1"}, {"settings": []}, {"epsilon": 1}],
 )
 def test_what_no_ledger_holds(wrong: dict[str, Any]) -> None:
     with pytest.raises(LedgerError, match=f"a release of synthetic rows: .*{next(iter(wrong))}"):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pate.noise.exact import Noise
 
 SOURCE = Source(
-    method="l1", release="seedless", private=True, epsilon=1.0, delta=0.0, unit="record",
+    method="l1", release="seedless", epsilon=1.0, delta=0.0, unit="record",
     neighbours="add or remove one record", version="0.1.0", rows=3,
 )  # fmt: skip
 TABLE = Table(
@@ -50,13 +50,13 @@ def written(folder: Path, name: str, table: Table, about: About) -> Path:
 
 def test_the_metadata_are_written_down() -> None:
     # Files of other parties have them: they may never change.
-    other = replace(SOURCE, private=False, epsilon=None, delta=None, rows=0)
+    other = replace(SOURCE, rows=0)
     assert About("ab" * 32, (SOURCE, other)).to_json().decode() == (
         '{"format": "pate-synthetic-rows/1", "schema": "' + "ab" * 32 + '", "sources": ['
         '{"delta": 0.0, "epsilon": 1.0, "method": "l1", "neighbours": "add or remove one record", '
-        '"private": true, "release": "seedless", "rows": 3, "unit": "record", "version": "0.1.0"}, '
-        '{"delta": null, "epsilon": null, "method": "l1", "neighbours": "add or remove one record", '
-        '"private": false, "release": "seedless", "rows": 0, "unit": "record", "version": "0.1.0"}]}'
+        '"release": "seedless", "rows": 3, "unit": "record", "version": "0.1.0"}, '
+        '{"delta": 0.0, "epsilon": 1.0, "method": "l1", "neighbours": "add or remove one record", '
+        '"release": "seedless", "rows": 0, "unit": "record", "version": "0.1.0"}]}'
     )
 
 
@@ -73,8 +73,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"epsilon": None},  # private, and without a figure
-        {"private": False},  # not private, and with one
+        {"epsilon": None},
         {"epsilon": float("inf")},
         {"epsilon": -1.0},
         {"delta": float("nan")},
@@ -240,13 +239,11 @@ def test_that_too_few_rows_became_seeds_is_in_delta() -> None:
 
 
 @pytest.mark.parametrize("epsilon", ["0.123456789012", "1.234567890123", "99.999999999999"])
-def test_a_cost_of_one_column_can_be_entered_however_many_digits_it_has(epsilon: str) -> None:
-    """Its rho is half of epsilon squared: rounded up it would be more than epsilon implies."""
+def test_a_cost_can_be_entered_however_many_digits_it_has(epsilon: str) -> None:
     domain = small((3,))
-    asked = ReleaseRequest(rows=2, method="marginals", epsilon=Fraction(epsilon))
-    plan = plan_of(asked, domain)
+    plan = plan_of(ReleaseRequest(rows=2, epsilon=Fraction(epsilon)), domain)
     entry = entry_of(plan, domain, "record", "00" * 32)
-    assert entry.rho == asked.epsilon**2 / 2 == plan.price.rho
+    assert plan.price.rho <= entry.rho < plan.price.rho * (1 + Fraction(1, 10**15))
 
 
 def test_k_and_gamma_are_told_of_seedless_rows_only_where_they_hold() -> None:
@@ -265,9 +262,7 @@ def test_k_and_gamma_are_told_of_seedless_rows_only_where_they_hold() -> None:
 def test_plain_figures() -> None:
     domain = small()
     assert plan_of(ReleaseRequest(rows=4, epsilon=Fraction(2)), domain).figure == (2.0, 0.0)
-    assert plan_of(ReleaseRequest(rows=4, method="uniform"), domain).figure == (0.0, 0.0)
     found = plan_of(ReleaseRequest(rows=4, method="cfs"), domain).figure
-    assert found is not None
     assert 0.2 < found[0] <= 1
     assert found[1] == 1e-6
 

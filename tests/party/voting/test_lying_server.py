@@ -630,7 +630,6 @@ def test_a_copy_from_while_teachers_voted_has_no_answer_without_its_noise(tmp_pa
 
 
 def test_without_its_noise_an_answer_is_not_given_again(tmp_path: Path) -> None:
-    """As in a copy that an earlier version made while teachers voted."""
     liar = Liar(tmp_path / "homes")
     liar.campaign = _distributed(liar)
     liar.through(liar.aggregation(), [NAMES] * 3)

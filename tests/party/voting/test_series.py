@@ -303,7 +303,7 @@ def test_other_queries_in_the_same_round_are_still_refused(tmp_path: Path) -> No
 
 
 def test_rows_that_leave_and_come_back_move_two_votes(tmp_path: Path) -> None:
-    """Docs/proofs/series.md, section 4: a span of rounds, while another copy comes."""
+    """Docs/proofs/composition.md, section 9: a span of rounds, while another copy comes."""
     one, two = ("", 1), ("", 2)
     tables = ((one, two), (two,), (one, two))
     plan = Plan(tables, ("",) * 3, (False,) * 3, (False,) * 3)
@@ -458,7 +458,7 @@ def test_the_ledger_on_screen_has_the_figure_of_the_whole_series(tmp_path: Path)
     ("changes", "wrong"),
     [
         ({}, []),
-        ({"series": None}, ["series"]),
+        ({"series": None, "series_key": None}, ["series"]),
         ({"series": "weekly"}, ["series"]),
         ({"series_key": "ab" * 32}, ["series' server"]),
         ({"adjacency": adjacency_of("record", records_vote=True)}, ["adjacency"]),
@@ -471,14 +471,13 @@ def test_a_statement_of_another_series_differs_from_the_ledger(
     about = site.campaign(series="monthly")
     site.describe(site.campaign(series="monthly", joined=False))
     site.votes(about)
-    mine = {
-        "series": "monthly",
-        "adjacency": adjacency_of("record", records_vote=True, series=True),
-    }
     record = site.site.ledger.find((b"c" * 16).hex())
     assert record is not None
-    if "series" not in changes:
-        mine["series_key"] = record.offer.key.hex()
+    mine = {
+        "series": "monthly",
+        "series_key": record.offer.key.hex(),
+        "adjacency": adjacency_of("record", records_vote=True, series=True),
+    }
     checks = verify_statement(statement(**(mine | changes)), record)
     assert [each.name for each in checks if each.finding == "differs"] == wrong
 
@@ -509,7 +508,7 @@ PINNED: Final = "d3bfa0777977af3ff5c0a774d8c7a97e520351b6abf10b129b2cb0875246216
 
 
 def test_one_copy_less_moves_one_vote_or_two_if_it_leaves_again() -> None:
-    """Docs/proofs/series.md, section 4: whatever other copies do, in all tables of four rounds."""
+    """Docs/proofs/composition.md, section 9: whatever other copies do, in all tables of four rounds."""
     for others in product(range(3), repeat=TIMES):
         without = rounds_of(others)
         assert sum(without) == max(others)

@@ -1,7 +1,7 @@
 """The largest charge of a series covers every pair of neighbours: all of them in tiny worlds.
 
 A unit with c votes spreads them over two rounds and two counts in one world, and in another way in the
-other. What each round then costs is worked out from the counts that move; see docs/proofs/series.md.
+other. What each round then costs is worked out from the counts that move; see docs/proofs/composition.md.
 """
 
 from __future__ import annotations

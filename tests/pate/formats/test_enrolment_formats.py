@@ -21,6 +21,7 @@ from pate.formats.enrolment import (
     MAX_FILE,
     Answer,
     Bundle,
+    SealingKey,
     check_name,
     fingerprint,
     line_of_party,
@@ -35,7 +36,8 @@ NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 OURS, OTHERS = (make_authority((), NOW).certificate for _ in range(2))
 IDENTITY, NODE = Ed25519PrivateKey.generate(), ec.generate_private_key(ec.SECP384R1())
 BUNDLE = Bundle("hospital_a", "127.0.0.1:9092", OURS, bytes(range(32)), bytes(32), 2_000_000_000)
-ANSWER = Answer.make(BUNDLE, IDENTITY, NODE)
+SEALING = SealingKey(bytes(32), bytes(64))
+ANSWER = Answer.make(BUNDLE, IDENTITY, NODE, SEALING)
 
 
 def test_both_files_are_read_back_as_they_were() -> None:
@@ -48,7 +50,7 @@ def test_both_files_are_read_back_as_they_were() -> None:
         f' "campaign_key": "{"00" * 32}",\n "expires": 2000000000\n}}\n'
     )
     assert list(json.loads(ANSWER.to_json())) == [
-        "format", "name", "identity", "node", "by_identity", "by_node", "by_code",
+        "format", "name", "identity", "node", "by_identity", "by_node", "by_code", "sealing",
     ]  # fmt: skip
     assert json.loads(ANSWER.to_json())["node"] == ANSWER.node.hex()
     assert max(len(BUNDLE.to_json()), len(ANSWER.to_json())) < MAX_FILE / 4
@@ -70,7 +72,7 @@ def test_an_answer_holds_no_secret() -> None:
 def test_what_the_server_keeps_of_a_code_makes_no_answer() -> None:
     """A reader of the server's records cannot answer in a party's place."""
     verifier = verifier_of(BUNDLE.code)
-    forged = Answer.make(replace(BUNDLE, code=verifier), IDENTITY, NODE)
+    forged = Answer.make(replace(BUNDLE, code=verifier), IDENTITY, NODE, SEALING)
     assert not forged.made_with(verifier, fingerprint(OURS))
 
 
@@ -88,12 +90,14 @@ OTHER = Answer.make(
     replace(BUNDLE, code=bytes(32)),
     Ed25519PrivateKey.generate(),
     ec.generate_private_key(ec.SECP384R1()),
+    SEALING,
 )
 
 
 @pytest.mark.parametrize(
     "altered",
     [
+        replace(ANSWER, sealing=SealingKey(bytes(32), bytes([1]) * 64)),
         replace(ANSWER, name="hospital_b"),
         replace(ANSWER, identity=OTHER.identity),
         replace(ANSWER, node=OTHER.node),
@@ -120,10 +124,10 @@ def test_one_key_cannot_be_exchanged_by_somebody_who_signs_for_his_own(which: st
     """He knows all that is public, and can sign the right text with a key of his own."""
     other_code = replace(BUNDLE, code=bytes(32))
     if which == "node":
-        his = Answer.make(other_code, IDENTITY, ec.generate_private_key(ec.SECP384R1()))
+        his = Answer.make(other_code, IDENTITY, ec.generate_private_key(ec.SECP384R1()), SEALING)
         mixed = replace(his, by_identity=ANSWER.by_identity, by_code=ANSWER.by_code)
     else:
-        his = Answer.make(other_code, Ed25519PrivateKey.generate(), NODE)
+        his = Answer.make(other_code, Ed25519PrivateKey.generate(), NODE, SEALING)
         mixed = replace(his, by_node=ANSWER.by_node, by_code=ANSWER.by_code)
     his.check_keys(fingerprint(OURS))
     with pytest.raises(ProtocolError, match="altered"):

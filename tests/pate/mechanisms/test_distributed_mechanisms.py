@@ -275,7 +275,7 @@ noisy_histograms = st.builds(
 
 
 def ripple_in_floats(event: NoisyHistogram) -> float:
-    """tau of docs/proofs/server-view.md, section 3."""
+    """tau of docs/proofs/discrete-gaussian.md, section 6."""
     added = np.arange(1.0, event.honest)
     exponent = 2.0 * math.pi**2 * float(event.share) ** 2 * added / (added + 1.0)
     waves = 2.0 * sum(np.exp(-(j**2) * exponent) for j in range(1, 6))

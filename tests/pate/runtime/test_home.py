@@ -179,7 +179,7 @@ def no_umask() -> Iterator[None]:
 def test_locks_and_logs_are_for_the_owner_alone_whatever_the_umask(
     tmp_path: Path, no_umask: None
 ) -> None:
-    (tmp_path / "old.log").write_text("as an earlier version left it\n")
+    (tmp_path / "old.log").write_text("as an open umask left it\n")
     assert (tmp_path / "old.log").stat().st_mode & 0o777 == 0o666
     with locked(tmp_path / "home" / "lock", "another"):
         pass

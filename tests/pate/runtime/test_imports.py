@@ -27,7 +27,7 @@ def test_what_was_imported_is_kept() -> None:
         "import gc\n"
         "from pate.runtime.imports import importing\n"
         "with importing():\n"
-        "    import http.server, asyncio, email.mime.text, xml.dom.minidom, unittest.mock\n"
+        "    import numpy, http.server, asyncio, email.mime.text, xml.dom.minidom, unittest.mock\n"
         "print(gc.get_freeze_count() > 1000)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -117,7 +117,7 @@ def label_bound(
 def joint_bound(
     law: Law, check: Gaussian, threshold: float, neighbours: Neighbours, order: float
 ) -> Callable[[Floats, Floats], Floats]:
-    """Check and label as one mechanism, as in docs/proofs/threshold.md."""
+    """Check and label as one mechanism, as in docs/proofs/labels.md, section 6."""
     label = label_bound(law, neighbours, order)
 
     def bound(top: Floats, log_q: Floats) -> Floats:

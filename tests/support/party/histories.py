@@ -199,7 +199,7 @@ class World:
 
         Args:
             name: of the party.
-            noise: whether the noise is in the copy; some that earlier versions made lack it.
+            noise: whether the noise is in the copy.
             same: whether the teachers come out as they were.
         """
         home, copy = self.root / name, self.root / "copy"

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from pate.formats.enrolment import Answer
+from pate.formats.enrolment import Answer, SealingKey
+from pate.masking.ahead.terms import sign_sealing
 
 if TYPE_CHECKING:
     from pate.formats.enrolment import Bundle
@@ -33,8 +35,11 @@ def answer(
     node: ec.EllipticCurvePrivateKey | None = None,
 ) -> Answer:
     """Answer a bundle as a party does, with new keys unless they are given."""
+    identity = identity or Ed25519PrivateKey.generate()
+    public = X25519PrivateKey.generate().public_key().public_bytes_raw()
     return Answer.make(
         bundle,
-        identity or Ed25519PrivateKey.generate(),
+        identity,
         node or ec.generate_private_key(ec.SECP384R1()),
+        SealingKey(public, sign_sealing(bundle.name, identity, public)),
     )

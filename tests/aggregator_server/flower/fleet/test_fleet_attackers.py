@@ -11,7 +11,6 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from flwr.app import Message
 from flwr.proto.fab_pb2 import GetFabRequest
 from flwr.proto.fleet_pb2 import (
@@ -38,7 +37,6 @@ from aggregator_server.flower.fleet.requests import MAX_PIECE
 from aggregator_server.flower.superlink import trust_in
 from aggregator_server.identities import Identities
 from pate.errors import ProcessError
-from pate.formats.enrolment import Answer
 from protos.flower.carriage import pack
 from simulation.programs import until
 from tests.support.server.fleet_nodes import (
@@ -49,6 +47,7 @@ from tests.support.server.fleet_nodes import (
     signed,
     some_id,
 )
+from tests.support.server.identities import answer as answered
 
 if TYPE_CHECKING:
     import ssl
@@ -73,7 +72,7 @@ class Server:
         keys = {name: new_key() for name in NAMES}
         for name, key in keys.items():
             bundle = self.identities.invite(name, now=now)
-            answer = Answer.make(bundle, Ed25519PrivateKey.generate(), key)
+            answer = answered(bundle, node=key)
             assert self.identities.admit(answer, now)
         self.deployment = Deployment(
             home, identities=self.identities, on_event=self.events.append, ttl=60.0
