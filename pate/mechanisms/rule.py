@@ -71,7 +71,9 @@ class TeacherRule(MechanismText):
     Attributes:
         threshold: T, in votes; in a class with a student, in votes of margin.
         sigma1: parameter of the noise of the test, in votes.
-        scale, sigma, sigma2: parameter of the noise on every class, in votes.
+        scale: parameter of Laplace noise on every class, in votes.
+        sigma: parameter of Gaussian noise on every class, in votes.
+        sigma2: the same after a test.
         share: parameter of each party's noise on every class, in votes.
         honest: shares in every sum that the observer does not know.
         confidence: of a prediction that may be reinforced, in [0, 1).
