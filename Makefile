@@ -13,7 +13,7 @@ help:
 	@echo "make mutants  faults put back one by one, each of which a test must find"
 	@echo "make coverage  all tests, and the branches that they do not take; slower by half"
 	@echo "make check   lint, format, types"
-	@echo "make bench   the benchmarks"
+	@echo "make bench   the speeds of masked sums and of the accountant"
 	@echo "make docs    the documentation as a site, in site/"
 	@echo "make protos  generate protos/pate/v1/*_pb2* anew"
 
@@ -36,20 +36,20 @@ demo: $(VENV)/.installed
 test test-all mutants coverage: export PYTHONDONTWRITEBYTECODE :=
 
 # One thread each: linear algebra that takes all cores in every process is far slower. Campaigns of real
-# processes wait most of their time, so there is one more process of tests than two cores have room for.
+# processes wait half of their time, so there are twice as many processes of tests as two cores have room for.
 test test-all mutants coverage: export OMP_NUM_THREADS := 1
 test: $(VENV)/.tools
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile -m "not slow"
 
 test-all: $(VENV)/.tools
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile
 
 mutants: $(VENV)/.tools
 	$(BIN)/python -m tests.mutants
 
 coverage: $(VENV)/.tools
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest --numprocesses 3 --dist loadfile --timeout 1800
+	$(BIN)/python -m coverage run -m pytest --numprocesses 4 --dist loadfile --timeout 1800
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
@@ -59,7 +59,8 @@ check: $(VENV)/.tools
 	$(BIN)/mypy
 
 bench: $(VENV)/.tools
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.costs.masking
+	$(BIN)/python -m benchmarks.costs.accounting
 
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: $(VENV)/.tools

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+
+from benchmarks.data import units_of
+from benchmarks.record import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,97 +19,57 @@ if TYPE_CHECKING:
     Floats = NDArray[np.floating]
     #: Labels (n,), several labels (n, labels), or numbers (n,).
     Truth = NDArray[np.int64] | NDArray[np.bool_] | NDArray[np.float64]
-    #: Of scores and what is true.
+    #: Of scores and truth: (n, classes) of one label, (n, labels), or (n, 2) predicted numbers and means.
     Figure = Callable[[Floats, Truth], float]
 
 #: Figures that are no percentages, and those of which less is better.
-PLAIN: Final = ("auc", "macro_auc", "mae", "r2")
+PLAIN: Final = ("auc", "macro_auc", "mae", "r2", "auc_others", "auc_next")
 ERRORS: Final = ("mae",)
+#: Above so many classes the area under each one's curve is not computed: it takes long.
+_MOST_CLASSES: Final = 10
 #: Times that the test units are drawn again.
 _DRAWN: Final = 200
 _NORMAL: Final = 1.959964
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over dealings with its 95 % interval.
-
-    Attributes:
-        mean: of the dealings.
-        low: end of the interval.
-        high: other end.
-        dealings: the figure of each.
-    """
-
-    mean: float
-    low: float
-    high: float
-    dealings: tuple[float, ...]
-
-
 def accuracy(scores: Floats, labels: Truth) -> float:
-    """Return the share of rows whose largest score is that of their label.
-
-    Args:
-        scores: (n, classes); or (models, n, classes), for the mean of several models.
-        labels: (n,).
-    """
+    """Return the share of rows whose largest score is that of their label; of several models the mean."""
     return float((scores.argmax(axis=-1) == labels).mean())
 
 
-def auc(scores: Floats, labels: Truth) -> float:
-    """Return the area under the ROC curve; of more than two classes the mean of each against the rest.
+def balanced_accuracy(scores: Floats, labels: Truth) -> float:
+    """Return the mean over the classes that occur of the share of their rows that is right."""
+    right = scores.argmax(axis=-1) == labels
+    return float(np.mean([right[..., labels == label].mean() for label in np.unique(labels)]))
 
-    Arguments as of :func:`accuracy`.
-    """
+
+def auc(scores: Floats, labels: Truth) -> float:
+    """Return the area under the ROC curve; of more than two classes the mean of each against the rest."""
     if scores.ndim == 3:
         return float(np.mean([auc(one, labels) for one in scores]))
     if scores.shape[1] == 2:
-        return _area(scores[:, 1] - scores[:, 0], labels == 1)
-    there = np.unique(labels)
-    return float(np.mean([_area(scores[:, label], labels == label) for label in there]))
-
-
-def balanced_accuracy(scores: Floats, labels: Truth) -> float:
-    """Return the mean over the classes that occur of the share of their rows that is right.
-
-    Args:
-        scores: (n, classes).
-        labels: (n,).
-    """
-    right = scores.argmax(axis=1) == labels
-    return float(np.mean([right[labels == label].mean() for label in np.unique(labels)]))
+        return macro_auc(scores[:, 1:] - scores[:, :1], labels[:, None] == 1)
+    return macro_auc(scores, labels[:, None] == np.arange(scores.shape[1]))
 
 
 def macro_auc(scores: Floats, truth: Truth) -> float:
-    """Return the mean area under the ROC curve of the labels that some rows have and some have not.
+    """Return the mean area under the ROC curve of the labels that some rows have and some have not."""
+    from sklearn.metrics import roc_auc_score
 
-    Args:
-        scores: (n, labels).
-        truth: (n, labels), which labels a row has.
-    """
-    has = truth.astype(np.bool_)
-    told = [at for at in range(has.shape[1]) if 0 < has[:, at].sum() < len(has)]
-    return float(np.mean([_area(scores[:, at], has[:, at]) for at in told])) if told else 0.5
+    told = (truth.any(axis=0)) & (~truth.astype(np.bool_)).any(axis=0)
+    return float(roc_auc_score(truth[:, told], scores[:, told])) if told.any() else 0.5
 
 
 def mae(said: Floats, truth: Truth) -> float:
-    """Return the mean absolute error of predicted numbers.
-
-    Args:
-        said: (n, 2), predictions and means; or (n, 1).
-        truth: (n,).
-    """
+    """Return the mean absolute error of predicted numbers."""
     return float(np.abs(truth - said[:, 0]).mean())
 
 
 def r2(said: Floats, truth: Truth) -> float:
-    """Return the share of the numbers' variance that the predicted means explain; 0 without variance.
+    """Return the share of the numbers' variance that the predicted means explain."""
+    from sklearn.metrics import r2_score
 
-    Arguments as of :func:`mae`.
-    """
-    whole = float(np.square(truth - truth.mean()).sum())
-    return 1.0 - float(np.square(truth - said[:, -1]).sum()) / whole if whole else 0.0
+    return float(r2_score(truth, said[:, -1]))
 
 
 def figures_of(test: Dataset) -> dict[str, Figure]:
@@ -117,7 +79,7 @@ def figures_of(test: Dataset) -> dict[str, Figure]:
     if test.kind == "number":
         return {"mae": mae, "r2": r2}
     found: dict[str, Figure] = {"accuracy": accuracy, "balanced_accuracy": balanced_accuracy}
-    if len(test.classes) == 2 and len(np.unique(test.labels)) == 2:
+    if len(test.classes) <= _MOST_CLASSES and len(np.unique(test.labels)) > 1:
         found["auc"] = auc
     return found
 
@@ -132,18 +94,13 @@ def truth_of(test: Dataset) -> Truth:
     """Return what figures compare with: labels, several labels, or numbers."""
     if test.kind == "class":
         return test.labels
-    assert test.answers is not None  # of every other kind
+    assert test.answers is not None
     return test.answers
 
 
-def _area(score: Floats, positive: NDArray[np.bool_]) -> float:
-    from scipy.stats import rankdata
-
-    first = int(positive.sum())
-    if not 0 < first < len(positive):
-        return 0.5
-    ranks = rankdata(score)
-    return float((ranks[positive].sum() - first * (first + 1) / 2) / (first * (len(ranks) - first)))
+def estimates(scores: Sequence[Floats], test: Dataset) -> dict[str, Estimate]:
+    """Return every figure's mean over dealings with its interval, by name."""
+    return {name: estimate(figure, scores, test) for name, figure in figures_of(test).items()}
 
 
 def estimate(figure: Figure, scores: Sequence[Floats], test: Dataset) -> Estimate:
@@ -152,26 +109,19 @@ def estimate(figure: Figure, scores: Sequence[Floats], test: Dataset) -> Estimat
     The test records are the same in all dealings, so their sampling does not shrink with the number of
     dealings: test units are drawn again together for all of them. The spread over dealings has
     Student's t. Both half-widths are added as squares.
-
-    Args:
-        figure: of scores and labels.
-        scores: (n, classes) of each dealing, or (models, n, classes); of a number (n, 1) or (n, 2).
-        test: the n records.
     """
     from scipy.stats import t
 
     truth = truth_of(test)
     each = [figure(one, truth) for one in scores]
     random = np.random.default_rng(0)
-    units = np.arange(len(test)) if test.groups is None else test.groups
-    names, unit = np.unique(units, return_inverse=True)
-    order = np.argsort(unit, kind="stable")
-    ends = np.cumsum(np.bincount(unit))
-    rows = np.split(order, ends[:-1])
+    unit = units_of(test)
+    count = int(unit.max()) + 1
+    rows = np.split(np.argsort(unit, kind="stable"), np.cumsum(np.bincount(unit))[:-1])
     drawn = []
     for _ in range(_DRAWN):
-        some = random.integers(len(names), size=len(names))
-        picked = some if len(rows) == len(test) else np.concatenate([rows[at] for at in some])
+        some = random.integers(count, size=count)
+        picked = some if count == len(test) else np.concatenate([rows[at] for at in some])
         drawn.append(np.mean([figure(one[..., picked, :], truth[picked]) for one in scores]))
     half = _NORMAL * float(np.std(drawn))
     if len(each) > 1:
@@ -180,4 +130,4 @@ def estimate(figure: Figure, scores: Sequence[Floats], test: Dataset) -> Estimat
     mean = float(np.mean(each))
     most = np.inf if figure is mae else 1.0
     least = -np.inf if figure is r2 else 0.0
-    return Estimate(mean, max(mean - half, least), min(mean + half, most), tuple(each))
+    return Estimate(mean, max(mean - half, least), min(mean + half, most))

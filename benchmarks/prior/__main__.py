@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.prior.recipe import SEED
+from benchmarks.prior import SEED
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from benchmarks.papers.data import adult, data_folder, heart
+from benchmarks.data import data_folder, tables
 from party.teachers.constant import Constant
 from party.teachers.registry import kind_for
 from pate.data.values import Dataset, Table
@@ -33,7 +33,7 @@ _ADULT: Final = 1_000
 
 def heart_sites() -> list[Dataset]:
     """Return the patients of the four hospitals."""
-    return [heart.read(site) for site in heart.SITES]
+    return [tables.heart_site(site) for site in tables.SITES]
 
 
 def wdbc() -> list[Dataset]:
@@ -48,7 +48,7 @@ def wdbc() -> list[Dataset]:
 
 def adult_rows(split: int) -> list[Dataset]:
     """Return some rows of Adult, others in each split."""
-    whole = adult.read(data_folder() / "adult" / "adult.data.gz")
+    whole = tables.adult_rows("data")
     return [whole.take(np.random.default_rng(split).permutation(len(whole))[:_ADULT])]
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import party.teachers.prior
-from benchmarks.prior.recipe import RATES, SEED
+from benchmarks.prior import RATES, SEED
 from benchmarks.prior.tables import draw
 from party.teachers.prior.network import PriorNetwork
 from party.teachers.prior.weights import NAME
@@ -48,7 +48,7 @@ def train(
     Args:
         folder: for checkpoints, ``step-NNNNNN.pt``, and ``log.jsonl``.
         seed: of the weights and the tables.
-        rates: learning rates by step, as :data:`benchmarks.prior.recipe.RATES`.
+        rates: learning rates by step, as :data:`benchmarks.prior.RATES`.
         resume: a checkpoint to go on from.
     """
     torch.set_num_threads(1)

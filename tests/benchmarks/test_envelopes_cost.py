@@ -6,7 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from benchmarks import envelopes
+from benchmarks.costs import envelopes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from benchmarks.papers.data import glyph, pneumonia
-from benchmarks.papers.data.glyph import CHARACTERS, CLASSES, Sizes
+from benchmarks.data import glyph
+from benchmarks.data.glyph import CHARACTERS, CLASSES, Sizes
 from pate.data.values import Images
-from pate.errors import DataError, UsageError
+from pate.errors import DataError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
-    from benchmarks.papers.split import Split
+    from benchmarks.data import Split
 
 #: One face of each family that comes with matplotlib is enough here.
 _FEW = ("DejaVu Sans Book", "DejaVu Serif Book", "STIXGeneral Regular")
@@ -116,44 +114,3 @@ def test_a_character_without_a_look_alike_is_wrong_by_chance() -> None:
 def test_no_font_at_all_is_told_with_what_to_install() -> None:
     with pytest.raises(DataError, match="fonts-dejavu-extra"):
         glyph.outlines(())
-
-
-def test_a_missing_folder_of_fonts_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no folder of fonts"):
-        glyph.find_faces([tmp_path / "none"])
-
-
-def test_pneumonia_is_split_without_overlap(test_data: Path) -> None:
-    split = pneumonia.load(test_data)
-    assert [len(part) for part in (split.private, split.public, split.test)] == [3500, 1732, 624]
-    with np.load(test_data / "medmnist" / "pneumoniamnist.npz") as file:
-        held = np.concatenate([file["train_images"], file["val_images"]])
-    both = np.concatenate([pixels(split.private.inputs), pixels(split.public.inputs)])[..., 0]
-    # Every image of the two parts is one of the file, and as often.
-    assert sorted(image.tobytes() for image in both) == sorted(image.tobytes() for image in held)
-    assert split.private.labels.sum() + split.public.labels.sum() == 3494 + 389
-    assert split.validation is not None
-    last = split.public.take(range(1732 - 524, 1732))
-    assert (pixels(split.validation.inputs) == pixels(last.inputs)).all()
-    assert (split.validation.labels == last.labels).all()
-
-
-def test_pneumonia_without_its_folder_or_file_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("PATE_TEST_DATA", raising=False)
-    with pytest.raises(UsageError, match="PATE_TEST_DATA"):
-        pneumonia.load()
-    with pytest.raises(UsageError, match="medmnist"):
-        pneumonia.load(tmp_path)
-
-
-def test_a_file_that_is_not_pneumonia_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "medmnist").mkdir()
-    file = tmp_path / "medmnist" / "pneumoniamnist.npz"
-    file.write_bytes(b"PK\x03\x04 nothing")
-    with pytest.raises(DataError, match="not PneumoniaMNIST"):
-        pneumonia.load(tmp_path)
-    np.savez(file, train_images=np.zeros((3, 28), np.uint8), train_labels=np.zeros((3, 1)))
-    with pytest.raises(DataError, match="shape"):
-        pneumonia.load(tmp_path)

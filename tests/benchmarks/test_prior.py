@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import party.teachers.prior
+from benchmarks.prior import RATES
 from benchmarks.prior.evaluate import answers, parts
-from benchmarks.prior.recipe import RATES
 from party.teachers.prior import weights
 from pate.data.values import Dataset, Table
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from benchmarks.record_votes import Matrix, embedded, step_of, sum_of
+from benchmarks.costs.record_votes import Matrix, embedded, step_of, sum_of, table
 from pate.codes import GRID, code_of
 from pate.data.values import Dataset
 
@@ -18,9 +19,14 @@ def test_a_sum_of_signed_counts_is_exact_and_costs_its_width(code: str) -> None:
     assert (low < -GRID) == code.startswith("dense")
 
 
-def test_a_step_over_embeddings_is_measured_by_part() -> None:
-    (public, _), (inputs, labels) = embedded(40, 1, 16), embedded(300, 2, 16)
-    records = Dataset(inputs, labels, ("no", "yes"))
-    found = step_of(code_of("nearest"), (0, 5, 7), public, records)
-    assert found["seconds"] == pytest.approx(found["hash_seconds"] + found["vote_seconds"])
-    assert found["vote_seconds"] > 0
+def test_a_step_is_measured_by_part() -> None:
+    whole = Dataset(table(300, 2), np.arange(300) % 2, ("no", "yes"))
+    for public, records in (
+        (table(40, 1), whole),
+        (embedded(40, 1, 16).inputs, embedded(300, 2, 16)),
+    ):
+        found = step_of(code_of("nearest"), (0, 5, 7), public, records)
+        parts = [found[f"{name}_seconds"] for name in ("hash", "vote", "series")]
+        assert found["seconds"] == pytest.approx(sum(parts))
+        # Of embeddings there is no series.
+        assert [part > 0 for part in parts] == [True, True, records is whole]

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-import benchmarks
-from benchmarks.waiting import Stage, phases
+from benchmarks.costs.waiting import Stage, phases
+from benchmarks.record import ROOT
 from pate.errors import DataError
 
 pytestmark = pytest.mark.slow
-
-ROOT = Path(benchmarks.__file__).parents[1]
 
 
 def test_the_phases_of_a_real_campaign_add_up(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.papers.campaign import run_campaign
-from benchmarks.papers.row import Options
+from benchmarks.methods import campaign
+from benchmarks.rows import Options
 from party.cli import main
 from party.ledger.accountant import cumulative_epsilon
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
@@ -122,7 +122,9 @@ def test_a_campaign_over_synthetic_queries(folder: Path, tmp_path: Path) -> None
         aggregator="gnmax", epsilon=50.0, delta=1e-5, teachers=20, model="logistic",
         sigma2="4", max_queries=30,
     )  # fmt: skip
-    outcome = run_campaign(parties, public, options, place=tmp_path, screen=Screen("test"))
+    screen = Screen("test")
+    sources = campaign.teachers_of(parties, options, tmp_path, screen)
+    outcome = campaign.run(sources, public, options, place=tmp_path, screen=screen)
     assert len(outcome.labels.rows) == len(public) == 30
     shown = {name: _ledger(tmp_path / name) for name in NAMES}
     assert [len(shown[name]["synthetic_rows"]) for name in NAMES] == [1, 0, 0]

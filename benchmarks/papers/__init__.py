@@ -1,1 +1,0 @@
-"""Reproduction of the papers' tables with this project: data, settings, figures."""

@@ -1,1 +1,0 @@
-"""``python -m benchmarks.versus``: this project and the other ways, on the same records."""
