@@ -53,7 +53,6 @@ _CAP_ABOVE_MU: Final = 10.0
 #: A few units in the last place, and beyond which exponent a chance is multiplied as a logarithm.
 _ROUNDING: Final = 2.0**-50
 _LARGE: Final = 500.0
-_PIECES = 16
 #: Intervals of the sum of all shifts; the more, the tighter and the slower.
 _PIECES: Final = 4
 _TINY: Final = 1e-300
@@ -323,7 +322,8 @@ class _Costs:
             rest += np.abs(slope) * (wrong + size) + 2.0**-44 * (np.abs(rest) + costs.max(axis=0))
             lines = costs - slope * shifts
             np.minimum(made, np.maximum(lines[:-1], lines[1:]) + rest, out=made)
-        return made.max(axis=0)
+        largest: Floats = made.max(axis=0)
+        return largest
 
     def _choices(
         self, slope: Floats, low: _Part, high: _Part, lose: _Part | None, gain: _Part | None
@@ -351,7 +351,8 @@ class _Costs:
         exponent += 2.0**-44 * (rate + np.where(np.isfinite(at), np.abs(at), 0.0)) ** 2
         with np.errstate(over="ignore"):
             made: Floats = np.exp(exponent) * (1.0 + 2.0**-40)
-        return made + self._excess * np.exp(special.log_ndtr(at + self._mu))
+        made += self._excess * np.exp(special.log_ndtr(at + self._mu))
+        return made
 
 
 def _most_of_two(first: Floats, second: Floats) -> Floats:

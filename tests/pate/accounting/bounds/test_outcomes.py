@@ -82,7 +82,7 @@ def test_wrong_factors_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def least() -> float:
         law = Gaussian(20.0)
         bounds = [outcomes.rdp(votes[None], law, UNIT, ORDERS)[0] for votes in cases]
-        return min((bound / found).min() for bound, found in zip(bounds, worst, strict=True))
+        return min(float((bound / found).min()) for bound, found in zip(bounds, worst, strict=True))
 
     assert least() >= 1.0 - 1e-9
     rivals, own = outcomes._Costs._rivals, outcomes._Costs._own
@@ -127,7 +127,7 @@ def test_the_wider_the_lead_the_lower_the_cost() -> None:
     for law in (Gaussian(40.0), DiscreteGaussian(40.0)):
         for rest in ([30], [30, 20, 0], [10] * 9):
             tops = np.arange(max(rest) + 120, max(rest) + 400, 7)
-            made = outcomes.rdp([[top, *rest] for top in tops], law, UNIT, ORDERS)
+            made = outcomes.rdp([[int(top), *rest] for top in tops], law, UNIT, ORDERS)
             assert (np.diff(made, axis=0) <= 1e-9 * made[1:]).all()
 
 
