@@ -47,7 +47,6 @@ COMMANDS: dict[Callable[[], NoReturn], list[str]] = {
         "parties --home HERE",
         "rotate --home HERE",
         "export --home HERE --out OUT",
-        "certificate --home HERE",
         "ledger show --home HERE",
         "ledger verify --home HERE",
         "ledger backup --home HERE --out OUT",
