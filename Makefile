@@ -36,20 +36,20 @@ demo: $(VENV)/.installed
 test test-all mutants coverage: export PYTHONDONTWRITEBYTECODE :=
 
 # One thread each: linear algebra that takes all cores in every process is far slower. Campaigns of real
-# processes wait most of their time, so there is one more process of tests than two cores have room for.
+# processes wait half of their time, so there are twice as many processes of tests as two cores have room for.
 test test-all mutants coverage: export OMP_NUM_THREADS := 1
 test: $(VENV)/.tools
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile -m "not slow"
 
 test-all: $(VENV)/.tools
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile
 
 mutants: $(VENV)/.tools
 	$(BIN)/python -m tests.mutants
 
 coverage: $(VENV)/.tools
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest --numprocesses 3 --dist loadfile --timeout 1800
+	$(BIN)/python -m coverage run -m pytest --numprocesses 4 --dist loadfile --timeout 1800
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 

@@ -218,7 +218,8 @@ def _campaign_cells(row: Row, result: Result, cell: Cell) -> list[str]:
     published = ""
     if paper is not None:
         mark = "" if paper.basis == "cap" else "\\*"
-        published = f"{paper.accuracy:g} at {paper.epsilon:g}{mark} ({paper.where[:4]})"
+        what = "" if row.chooser == "accuracy" else "accuracy "
+        published = f"{what}{paper.accuracy:g} at {paper.epsilon:g}{mark} ({paper.where[:4]})"
     seen = " †" if _SEEN.search(row.picked) else ""
     return [
         *_data_cells(row, result, _title(row) + seen),

@@ -145,8 +145,9 @@ def _from_root(link: re.Match[str]) -> str:
 
 def _from_docs(link: re.Match[str]) -> str:
     target = link["target"]
-    for name in _PAGES:
+    first, made_of = _FIRST
+    for name, on_site in (*zip(_PAGES, _PAGES, strict=True), (made_of, first)):
         if target.startswith("..") and target.endswith("/" + name):
             up = target.removesuffix(name).removeprefix("../")
-            return f"]({up}{name}{link['anchor'] or ''})"
+            return f"]({up}{on_site}{link['anchor'] or ''})"
     return link[0]

@@ -21,7 +21,7 @@ from pate.campaign.choices import check_budget
 from pate.errors import DataError, UsageError
 from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.formats.votes_file import vote_matrix
-from pate.mechanisms.neighbour import MatrixMechanism
+from pate.mechanisms.matrix import MatrixMechanism
 from pate.noise.exact import SystemNoise, require_production
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pate.masking.context import VERSION, Context, Member
 from pate.masking.messages import Keys, UnmaskingShares
 from pate.masking.proofs.outline import Outline
 from pate.masking.proofs.terms import Proofs
-from pate.mechanisms.neighbour import MAX_MATRIX, MAX_MATRIX_QUERIES
+from pate.mechanisms.matrix import MAX_MATRIX, MAX_MATRIX_QUERIES
 from protos.bits import bits_from_names, names_from_bits
 from protos.bounds import (
     HASH_BYTES,

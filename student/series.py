@@ -18,7 +18,7 @@ from pate.formats.labels import LabelRow, LabelSet, checked_statement
 from pate.formats.noisy_counts import NoisyVotes
 from pate.formats.privacy_statement import series_of
 from pate.mechanisms.least_noise import clear_margin
-from pate.mechanisms.neighbour import Neighbour
+from pate.mechanisms.matrix import Neighbour
 from pate.noise.share_laws import GaussianShares
 
 if TYPE_CHECKING:

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from pate.codes import code_of
 from pate.errors import UsageError
-from pate.mechanisms.confident import ConfidentGNMax
-from pate.mechanisms.distributed import DistributedConfidentGNMax, DistributedInteractiveGNMax
-from pate.mechanisms.interactive import InteractiveGNMax
-from pate.mechanisms.neighbour import MatrixMechanism
+from pate.mechanisms import (
+    ConfidentGNMax,
+    DistributedConfidentGNMax,
+    DistributedInteractiveGNMax,
+    InteractiveGNMax,
+    MatrixMechanism,
+)
 from pate.noise.shares import total_sigma
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from pate.campaign.outlook import Outlook, classes_in_words
 from pate.codes import code_of
 from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.formats.mechanism_words import mechanism_in_words
-from pate.mechanisms.distributed import DistributedMechanism
+from pate.mechanisms import DistributedMechanism
 from pate.runtime.failpoints import reach
 from pate.runtime.screen import listed
 from protos.pate.v1 import vote_pb2

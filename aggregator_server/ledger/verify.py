@@ -14,12 +14,11 @@ from aggregator_server.ledger.store.stores import examine
 from pate.codes import code_of
 from pate.errors import LedgerError, ProtocolError
 from pate.mechanisms import (
-    DistributedInteractiveGNMax,
-    InteractiveGNMax,
+    DistributedMechanism,
+    DistributedNeighbour,
+    TeacherRule,
     round_predictions,
 )
-from pate.mechanisms.distributed import DistributedMechanism
-from pate.mechanisms.neighbour import DistributedNeighbour
 from pate.noise.shares import check_row_totals
 from pate.storage.entries import each_entry, each_row, require_entry
 from pate.storage.hash_chain import canonical
@@ -237,8 +236,7 @@ def _check_reinforced(state: CampaignState, round_: int, predictions: Probabilit
         teachers = state.batch_of(query).teachers
         expected = round_predictions(predictions[query : query + 1], teachers)[0]
         if not (
-            isinstance(mechanism, InteractiveGNMax | DistributedInteractiveGNMax)
-            and mechanism.reinforced(expected) == recorded.label
+            isinstance(mechanism, TeacherRule) and mechanism.reinforced(expected) == recorded.label
         ):
             raise LedgerError(
                 f"the label of query {query} is not the student's confident prediction"

@@ -134,6 +134,8 @@ def run(
         classes=",".join(sources[0].classes) if options.range is None else None,
     )  # fmt: skip
     spec = spec_of(asked, public, say=screen.say, **({} if chosen is None else {"chosen": chosen}))
+    if spec.series is not None and signing_key is not None:
+        spec = replace(spec, series_key=signing_key.public_key().public_bytes_raw().hex())
     seconds = {"representatives": time.monotonic() - began} if spec.records_vote else {}
     voters = [_Counted(open_voter(home(place, at), each)) for at, each in enumerate(sources)]
     folder = place / "campaign"

@@ -15,7 +15,7 @@ import numpy as np
 from pate.accounting.arrays import Floats, blocks, check_histograms, check_orders, check_positive
 from pate.accounting.bounds import confident, outlier, theorem3, theorem6
 from pate.accounting.bounds import threshold as check
-from pate.accounting.bounds.sharp import GaussianSetting, sharp_bound
+from pate.accounting.bounds.sharp import GaussianSetting, bound_by_outcomes, sharp_bound
 from pate.accounting.conversion import best_order, check_delta, epsilon_from_rdp
 from pate.accounting.gdp import epsilon_from_delta
 from pate.accounting.publishing.gate import Choice, least_for_public_proxy
@@ -54,7 +54,10 @@ MEANING: Final[dict[BoundName, str]] = {
     ),
     "theorem3": "Theorem 3 of 2017 at all orders; a bound, depends on the votes",
     "theorem6": "Theorem 6 of 2018, joint over check and label; a bound, depends on the votes",
-    "sharp": "exact or sharpened bounds, joint over check and label; a bound, depends on the votes",
+    "sharp": (
+        "Theorem 3+ of lnmax, else the bound by outcomes joined with the exact one of the check; a "
+        "bound, depends on the votes"
+    ),
     "expected": (
         "the worst cost of checks and of the expected number of labels; that number depends on the "
         "votes, and an expectation is NOT a bound"
@@ -152,7 +155,7 @@ def account(
         setting: the mechanism.
         delta: failure probability.
         neighbours: whom it protects.
-        tables: where tables of Theorem 6+ come from.
+        tables: where tables of Theorem 6+ come from, for a gate or a noisy release.
         bounds: which ones; None for all that the mechanism has.
         orders: (orders,) Renyi orders to choose from.
         margins: (queries,) what the check looks at, if not the largest count: for
@@ -187,7 +190,7 @@ def account(
     if isinstance(setting, LaplaceSetting):
         return _laplace(counts, setting, delta, neighbours, wanted, orders)
     seen = counts.max(axis=1) if margins is None else np.asarray(margins, np.float64)
-    found = _gaussian(counts, seen, setting, delta, neighbours, tables, wanted, orders)
+    found = _gaussian(counts, seen, setting, delta, neighbours, wanted, orders)
     if not (gate or sanitised) or "sharp" not in found.figures or margins is not None:
         return found
     batch = _batch(found, counts, setting, neighbours, tables)
@@ -225,7 +228,6 @@ def _gaussian(
     setting: GaussianSetting,
     delta: float,
     neighbours: Neighbours,
-    tables: Tables,
     wanted: Sequence[BoundName],
     orders: Floats,
 ) -> Account:
@@ -241,10 +243,13 @@ def _gaussian(
             labels = answered if name == "expected" else len(counts)
             figures[name] = _worst(setting, neighbours, len(counts), labels, delta, orders)
             continue
-        cost = _cost(name, setting, neighbours, orders, tables)
         total = np.zeros(len(orders))
-        for part in blocks(len(counts), len(orders)):
-            total += cost(seen[part], log_q[part]).sum(axis=0)
+        if name == "sharp":
+            total += bound_by_outcomes(setting, neighbours, orders)(counts, seen).sum(axis=0)
+        else:
+            cost = _published(name, setting, neighbours, orders)
+            for part in blocks(len(counts), len(orders)):
+                total += cost(seen[part], log_q[part]).sum(axis=0)
         figures[name] = Figures(total, orders, delta)
     return Account(len(counts), answered, figures)
 
@@ -268,16 +273,10 @@ def _batch(
     )
 
 
-def _cost(
-    name: BoundName,
-    setting: GaussianSetting,
-    neighbours: Neighbours,
-    orders: Floats,
-    tables: Tables,
+def _published(
+    name: BoundName, setting: GaussianSetting, neighbours: Neighbours, orders: Floats
 ) -> Callable[[Floats, Floats], Floats]:
     """Return the function from what the check sees and log q to (queries, orders) costs."""
-    if name == "sharp":
-        return sharp_bound(setting, neighbours, orders, tables)
     rate = neighbours.squared_distance / (2 * setting.label.sigma**2)
     if setting.check is None:
         return lambda _, log_q: theorem6.rdp(log_q, rate, orders)

@@ -31,17 +31,18 @@ from pate.errors import BudgetError, LedgerError, UsageError
 from pate.mechanisms import (
     ConfidentGNMax,
     DistributedMechanism,
+    DistributedNeighbour,
+    DistributedTeacherLabels,
     GNMax,
     InteractiveGNMax,
     LNMax,
     MatrixMechanism,
-    do_teachers_vote,
+    Neighbour,
+    TeacherLabels,
     over_noisy_sums,
     worst_cost,
 )
 from pate.mechanisms.least_noise import clear_margin, least_noise
-from pate.mechanisms.neighbour import DistributedNeighbour, Neighbour
-from pate.mechanisms.teacher_labels import DistributedTeacherLabels, TeacherLabels
 from pate.noise.share_laws import GaussianShares, GeometricShares
 from pate.noise.shares import share_sigma
 
@@ -339,7 +340,7 @@ def check_mechanisms(
     several = not records_vote and code != NEAREST
     for each in mechanisms:
         if isinstance(each, MatrixMechanism):
-            fits = several if do_teachers_vote(each) else records_vote
+            fits = several if each.of_teachers else records_vote
         else:
             fits = not (records_vote or several)
         if not fits:

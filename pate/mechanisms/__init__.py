@@ -11,24 +11,26 @@ from typing import TYPE_CHECKING
 
 from pate.accounting.composition import total_cost
 from pate.errors import UsageError
-from pate.mechanisms.confident import ConfidentGNMax
 from pate.mechanisms.contract import Mechanism, Outcome
-from pate.mechanisms.distributed import (
+from pate.mechanisms.matrix import (
+    DistributedNeighbour,
+    DistributedTeacherLabels,
+    MatrixMechanism,
+    Neighbour,
+    TeacherLabels,
+)
+from pate.mechanisms.rule import (
+    ConfidentGNMax,
     DistributedConfidentGNMax,
     DistributedGNMax,
     DistributedInteractiveGNMax,
-    DistributedMechanism,
     DistributedTeachers,
+    GNMax,
+    InteractiveGNMax,
+    LNMax,
+    TeacherRule,
     over_noisy_sums,
-)
-from pate.mechanisms.gnmax import GNMax
-from pate.mechanisms.interactive import InteractiveGNMax, round_predictions
-from pate.mechanisms.lnmax import LNMax
-from pate.mechanisms.neighbour import DistributedNeighbour, MatrixMechanism, Neighbour
-from pate.mechanisms.teacher_labels import (
-    DistributedTeacherLabels,
-    TeacherLabels,
-    do_teachers_vote,
+    round_predictions,
 )
 from pate.text_form import read
 
@@ -56,12 +58,15 @@ __all__ = [
     "Neighbour",
     "Outcome",
     "TeacherLabels",
-    "do_teachers_vote",
+    "TeacherRule",
     "mechanism_from_dict",
     "over_noisy_sums",
     "round_predictions",
     "worst_cost",
 ]
+
+#: Mechanisms whose rows contain the parties' noise.
+DistributedMechanism = DistributedTeachers | DistributedNeighbour
 
 _KINDS: tuple[type[Mechanism], ...] = (
     LNMax,

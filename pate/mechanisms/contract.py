@@ -78,7 +78,7 @@ class Mechanism(Protocol):
                 ``noise_inside``.
             noise: source of noise; unused if ``noise_inside``.
             predictions: (queries, classes) int64, expected votes of the student as of
-                :func:`~pate.mechanisms.interactive.round_predictions`; only an interactive
+                :func:`~pate.mechanisms.rule.round_predictions`; only an interactive
                 mechanism reads them.
 
         Raises:
@@ -124,8 +124,3 @@ def check_threshold(threshold: int) -> int:
     if abs(threshold) > MOST_TEACHERS:
         raise UsageError(f"a threshold of {threshold} votes is beyond any roster")
     return threshold
-
-
-def noisy_argmax(rows: Votes, noise: Votes) -> list[int]:
-    """Return the class with most noisy votes of each row, the lowest index among equals."""
-    return [int(label) for label in np.argmax(rows + noise.reshape(rows.shape), axis=1)]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from pate.accounting.composition import Gdp, Pure
 from pate.codes import NEAREST, code_of
 from pate.errors import BudgetError
-from pate.mechanisms.neighbour import event_of
+from pate.mechanisms.matrix import event_of
 from pate.noise.exact import LARGEST_SHARED
 from pate.noise.share_laws import IN_WORDS, GaussianShares, GeometricShares, Shares
 

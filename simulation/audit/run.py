@@ -20,6 +20,7 @@ from pate.errors import AccountingError, UsageError
 from pate.formats.privacy_statement import rounded_up
 from pate.mechanisms import (
     ConfidentGNMax,
+    DistributedMechanism,
     DistributedNeighbour,
     GNMax,
     InteractiveGNMax,
@@ -27,7 +28,6 @@ from pate.mechanisms import (
     Neighbour,
     over_noisy_sums,
 )
-from pate.mechanisms.distributed import DistributedMechanism
 from pate.noise.exact import SystemNoise
 from pate.noise.share_laws import GaussianShares, GeometricShares
 from pate.noise.shares import share_sigma
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pate.auditing.result import Audit
     from pate.codes import Code
     from pate.mechanisms import Mechanism
-    from pate.mechanisms.neighbour import MatrixMechanism
+    from pate.mechanisms.matrix import MatrixMechanism
     from pate.noise.share_laws import Shares
     from pate.runtime.screen import Screen
     from simulation.audit.gated import Gated

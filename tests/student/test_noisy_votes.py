@@ -13,7 +13,7 @@ from pate.data.values import Images
 from pate.errors import DataError, ProtocolError
 from pate.formats.labels import LabelRow, LabelSet
 from pate.formats.noisy_counts import NoisyVotes
-from pate.mechanisms.neighbour import MAX_MATRIX, MAX_MATRIX_QUERIES
+from pate.mechanisms.matrix import MAX_MATRIX, MAX_MATRIX_QUERIES
 from protos.pate.v1 import student_pb2 as wire
 from student.client import StudentClient
 from student.session import follow, identify, lesson

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from pate.auditing.histograms import cell_pairs, foresee_counts
 from pate.auditing.mechanism import foresee
 from pate.auditing.result import Claim
-from pate.mechanisms import Neighbour
-from pate.mechanisms.distributed import DistributedMechanism
+from pate.mechanisms import DistributedMechanism, Neighbour
 from simulation.audit.gated import foresee_gated
 from simulation.audit.options import AuditOptions
 from simulation.audit.run import gated_of, mechanism_of

@@ -21,8 +21,8 @@ from pate.accounting.budget import PrivacyFilter
 from pate.accounting.events import GeometricHistogram
 from pate.accounting.publishing.gate import GateParameters
 from pate.auditing import bugs
-from pate.mechanisms import confident, gnmax, interactive, lnmax
-from pate.mechanisms.contract import noisy_argmax
+from pate.mechanisms import rule
+from pate.mechanisms.rule import noisy_argmax
 from pate.noise import exact as noises
 from pate.noise.exact import SystemNoise
 
@@ -115,14 +115,11 @@ def plant(patch: pytest.MonkeyPatch, bug: Bug, mechanism: Mechanism, *, counted:
     elif counted:
         _draws(patch, lambda _, drawn: _COUNTS[bug](drawn.reshape(-1, 2)).ravel())
     else:
-        for module in (lnmax, gnmax, confident, interactive):
-            patch.setattr(
-                module,
-                "noisy_argmax",
-                lambda rows, noise: noisy_argmax(
-                    rows, _alike(bug, noise.reshape(rows.shape)).copy()
-                ),
-            )
+        patch.setattr(
+            rule,
+            "noisy_argmax",
+            lambda rows, noise: noisy_argmax(rows, _alike(bug, noise.reshape(rows.shape)).copy()),
+        )
 
 
 def _alike(bug: Bug, noise: Votes) -> Votes:

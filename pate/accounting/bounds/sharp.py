@@ -1,14 +1,18 @@
-"""The sharpest known bound on the cost of a query, from its top count and log q."""
+"""The sharpest known bounds on the cost of a query: from all its votes, or from top count and log q.
+
+The first is for figures; a gate needs the second, which two numbers of a histogram determine.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pate.accounting.arrays import Floats
-from pate.accounting.bounds import confident
+from pate.accounting.bounds import confident, outcomes
 from pate.accounting.bounds.theorem6_plus import Table
 
 if TYPE_CHECKING:
@@ -32,6 +36,27 @@ class GaussianSetting:
     label: Law
     check: Law | None = None
     threshold: float = 0.0
+
+
+def bound_by_outcomes(
+    setting: GaussianSetting, neighbours: Neighbours, orders: Floats
+) -> Callable[[Floats, Floats], Floats]:
+    """Return the function from (queries, classes) votes and (queries,) tops to their costs.
+
+    The bound by outcomes for the label, joined as in :func:`sharp_bound`.
+
+    Raises:
+        AccountingError: for noise that it does not cover.
+
+    Proof: docs/proofs/theorem-6-plus.md, docs/proofs/labels.md.
+    """
+    label = partial(outcomes.rdp, law=setting.label, neighbours=neighbours, orders=orders)
+    check = setting.check
+    if check is None:
+        return lambda votes, top: label(votes)  # noqa: ARG005  (one signature for both)
+    return lambda votes, top: confident.joint(
+        top, setting.threshold, check, neighbours.votes, orders, label(votes)
+    )
 
 
 def sharp_bound(

@@ -60,8 +60,8 @@ def run_account(options: AccountOptions) -> dict[str, Any]:
     votes = _rows(read_vote_matrix(options.votes), options)
     options, chosen = _completed(options, votes)
     neighbours = Neighbours(options.votes_per_unit, options.adjacency)
-    # Of all bounds only the table of the sharpest takes time, once for each noise.
-    title = f"{len(votes)} queries: building a table of the bound sharp"
+    # Of all that is made only the table for a gate takes time, once for each noise.
+    title = f"{len(votes)} queries: building a table for a gate or a noisy epsilon"
     with Screen("pate").bar(title, percent=True, late=True) as progress:
         found = account(
             votes,

@@ -203,7 +203,7 @@ def test_the_chain_is_the_same_for_the_same_steps(path: Path) -> None:
     assert Head.parse(GOLDEN) == second.head
 
 
-GOLDEN = "2:c8a3e3abea457af9646133d280bc6e6bb270bd51a281d037ffb199a48cca648f"
+GOLDEN = "2:d4a19f4259bad9d9662f5b79102ee242761dd7447a3487759a326d869f26b6cb"
 
 
 # Roster and votes.

@@ -112,7 +112,6 @@ def test_as_json(home: Path) -> None:
         "unit": "record",
         "observer": "public",
         "neighbours": "one record added or removed",
-        "private": True,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -20,6 +21,7 @@ from party.policy.words import rules_in_words
 from party.voting.neighbour import NeighbourVotes
 from party.voting.voter import Voter
 from pate.accounting.composition import Gdp, total_cost
+from pate.accounting.events import GatedBatch
 from pate.accounting.filters import GAUSSIAN_PART, Delta
 from pate.campaign.roster import RosterParty
 from pate.codes import GRID, Code, code_of
@@ -524,7 +526,10 @@ def test_terms_that_do_not_fit_together_are_no_request(
 
 def test_a_gate_in_front_of_neighbour_votes_is_refused(a: Site) -> None:
     """It would count as what was announced, whatever the noise; there is nothing to gate."""
-    a.refuses(a.ask(a.campaign(composition="gate")), "ProtocolError", "cannot be gated")
+    campaign = a.campaign(composition="gate")
+    gate = GatedBatch(Fraction(10), Fraction(17, 20), Fraction(3, 20), Fraction(1, 100_000))
+    campaign.terms.gate = json.dumps(gate.to_dict(), sort_keys=True)
+    a.refuses(a.ask(campaign), "ProtocolError", "cannot be gated")
     assert a.answered == 0
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from pate.accounting.bounds import confident, laws, outlier, theorem3, theorem6, threshold
+from pate.accounting.bounds import confident, laws, outcomes, outlier, theorem3, theorem6, threshold
 from pate.accounting.bounds import theorem6_plus as plus
 from pate.accounting.units import Neighbours
 from tests.support.accounting import exact
@@ -116,6 +116,8 @@ def check_gnmax(margins: Margins, case: Case, law: laws.Law, noise: exact.Noise,
     assert log_q[0] >= exact_log_q[0] - 1e-9
     distance = case.neighbours.squared_distance
     mu, rate = math.sqrt(distance) * law.mu_of_step, distance / (2.0 * law.sigma**2)
+    by_outcomes = outcomes.rdp(case.histogram[None, :], law, case.neighbours, ORDERS)[0]
+    margins.check(f"outcomes, {kind}", by_outcomes, worst, case)
     for told, q in (("", log_q), (", exact q", exact_log_q)):
         for name, bound in (
             ("theorem 6", theorem6.rdp(q, rate, ORDERS)),
@@ -139,6 +141,7 @@ def test_labels_of_gaussian_noise(margins: Margins) -> None:
     assert medians["theorem 6, gaussian"] < 3.5
     assert medians["theorem 6+, gaussian"] < 3.0
     assert medians["theorem 6+, gaussian"] < medians["theorem 6, gaussian"]
+    assert medians["outcomes, gaussian"] < 0.9 * medians["theorem 6+, gaussian"]
 
 
 def test_labels_of_discrete_gaussian_noise(margins: Margins) -> None:
@@ -148,6 +151,7 @@ def test_labels_of_discrete_gaussian_noise(margins: Margins) -> None:
     medians = margins.medians()
     assert medians["theorem 6, discrete"] < 3.5
     assert medians["theorem 6+, discrete"] < 3.0
+    assert medians["outcomes, discrete"] < 0.9 * medians["theorem 6+, discrete"]
 
 
 @pytest.mark.parametrize("kind", ["laplace", "geometric"])
@@ -201,6 +205,9 @@ def test_bits_and_joint_outputs(margins: Margins, kind: str) -> None:
         cost = plus.rdp(log_q, mu, ORDERS)
         joint = confident.joint(top[:1], limit, check, case.k, ORDERS, cost)
         margins.check(f"joint, {kind}", joint[0], worst, case)
+        cost = outcomes.rdp(case.histogram[None, :], label, case.neighbours, ORDERS)
+        joint = confident.joint(top[:1], limit, check, case.k, ORDERS, cost)
+        margins.check(f"joint by outcomes, {kind}", joint[0], worst, case)
     medians = margins.medians()
     assert medians[f"bit, {kind}"] < 2.0
     assert medians[f"joint, {kind}"] < 3.0

@@ -49,19 +49,19 @@ def published(test_data: Path, name: str) -> str:
             "mnist",
             ("--threshold", "200", "--sigma1", "150", "--queries", "640"),
             (1.999, 1.712),
-            1.25,
+            1.07,
         ),
         (
             "svhn",
             ("--threshold", "300", "--sigma1", "200", "--queries", "8500", "--delta", "1e-6"),
             (4.915, 4.450),
-            3.30,
+            2.96,
         ),
         (
             "adult",
             ("--threshold", "300", "--sigma1", "200", "--queries", "1500"),
             (1.678, 1.414),
-            1.10,
+            1.01,
         ),
     ],
 )
@@ -186,7 +186,8 @@ def test_the_noise_of_a_campaign_costs_hardly_more_and_a_party_costs_much_more(
     options = ("--votes", str(tmp_path / "votes.npy"), *CONFIDENT, "--bounds", "sharp")
     plain = run(*options)["bounds"]["sharp"]["improved"]
     drawn = run(*options, "--noise", "discrete")["bounds"]["sharp"]["improved"]
-    assert plain < drawn < 1.01 * plain
+    # Either may be lower: in a tie, which only discrete noise has, the plurality is first here.
+    assert drawn == pytest.approx(plain, rel=0.01)
     party = run(*options, "--unit", "party", "--votes-per-unit", "5")
     assert party["bounds"]["sharp"]["improved"] > 3 * plain
     assert party["adjacency"].startswith("5 of the votes")

@@ -11,7 +11,7 @@ import pytest
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import adjacency_of
 from pate.mechanisms import MECHANISMS, MatrixMechanism, Mechanism, Neighbour
-from pate.mechanisms.teacher_labels import DistributedTeacherLabels, TeacherLabels
+from pate.mechanisms.matrix import DistributedTeacherLabels, TeacherLabels
 
 #: A figure for each parameter that a mechanism of ours may have; no two are alike.
 FIGURES: dict[str, int | Fraction | str] = {

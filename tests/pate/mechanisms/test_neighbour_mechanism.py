@@ -25,7 +25,7 @@ from pate.mechanisms import (
     worst_cost,
 )
 from pate.mechanisms.least_noise import clear_margin, least_share
-from pate.mechanisms.neighbour import require_unit
+from pate.mechanisms.matrix import require_unit
 from pate.noise.exact import SystemNoise
 from pate.noise.share_laws import GaussianShares
 from pate.noise.shares import total_sigma

@@ -11,11 +11,16 @@ The noise has one of two laws: geometric, which is calibrated to L1 and gives pu
 Gaussian. The parameter that a mechanism has says which: ``scale``, or ``sigma`` (of shares: ``share``).
 
 With teachers every query is a separate release with its own cost: one record changes one teacher,
-and with it any number of votes.
+and with it any number of votes. Teachers' votes for several labels are one matrix nevertheless (the code
+``each``): each teacher casts at each query a set of at most T of L labels ("tau voting"; T = L is "Binary
+voting"), and there is one joint bound on what one unit changes in all counts. No query gets one label; which
+labels reach half of the teachers is computed from the noisy counts.
 
 Source: the idea of one vote per record and nearest query is that of reverse k-nearest neighbours, Li et
 al., "Fine-grained Private Knowledge Distillation", arXiv 2207.13253; private neighbours in PATE are
-from Zhu et al., "Private-kNN", CVPR 2020.
+from Zhu et al., "Private-kNN", CVPR 2020. Tau and Binary voting are from Dziedzic et al., "Private
+Multi-Winner Voting for Machine Learning", PoPETs 2023, arXiv 2211.15410; docs/proofs/record-votes.md has the
+bounds.
 """
 
 from __future__ import annotations
@@ -49,8 +54,22 @@ MAX_MATRIX: Final = 2**20
 MAX_MATRIX_QUERIES: Final = 2**16
 
 
-class _Matrix(MechanismText):
-    """Common part of both: one event for all queries, labels by noisy margin."""
+class MatrixMechanism(MechanismText):
+    """A whole matrix is one release, charged once. A class below has some of these parameters.
+
+    Attributes:
+        threshold: least noisy margin of a label, in votes; 0 where no query gets one.
+        sigma: parameter of Gaussian noise on each count, in votes; None for geometric noise.
+        share: likewise, of each party's noise.
+        honest: shares in every sum that the observer does not know.
+        votes_per_unit: votes that one unit of privacy casts at most.
+        scale: parameter of the geometric noise on each count, in votes, to which ``honest`` shares sum;
+            None for Gaussian noise.
+        code: where each vote counts and what it says, the text of a :class:`~pate.codes.Code`.
+
+    Raises:
+        UsageError: for parameters that make no sense.
+    """
 
     threshold: int
     votes_per_unit: int
@@ -59,12 +78,40 @@ class _Matrix(MechanismText):
 
     name: ClassVar[str]
     interactive: ClassVar[bool] = False
-    noise_inside: ClassVar[bool]
+    noise_inside: ClassVar[bool] = False
+    #: Whether teachers vote, for several labels.
+    of_teachers: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold)
+        name = "share" if self.noise_inside else "sigma"
+        if (self._gaussian is None) == (self.scale is None):
+            raise UsageError(f"neighbour votes have one law of noise: state {name} or scale")
+        event = self._event
+        if isinstance(event, GeometricHistogram):
+            object.__setattr__(self, "scale", event.scale)
+        else:
+            object.__setattr__(self, name, event.share)
+        if self.of_teachers:
+            _require_several(self)
+
+    @property
+    def _gaussian(self) -> Fraction | None:
+        given: Fraction | None = vars(self)["share" if self.noise_inside else "sigma"]
+        return given
+
+    @property
+    def _honest(self) -> int:
+        honest: int = vars(self).get("honest", 1)  # noise by the server is one share
+        return honest
 
     @property
     def shares(self) -> Shares:
-        """The law of the noise, in shares; noise by the server is one share."""
-        raise NotImplementedError
+        """The law of the noise, in shares."""
+        if self._gaussian is not None:
+            return GaussianShares(self._gaussian)
+        assert self.scale is not None  # noqa: S101 - one of them is stated
+        return GeometricShares(self.scale, self._honest)
 
     @property
     def worst(self) -> tuple[Event, ...]:
@@ -75,21 +122,18 @@ class _Matrix(MechanismText):
     def _event(self) -> NoisyHistogram | NoisyArray | GeometricHistogram:
         return event_of(self.shares, self._honest, self.votes_per_unit, self.code)
 
-    @property
-    def _honest(self) -> int:
-        raise NotImplementedError
-
-    def _set_exact(self, gaussian: str) -> None:
-        """Check all parameters, and store that of the noise as a fraction."""
-        event = self._event
-        if isinstance(event, GeometricHistogram):
-            object.__setattr__(self, "scale", event.scale)
-        else:
-            object.__setattr__(self, gaussian, event.share)
-
     def released(self, rows: Votes, noise: Noise) -> Votes:
-        """Return the noisy matrix behind all results: (queries, classes) int64."""
-        raise NotImplementedError
+        """Return the noisy matrix behind all results: (queries, classes) int64.
+
+        Rows that have their noise in them stay as they are.
+        """
+        rows = check_rows(rows, noisy=self.noise_inside or code_of(self.code).signed)
+        if self.noise_inside:
+            return rows
+        if self.scale is not None:
+            return rows + noise.laplace(self.scale, rows.size).reshape(rows.shape)
+        assert self._gaussian is not None  # noqa: S101 - one of them is stated
+        return rows + noise.gaussian(self._gaussian, rows.size).reshape(rows.shape)
 
     def labels(self, noisy: Votes) -> tuple[int | None, ...]:
         """Return the label of each noisy row, None where its margin is below the threshold.
@@ -115,13 +159,12 @@ class _Matrix(MechanismText):
         self,
         rows: Votes,
         noise: Noise,
-        predictions: Votes | None = None,
+        predictions: Votes | None = None,  # noqa: ARG002  (one signature for all mechanisms)
     ) -> tuple[Outcome, ...]:
         """Answer a whole matrix; see :class:`~pate.mechanisms.contract.Mechanism`.
 
         Each outcome has the one event of all of them: adding them up overestimates the cost.
         """
-        del predictions  # no predictions are used
         worst = self.worst
         return tuple(
             Outcome(label, None if label is None else "records", worst)
@@ -130,121 +173,47 @@ class _Matrix(MechanismText):
 
 
 @dataclass(frozen=True)
-class Neighbour(_Matrix):
-    """Neighbour votes with noise drawn by the server.
-
-    Attributes:
-        threshold: least noisy margin of a label, in votes; 0 where no query gets one.
-        sigma: parameter of Gaussian noise on each count, in votes; None for geometric noise.
-        votes_per_unit: votes that one unit of privacy casts at most.
-        scale: parameter of geometric noise on each count, in votes; None for Gaussian noise.
-        code: where each vote counts and what it says, the text of a :class:`~pate.codes.Code`.
-
-    Raises:
-        UsageError: for parameters that make no sense.
-    """
+class Neighbour(MatrixMechanism):
+    """Neighbour votes with noise drawn by the server."""
 
     threshold: int
     sigma: Fraction | None = field(default=None, metadata=in_text(omitted=True))
     votes_per_unit: int = 0  # no default: 0 is refused
     scale: Fraction | None = field(default=None, metadata=in_text(omitted=True))
-    #: Omitted from the text at its default.
     code: str = field(default=NEAREST, metadata=in_text(omitted=True))
 
     name: ClassVar[str] = "neighbour"
-    noise_inside: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        check_threshold(self.threshold)
-        require_one_law(sigma=self.sigma, scale=self.scale)
-        self._set_exact("sigma")
-
-    @property
-    def shares(self) -> Shares:
-        """The law of the noise that the server draws."""
-        return _shares_of(self.sigma, self.scale, 1)
-
-    @property
-    def _honest(self) -> int:
-        return 1
-
-    def released(self, rows: Votes, noise: Noise) -> Votes:
-        """Return the noisy matrix; see :class:`_Matrix`."""
-        rows = check_rows(rows, noisy=code_of(self.code).signed)
-        if self.scale is not None:
-            return rows + noise.laplace(self.scale, rows.size).reshape(rows.shape)
-        assert self.sigma is not None  # noqa: S101 - one of them is stated
-        return rows + noise.gaussian(self.sigma, rows.size).reshape(rows.shape)
 
 
 @dataclass(frozen=True)
-class DistributedNeighbour(_Matrix):
-    """Neighbour votes with a noise share from each party: no one has the exact matrix.
-
-    Attributes:
-        threshold: least noisy margin of a label, in votes; 0 where no query gets one.
-        share: parameter of each party's Gaussian noise on every count, in votes; None for geometric
-            noise.
-        honest: shares in every sum that the observer does not know.
-        votes_per_unit: votes that one unit of privacy casts at most.
-        scale: parameter of the geometric noise that ``honest`` shares sum to, in votes; None for
-            Gaussian noise.
-        code: where each vote counts and what it says, the text of a :class:`~pate.codes.Code`.
-
-    Raises:
-        UsageError: for parameters that make no sense.
-    """
+class DistributedNeighbour(MatrixMechanism):
+    """Neighbour votes with a noise share from each party: no one has the exact matrix."""
 
     threshold: int
     share: Fraction | None = field(default=None, metadata=in_text(omitted=True))
     honest: int = 0  # no default: 0 is refused
     votes_per_unit: int = 0  # likewise
     scale: Fraction | None = field(default=None, metadata=in_text(omitted=True))
-    #: Omitted from the text at its default.
     code: str = field(default=NEAREST, metadata=in_text(omitted=True))
 
     name: ClassVar[str] = "distributed-neighbour"
     noise_inside: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        check_threshold(self.threshold)
-        require_one_law(share=self.share, scale=self.scale)
-        self._set_exact("share")
 
-    @property
-    def shares(self) -> Shares:
-        """The law of the parties' noise."""
-        return _shares_of(self.share, self.scale, self.honest)
+@dataclass(frozen=True)
+class TeacherLabels(Neighbour):
+    """Teachers' votes for several labels with noise drawn by the server; ``threshold`` is 0."""
 
-    @property
-    def _honest(self) -> int:
-        return self.honest
-
-    def released(self, rows: Votes, noise: Noise) -> Votes:
-        """Return the rows as they are: their noise is in them."""
-        del noise
-        return check_rows(rows, noisy=True)
+    name: ClassVar[str] = "teacher-labels"
+    of_teachers: ClassVar[bool] = True
 
 
-#: Those that answer a whole matrix with one release, charged once.
-MatrixMechanism = Neighbour | DistributedNeighbour
+@dataclass(frozen=True)
+class DistributedTeacherLabels(DistributedNeighbour):
+    """The same with a noise share from each party: no one has the exact counts."""
 
-
-def require_one_law(**parameters: Fraction | None) -> None:
-    """Check that just one parameter, which names the law of the noise, is stated.
-
-    Raises:
-        UsageError: otherwise.
-    """
-    if sum(value is not None for value in parameters.values()) != 1:
-        raise UsageError(f"neighbour votes have one law of noise: state {' or '.join(parameters)}")
-
-
-def _shares_of(sigma: Fraction | None, scale: Fraction | None, honest: int) -> Shares:
-    if sigma is None:
-        assert scale is not None  # noqa: S101 - one of them is stated
-        return GeometricShares(scale, honest)
-    return GaussianShares(sigma)
+    name: ClassVar[str] = "distributed-teacher-labels"
+    of_teachers: ClassVar[bool] = True
 
 
 def event_of(
@@ -282,3 +251,17 @@ def require_unit(unit: str) -> None:
             "votes as records, and noise that hides it would hide everything: use --unit record or "
             "patient, or teachers (--aggregator gnmax)"
         )
+
+
+def _require_several(mechanism: MatrixMechanism) -> None:
+    """Check code, threshold and noise.
+
+    The L1 distance grows with the queries, the L2 distance with their square root: geometric noise would
+    be larger.
+    """
+    if not code_of(mechanism.code).of_teachers:
+        raise UsageError(f"{mechanism.name} needs a code of teachers, not {mechanism.code!r:.60}")
+    if mechanism.threshold:
+        raise UsageError(f"{mechanism.name} has no threshold: no query gets one label")
+    if mechanism.scale is not None:
+        raise UsageError("teachers' votes for several labels have Gaussian noise")
