@@ -244,14 +244,6 @@ def points_of(names: Sequence[str]) -> tuple[float, ...]:
     return points
 
 
-def of_classes(labels: NDArray[np.int64], columns: int) -> NDArray[np.int64]:
-    """Return (n, columns) answers of records with one class each."""
-    import numpy as np
-
-    made: NDArray[np.int64] = (labels[:, None] == np.arange(columns)).astype(np.int64)
-    return made
-
-
 def contrast_of(columns: int) -> NDArray[np.int64]:
     """Return (m, m) the answer of each of m classes, in rows, of length :data:`FINE` at most.
 

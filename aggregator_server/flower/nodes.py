@@ -32,14 +32,12 @@ class Changed:
     Attributes:
         keys: the node keys (PEM) that it admits now.
         names: the enrolled party of each node id that it admits now.
-        came: parties whose nodes may connect from now on.
         went: ids of nodes that are excluded from now on. Their names are omitted: anyone with
             access to the SuperLink's interface for operators can choose them.
     """
 
     keys: frozenset[bytes]
     names: Mapping[int, str]
-    came: tuple[str, ...]
     went: tuple[int, ...]
 
 
@@ -60,15 +58,14 @@ def let_in(address: str, trust: ssl.SSLContext | None, members: Mapping[str, Mem
             if key not in wanted:
                 _shut_out(control, node)
                 went.append(node)
-        names, came = {}, []
+        names = {}
         for key, name in wanted.items():
             if key in known:
                 names[known[key]] = name
             else:
                 request = RegisterNodeRequest(public_key=key, name=name)
                 names[control.RegisterNode(request).node_id] = name
-                came.append(name)
-    return Changed(frozenset(wanted), names, tuple(came), tuple(went))
+    return Changed(frozenset(wanted), names, tuple(went))
 
 
 def _nodes(control: ControlClient) -> dict[bytes, int]:

@@ -203,7 +203,6 @@ class Identities:
         again: bool = False,
         server: str | None = None,
         hand_over: Callable[[Bundle], None] = lambda _: None,
-        random: Callable[[int], bytes] = secrets.token_bytes,
     ) -> Bundle:
         """Return the bundle of a party, with a new open one-time code.
 
@@ -214,7 +213,6 @@ class Identities:
             again: whether a party that is enrolled or revoked may enrol anew.
             server: address for the party; default: :attr:`address`.
             hand_over: stores the bundle; the code is opened afterwards, and not if it raises.
-            random: source of the code.
 
         Raises:
             UsageError: if the party is enrolled or revoked, and not ``again``; or the certificate
@@ -229,7 +227,7 @@ class Identities:
             name=name,
             server=server or self.address,
             ca=self.ca.read_bytes(),
-            code=random(CODE_BYTES),
+            code=secrets.token_bytes(CODE_BYTES),
             campaign_key=self.signing_key.public_key().public_bytes_raw(),
             expires=expires,
         )

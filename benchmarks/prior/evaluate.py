@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _PRIVATE: Final = 0.6
-SPLITS: Final = 5
 #: Spread of the noise in each count, in teachers, and how often it is drawn.
 _NOISE: Final = 1 / 3
 _DRAWS: Final = 100

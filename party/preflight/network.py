@@ -38,6 +38,7 @@ _NOT_FOR_PARTIES: Final = ("/v1/control/list-runs", "/v1/runtime/acquire-task", 
 #: Statuses of a route that exists.
 _THERE: Final = frozenset({200, 400, 401, 405, 411, 412, 415, 422})
 _PORT_S: Final = 1.5
+_NAMES: Final = 4
 _PROXIES: Final = ("https_proxy", "http_proxy", "all_proxy")
 _NTP: Final = "set this machine's clock, or the server's, and keep both by NTP"
 
@@ -146,14 +147,14 @@ def _refused(server: Server, handshake: Handshake, now: dt.datetime) -> Finding:
     return Finding.failed(UnreachableError, text, to_do)
 
 
-def names_of(certificate: x509.Certificate, most: int = 4) -> str:
+def names_of(certificate: x509.Certificate) -> str:
     """Return the hosts that a certificate is for, the first few."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):
         return "no host"
-    texts = [str(each.value) for each in names][: most + 1]
-    return ", ".join(texts[:most]) + (" and others" if len(texts) > most else "")
+    texts = [str(each.value) for each in names][: _NAMES + 1]
+    return ", ".join(texts[:_NAMES]) + (" and others" if len(texts) > _NAMES else "")
 
 
 def check_clock(server: Server | None, handshake: Handshake | None, now: dt.datetime) -> Finding:
@@ -219,7 +220,6 @@ def check_exposed(
     handshake: Handshake,
     *,
     ports: Sequence[int] = tuple(FLOWER_PORTS),
-    timeout: float = _PORT_S,
 ) -> Finding:
     """Check that the server exposes to parties only the interface for parties.
 
@@ -227,17 +227,16 @@ def check_exposed(
         server: the server.
         handshake: the result of the first request.
         ports: of Flower that should be closed from here; the server's own is skipped.
-        timeout: of a connection to each, in seconds.
     """
     if server.is_here:
         return Finding.skipped("the server is on this machine, where every user reaches its ports")
     if handshake.error is not None:
         return Finding.skipped("the server could not be met")
-    found = [f"{server.address} answers on {route}" for route in _routes(server, timeout)]
+    found = [f"{server.address} answers on {route}" for route in _routes(server)]
     found += [
         f"port {port} is open" + (f" (of {FLOWER_PORTS[port]}?)" if port in FLOWER_PORTS else "")
         for port in ports
-        if port != server.port and _is_open(server.host, port, timeout)
+        if port != server.port and _is_open(server.host, port)
     ]
     if not found:
         return Finding.ok(f"none seen: of {server.host} only the interface for parties is open")
@@ -247,10 +246,10 @@ def check_exposed(
     )
 
 
-def _routes(server: Server, timeout: float) -> list[str]:
+def _routes(server: Server) -> list[str]:
     """Return the existing routes that are not for parties; the requests change nothing."""
     found = []
-    with contextlib.suppress(httpx.HTTPError), server.client(timeout) as client:
+    with contextlib.suppress(httpx.HTTPError), server.client(_PORT_S) as client:
         for route in _NOT_FOR_PARTIES:
             with client.stream("GET", server.url + route) as reply:
                 if reply.status_code in _THERE:
@@ -258,7 +257,7 @@ def _routes(server: Server, timeout: float) -> list[str]:
     return found
 
 
-def _is_open(host: str, port: int, timeout: float) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout):
+def _is_open(host: str, port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((host, port), _PORT_S):
         return True
     return False

@@ -151,7 +151,6 @@ class Reading:
 
 #: The default format: numbers with a point, no missing-value words of its own.
 PLAIN: Final = Reading()
-COMMAS: Final = Reading(comma=True)
 _FORMATS: Final = (
     PLAIN,
     *(Reading(comma, frozenset(), name) for name, comma in _GROUPS),

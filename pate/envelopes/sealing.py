@@ -9,7 +9,6 @@ the number of the message as nonce.
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING, Final
 
 from cryptography.exceptions import InvalidTag
@@ -19,20 +18,15 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from pate.errors import ProtocolError
 from pate.masking.encoding import encode
-from pate.masking.keys import KeyPair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pate.envelopes.manifest import Manifest
+    from pate.masking.keys import KeyPair
 
 #: What sealing adds to a message, bytes.
 TAG_BYTES: Final = 16
-
-
-def new_pair() -> KeyPair:
-    """Return a fresh key pair, for one file."""
-    return KeyPair.make(secrets.token_bytes)
 
 
 def seal(own: KeyPair, to: bytes, about: bytes, messages: Sequence[bytes]) -> list[bytes]:

@@ -80,7 +80,9 @@ class LikenessSpace:
         points = base.embed(public).astype(np.float64)
         usual = float(np.sqrt(np.square(points - points.mean(axis=0)).sum(axis=1).mean()))
         if not 0 < usual < 1e300 or points.shape[1] > _WIDEST:
-            raise DataError("public rows that are all in one place, or too wide, have no likeness")
+            raise DataError(
+                "public rows that are all in one place, or too wide, have no kernel features"
+            )
         whole = _whole(points, usual)
         _, first = np.unique(whole, axis=0, return_index=True)
         marks = whole[np.sort(first)[:_MOST]]

@@ -26,7 +26,7 @@ LETTER: Final = 0.08
 INTERVAL: Final = "line: 95 % interval"
 
 
-def draw(evaluation: Evaluation, path: Path, *, title: str = "Student", promise: str = "") -> None:
+def draw(evaluation: Evaluation, path: Path, *, promise: str = "") -> None:
     """Draw a PNG: the confusion matrix and rates per class, with groups below if there are any.
 
     Dark lines are 95 % confidence intervals of the true share.
@@ -34,7 +34,6 @@ def draw(evaluation: Evaluation, path: Path, *, title: str = "Student", promise:
     Args:
         evaluation: to draw.
         path: of the picture.
-        title: names the student.
         promise: the guarantee of its privacy statement, in one line; empty to omit it.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -59,7 +58,7 @@ def draw(evaluation: Evaluation, path: Path, *, title: str = "Student", promise:
     )
     top, bottom = parts[0, 0], parts[-1, 0]
     axes = top.subplots(1, columns, width_ratios=(side - 0.6, *[2.0] * (columns - 1)), sharey=True)
-    _draw_confusion(axes[0], evaluation, title)
+    _draw_confusion(axes[0], evaluation)
     _draw_bars(axes[1], "recall", evaluation.rates)
     axes[1].set_xlabel(f"share of the class that is right\n({INTERVAL})", fontsize=9)
     if covered is not None:
@@ -76,7 +75,7 @@ def draw(evaluation: Evaluation, path: Path, *, title: str = "Student", promise:
     figure.savefig(path)
 
 
-def _draw_confusion(axes: Axes, evaluation: Evaluation, title: str) -> None:
+def _draw_confusion(axes: Axes, evaluation: Evaluation) -> None:
     size = len(evaluation.classes)
     totals = evaluation.confusion.sum(axis=1, keepdims=True)
     shares = evaluation.confusion / np.maximum(totals, 1)
@@ -94,7 +93,7 @@ def _draw_confusion(axes: Axes, evaluation: Evaluation, title: str) -> None:
     axes.set_xlabel("predicted")
     axes.set_ylabel("true class")
     axes.set_title(
-        f"{title}: {evaluation.accuracy:.2%} of {evaluation.count} right", loc="left", fontsize=11
+        f"Student: {evaluation.accuracy:.2%} of {evaluation.count} right", loc="left", fontsize=11
     )
     axes.set_xticks(np.arange(size + 1) - 0.5, minor=True)
     axes.set_yticks(np.arange(size + 1) - 0.5, minor=True)

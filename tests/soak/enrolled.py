@@ -19,7 +19,6 @@ from tests.support.world.sites import Sites, lenient
 
 #: Of a campaign the first three or all four.
 NAMES: Final = ("east", "north", "south", "west")
-_PATIENT_S: Final = 300.0
 #: Ports below the ephemeral range, so that none is taken while its server is down.
 _DOORS: Final = range(20_000, 32_000)
 

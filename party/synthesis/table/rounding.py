@@ -53,15 +53,6 @@ def log_up(x: Fraction) -> Fraction:
     return Fraction(_UP.next_plus(_DOWN.ln(decimal_up(_positive(x)))))
 
 
-def log_down(x: Fraction) -> Fraction:
-    """Return ln(x), not overstated.
-
-    Raises:
-        AccountingError: if x is not above 0.
-    """
-    return Fraction(_DOWN.next_minus(_DOWN.ln(decimal_down(_positive(x)))))
-
-
 def exp_up(x: Fraction) -> Fraction:
     """Return e^x, not understated.
 
@@ -81,13 +72,6 @@ def exp_down(x: Fraction) -> Fraction:
     if _bounded(x) < -_LARGEST_EXPONENT:
         return Fraction(0)
     return Fraction(_DOWN.next_minus(_DOWN.exp(decimal_down(x))))
-
-
-def sqrt_up(x: Fraction) -> Fraction:
-    """Return the square root of x >= 0, not understated."""
-    if x == 0:
-        return Fraction(0)
-    return Fraction(_UP.next_plus(_UP.sqrt(decimal_up(_positive(x)))))
 
 
 def round_up(x: Fraction, digits: int = 20) -> Fraction:

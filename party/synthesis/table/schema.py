@@ -44,20 +44,19 @@ def read(path: Path) -> Domain:
     return _named(path, _content(path))
 
 
-def read_signed(path: Path, key: bytes, signature: Path | None = None) -> Domain:
+def read_signed(path: Path, key: bytes) -> Domain:
     """Return the domain of a schema file that a coordinator signed.
 
     Args:
         path: the schema.
         key: the campaign's Ed25519 public key, 32 bytes.
-        signature: the signature file; None: the one next to the schema.
 
     Raises:
         SchemaError: if a file cannot be read, the signature is not by this key, or the file is not
             a schema.
     """
     content = _content(path)
-    beside = signature or path.with_name(path.name + SUFFIX)
+    beside = path.with_name(path.name + SUFFIX)
     if not beside.is_file():
         raise SchemaError(
             f"{path} is not signed: {beside} is missing; ask the coordinator, who creates it "

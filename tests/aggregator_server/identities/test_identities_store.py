@@ -199,7 +199,7 @@ class Sequence:
         if self.fails:
             raise httpx.ConnectError("busy")
         keys = frozenset(pem(member.node) for member in members.values())
-        return Changed(keys, dict(enumerate(members)), (), ())
+        return Changed(keys, dict(enumerate(members)), ())
 
 
 def test_who_is_revoked_is_out_though_the_superlink_cannot_be_told(

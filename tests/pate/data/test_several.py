@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pate.data.cells import COMMAS, SEPARATED
+from pate.data.cells import SEPARATED, Reading
 from pate.data.checks import require_trainable
 from pate.data.odd import Odd
 from pate.data.read import read_dataset
@@ -67,7 +67,7 @@ def test_numbers_are_read_and_those_that_are_none_left_out(table: Path, tmp_path
     other = tmp_path / "comma.csv"
     other.write_text("a;days\n1;2,5\n2;1e400\n3;-\n4;1.250\n")
     odd = Odd()
-    data = read(other, odd, number="days", reading=COMMAS)
+    data = read(other, odd, number="days", reading=Reading(comma=True))
     assert data.answers is not None
     assert data.answers.tolist() == [2.5]
     assert odd.reasons == [

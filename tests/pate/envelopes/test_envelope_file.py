@@ -15,8 +15,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pate.envelopes import manifest as form
 from pate.envelopes.file import opened, write
 from pate.envelopes.manifest import FIRST_LINE, Manifest, Part, date_of
-from pate.envelopes.sealing import TAG_BYTES, new_pair, seal, unseal
+from pate.envelopes.sealing import TAG_BYTES, seal, unseal
 from pate.errors import DataError, DiskError, ProtocolError
+from pate.masking.keys import KeyPair
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -216,14 +217,14 @@ def test_dates_are_whole_seconds_of_utc() -> None:
 
 
 def test_only_the_server_opens_an_answer() -> None:
-    server, own = new_pair(), new_pair()
+    server, own = KeyPair.make(secrets.token_bytes), KeyPair.make(secrets.token_bytes)
     draft = manifest(direction="from", answers=secrets.token_bytes(32), until="", seal=own.public)
     sealed = seal(own, server.public, draft.about, MESSAGES)
     assert [len(each) for each in sealed] == [len(each) + TAG_BYTES for each in MESSAGES]
     whole = replace(draft, parts=tuple(map(Part.of, sealed)))
     assert [unseal(server, whole, at, each) for at, each in enumerate(sealed)] == MESSAGES
     wrong = [
-        (new_pair(), whole, 0, sealed[0]),  # another server
+        (KeyPair.make(secrets.token_bytes), whole, 0, sealed[0]),  # another server
         (server, whole, 1, sealed[0]),  # in another place
         (server, replace(whole, party="b"), 0, sealed[0]),  # as another party's
         (server, replace(whole, number=2), 0, sealed[0]),
@@ -238,4 +239,4 @@ def test_only_the_server_opens_an_answer() -> None:
 
 def test_a_sealing_key_of_low_order_is_refused() -> None:
     with pytest.raises(ProtocolError, match="low order"):
-        seal(new_pair(), bytes(32), b"", [b"x"])
+        seal(KeyPair.make(secrets.token_bytes), bytes(32), b"", [b"x"])

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from party.synthesis.table.domain import Attribute, Domain
 from party.synthesis.table.private_rows import read_rows
 from party.voting.own_data import OwnFile
-from pate.data.cells import COMMAS, PLAIN, Reading
+from pate.data.cells import PLAIN, Reading
 from pate.data.values import Images, Table
 from pate.errors import DataError
 from tests.party.voting.one_record.test_one_record import PIXELS, SIZE, as_lines, check, held, place
@@ -121,7 +121,7 @@ def written(path: Path, columns: dict[str, list[Any]]) -> None:
     public=st.sampled_from([NUMBERS, CATEGORIES]),
     classes=st.sampled_from(TRUTHS),
     groups=st.booleans(),
-    reading=st.sampled_from([PLAIN, COMMAS, Reading.of("comma", ["1"], "none")]),
+    reading=st.sampled_from([PLAIN, Reading(comma=True), Reading.of("comma", ["1"], "none")]),
 )
 def test_tables_of_which_one_cell_changes_the_type(
     place: Path, at: int, cells: list[Any], suffix: str, public: Inputs,
