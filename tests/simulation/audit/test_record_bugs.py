@@ -265,7 +265,8 @@ def test_a_patient_who_votes_once_too_often_is_found(
     code: str, answer: str, law: NoiseLawName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(voting, "voters_of", one_vote_more)
-    assert not audited(monkeypatch, code, answer, law).holds
+    # In kernel features a number's array reaches less of the bound of geometric noise: more runs.
+    assert not audited(monkeypatch, code, answer, law, runs=4 * RUNS).holds
 
 
 def test_a_record_with_labels_that_votes_once_too_often_is_found(
