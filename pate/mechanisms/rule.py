@@ -164,13 +164,19 @@ class TeacherRule(MechanismText):
         return reached
 
     def _drawn(self, noise: Noise, count: int) -> Votes:
-        """Return the noise of the labels: none where the rows have it."""
+        """Return the noise of the labels: none where the rows have it, and only there.
+
+        Raises:
+            UsageError: for a case without noise of its labels.
+        """
+        if self.noise_inside:
+            return np.zeros(count, dtype=np.int64)
         label = self.worst[-1]
         if isinstance(label, LaplaceMax):
             return noise.laplace(label.scale, count)
         if isinstance(label, GaussianMax):
             return noise.gaussian(label.sigma, count)
-        return np.zeros(count, dtype=np.int64)
+        raise UsageError(f"{self.name} states no noise of its labels: nothing is released")
 
     def reinforced(self, expected: Votes) -> int | None:
         """Return the class that the student predicts confidently, None if there is none.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pytest
 
+from pate.errors import UsageError
 from pate.mechanisms import (
     ConfidentGNMax,
     DistributedConfidentGNMax,
@@ -91,3 +93,20 @@ def test_a_case_answers_as_its_algorithm(mechanism: TeacherRule) -> None:
     assert len(sources) == (
         3 if mechanism.interactive else 2 if hasattr(mechanism, "threshold") else 1
     )
+
+
+@dataclass(frozen=True)
+class OnlyTested(TeacherRule):
+    """A case with noise of its test, and none of its labels."""
+
+    threshold: int
+    sigma1: Fraction
+    votes_per_unit: int
+
+    name: ClassVar[str] = "only-tested"
+
+
+def test_a_case_without_noise_of_its_labels_releases_nothing() -> None:
+    case = OnlyTested(1, Fraction(1), 1)
+    with pytest.raises(UsageError, match="nothing is released"):
+        case.answer_all(np.array([[90, 10]]), SimulatedNoise(1))
