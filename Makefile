@@ -3,12 +3,14 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
+# More options of pytest for `make test`, as --ignore=FOLDER.
+TESTS  :=
 
 .PHONY: demo test test-all mutants coverage check bench docs protos clean help
 
 help:
 	@echo "make demo    two campaigns end to end: four hospitals, a server, a student"
-	@echo "make test    the tests: about eight minutes of two cores"
+	@echo "make test    the tests: about ten minutes on two cores"
 	@echo "make test-all  these and the slow ones: soak, browsers, databases, every planted bug"
 	@echo "make mutants  faults put back one by one, each of which a test must find"
 	@echo "make coverage  all tests, and the branches that they do not take; slower by half"
@@ -39,7 +41,7 @@ test test-all mutants coverage: export PYTHONDONTWRITEBYTECODE :=
 # processes wait half of their time, so there are twice as many processes of tests as two cores have room for.
 test test-all mutants coverage: export OMP_NUM_THREADS := 1
 test: $(VENV)/.tools
-	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile -m "not slow" $(TESTS)
 
 test-all: $(VENV)/.tools
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile
