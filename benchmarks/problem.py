@@ -132,7 +132,7 @@ class Problem:
     def kinds(self) -> tuple[str, ...]:
         """Names of the kinds of features that linear models and networks may have."""
         if isinstance(self.split.private.inputs, Table):
-            return ("columns", "steps")
+            return ("columns", "kernel")
         return ("pca-64", "pca-256")
 
     def rows(self, kind: str) -> Rows:
