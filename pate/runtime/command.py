@@ -51,18 +51,20 @@ def run(app: typer.Typer, name: str) -> NoReturn:
     STOPS.who = ""
     with forked.allowed():
         try:
-            code = _exit_code(app, name)
-        except Exception:
-            if not STOPS.asked:
-                raise
-            # The interrupt passed through code that turned it into an error of its own.
-            code = _interrupted(name)
-        except KeyboardInterrupt:  # a second one, while the first was reported
+            try:
+                code = _exit_code(app, name)
+            except Exception:
+                if not STOPS.asked:
+                    raise
+                # The interrupt passed through code that turned it into an error of its own.
+                code = _interrupted(name)
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(OSError, ValueError):  # the interpreter reports it, once
+                    stream.flush()
+            STOPS.end(code)
+        except KeyboardInterrupt:  # one more, while the first was reported or the output written
             code = INTERRUPTED
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):  # the interpreter reports it, once
-                stream.flush()
-        STOPS.end(code)
+            STOPS.end(code)
     # CPython ends a process by SIGINT, whatever its exit code, if a KeyboardInterrupt has left an exec of
     # text, such as the making of a dataclass in an import. The next exec of text makes it forget that.
     exec("")  # noqa: S102

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pate.start import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -71,6 +73,41 @@ def test_an_interrupt_that_is_swallowed_comes_again_and_leaves_the_clean_up_alon
         "cleaned up\n",
         "pate-test: stopped\n",
     )
+
+
+#: The screen is slow: stops come while the last lines are written.
+_FLUSHED = """
+import os, signal, sys, typer
+from pate.runtime.command import run
+app = typer.Typer()
+class Screen:
+    def __init__(self, stream):
+        self.stream = stream
+    def __getattr__(self, name):
+        return getattr(self.stream, name)
+    def flush(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        self.stream.flush()
+@app.command()
+def command():
+    print("done")
+    sys.stdout = Screen(sys.stdout)
+    if {stopped}:
+        os.kill(os.getpid(), signal.SIGTERM)
+run(app, "pate-test")
+"""
+
+
+@pytest.mark.parametrize(("stopped", "said"), [(False, ""), (True, "pate-test: stopped\n")])
+def test_a_stop_while_the_last_lines_are_written_is_no_traceback(
+    tmp_path: Path, stopped: bool, said: str
+) -> None:
+    (tmp_path / "program.py").write_text(_FLUSHED.format(stopped=stopped))
+    done = subprocess.run(
+        [sys.executable, "-m", "program"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, "done\n", said)
 
 
 def test_a_system_without_what_programs_need_is_named_first() -> None:
