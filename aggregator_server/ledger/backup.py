@@ -20,7 +20,6 @@ from aggregator_server.identities import Identities
 from aggregator_server.ledger import verify
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.store import stores
-from aggregator_server.ledger.store.database import write_copy
 from aggregator_server.ledger.store.place import LEDGER_FILE, InDatabase, Place, place_of
 from aggregator_server.ledger.store.tables import carry_over
 from pate.errors import PateError, StateError, UsageError
@@ -163,8 +162,8 @@ def _copy_ledger(source: Place, target: Path) -> None:
     if not isinstance(source, InDatabase):
         backup.copy_database(source, target)
         return
-    with closing(stores.examine(source)) as store, store.reading() as rows:
-        write_copy(target, lambda copy: carry_over(rows, copy))
+    with closing(stores.opened(source, read_only=True)) as store, store.reading() as rows:
+        stores.write_copy(target, lambda copy: carry_over(rows, copy))
 
 
 def _put_into(
@@ -185,7 +184,7 @@ def _put_into(
         The content of the database.
     """
     if stores.exists(target):
-        made = stores.open_for_writing(target)
+        made = stores.opened(target)
         with stores.or_closed(made):
             present = verify.verify(target, last)
             # The closing time of an earlier attempt is in its digest.
@@ -197,8 +196,8 @@ def _put_into(
                 )
             found = present
     else:
-        with closing(stores.examine(file)) as copy, copy.reading() as rows:
-            made = stores.create(target, lambda db: carry_over(rows, db))
+        with closing(stores.opened(file, read_only=True)) as copy, copy.reading() as rows:
+            made = stores.opened(target, fill=lambda db: carry_over(rows, db))
     with stores.or_closed(made):
         made.remember(found.head)
     made.close()

@@ -16,8 +16,7 @@ import pytest
 from aggregator_server.campaign.capped import CHUNK
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.store import stores
-from aggregator_server.ledger.store.address import Address
-from aggregator_server.ledger.store.place import ANCHOR_FILE, InDatabase, place_of
+from aggregator_server.ledger.store.place import ANCHOR_FILE, Address, InDatabase, place_of
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.accounting.composition import total_cost
 from pate.errors import DiskError, LedgerError, StateError, UnreachableError

@@ -112,7 +112,6 @@ def test_altered_tables_do_not_hold(
         "DELETE FROM batches WHERE first = 0",
         "DELETE FROM releases",
         "INSERT INTO releases VALUES (19, 0, 1, 'teachers', 1)",
-        "UPDATE alembic_version SET version_num = '0000'",
     ],
 )
 def test_a_tampered_ledger_is_found(
@@ -123,6 +122,32 @@ def test_a_tampered_ledger_is_found(
     tamper(cluster, place, change)
     with pytest.raises(LedgerError):
         verify(place)
+
+
+@pytest.mark.parametrize(
+    ("mark", "error", "words"),
+    [
+        ("the privacy ledger of a PATE campaign, layout 2", StateError, "a newer version"),
+        ("the privacy ledger of a PATE campaign, layout 0", StateError, "an older version"),
+        ("the privacy ledger of a PATE campaign", LedgerError, "not a ledger"),
+        ("mine", LedgerError, "not a ledger"),
+    ],
+)
+def test_a_schema_of_another_version_is_called_that_and_not_altered(
+    kept: InDatabase,
+    cluster: Cluster,
+    tmp_path: Path,
+    mark: str,
+    error: type[Exception],
+    words: str,
+) -> None:
+    place = copied(cluster, kept, tmp_path)
+    path = f'SET search_path = "{place.schema}"'
+    cluster.ask(f"{path}; CREATE TABLE later (at integer)", database="pate")
+    cluster.ask(f"COMMENT ON SCHEMA \"{place.schema}\" IS '{mark}'", database="pate")
+    for opened in (verify, Ledger.open):
+        with pytest.raises(error, match=words):
+            opened(place)
 
 
 READ_BY_OTHERS = {
@@ -180,7 +205,7 @@ def test_a_ledger_is_its_owners_whatever_the_database_gives_to_new_tables(
 
 
 def test_what_an_error_says_holds_no_votes(ledger: Ledger, place: InDatabase) -> None:
-    """PostgreSQL reports the whole row that violates a rule, and SQLAlchemy all parameters."""
+    """PostgreSQL reports the whole row that violates a rule."""
     with pytest.raises(LedgerError) as told, ledger._database.writing() as connection:
         connection.execute("INSERT INTO batches SELECT * FROM batches")
     assert "duplicate key" in str(told.value)
