@@ -54,9 +54,6 @@ class Synthesis:
         parent: id of the release whose model made these rows; None if a new one was fitted.
         model: digest of that model's file, hex; None if a new one was fitted.
         settings: the others, by name, for display.
-
-    Raises:
-        ProtocolError: for impossible values.
     """
 
     id: str
@@ -141,11 +138,7 @@ class Synthesis:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Synthesis:
-        """Return what :meth:`to_dict` made.
-
-        Raises:
-            LedgerError: for anything else.
-        """
+        """Return what :meth:`to_dict` made."""
         return read(cls, fields, error=LedgerError, what="a release of synthetic rows")
 
 
@@ -197,11 +190,6 @@ class Syntheses:
             kind: of the entry, one of :data:`KINDS`.
             fields: of the entry.
             at: when it was written.
-
-        Raises:
-            RefusedError: if a rule does not allow it.
-            ProtocolError: for impossible values.
-            LedgerError: for an entry of another form.
         """
         if kind == RESERVED:
             self._reserve(Synthesis.from_dict(fields), at)

@@ -8,11 +8,10 @@ trace that later spending would be repeated; the anchor detects it.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import stat
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pate.errors import LedgerError, StateError, UsageError
 from pate.foreign import json_value
 from pate.runtime.environment import is_loopback
-from pate.runtime.home import private_directory, write_file
+from pate.runtime.home import exclusive, private_directory, write_file
 from pate.storage.hash_chain import Head
 from pate.storage.sqlite import translated
 
@@ -257,23 +256,12 @@ def require_closed_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Lock ``<path>.lock``, until the block or the process ends in any way.
-
-    The file stays: removing it would race.
-    """
-    lock = path.with_name(path.name + ".lock")
-    with translated(lock, StateError):
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise StateError(
-                f"{path} is in use by another server; stop that one, or choose another --campaign"
-            ) from error
+    """Lock a ledger file, or an anchor, for one server at a time."""
+    said = f"{path} is in use by another server; stop that one, or choose another --campaign"
+    with ExitStack() as held:
+        with translated(path, StateError):
+            held.enter_context(exclusive(path.with_name(path.name + ".lock"), said))
         yield
-    finally:
-        os.close(handle)
 
 
 def read_anchor(path: Path) -> InDatabase | None:

@@ -105,7 +105,6 @@ class PostgresDatabase:
         self._link = link
 
     def _lock_folder(self) -> None:
-        private_directory(self.place.anchor.parent)
         self._opened.enter_context(locked(self.place.anchor))
         self._locked = True
 
