@@ -64,12 +64,6 @@ def back_up(folder: Path, out: Path) -> dict[str, object]:
     Returns:
         The manifest of the backup, with ``phase`` and its folder. It is signed by the campaign key
         of the server's identity, if there is one.
-
-    Raises:
-        StateError: if there is no campaign, or something is at ``out``.
-        LedgerError: if the copy does not verify: then the ledger does not, either.
-        DiskError: if it cannot be written.
-        UnreachableError: if the ledger's database does not answer.
     """
     made, found = backup.back_up(
         folder,
@@ -107,12 +101,6 @@ def restore(
     Returns:
         ``campaign``, ``head``, ``phase``, ``labels_released`` and ``signer`` of the restored
         campaign.
-
-    Raises:
-        UsageError: if the campaign may have continued after the copy, and neither is given.
-        StateError: if something is at ``folder``.
-        LedgerError: if the copy does not verify, or lacks ``head``.
-        DataError: if it is not a backup of a server, was changed, or has another signer.
     """
     asked = backup.Restore(place, CONTENTS, _signing_key(folder), signed_by=signed_by)
     manifest, known = asked.manifest, Head.given(head)

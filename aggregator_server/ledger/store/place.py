@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -81,12 +82,11 @@ class Address:
             raise UsageError(
                 "--ledger has a password in it, where every process and log can see it: leave "
                 "it out, and put it into ~/.pgpass, or the file that PGPASSFILE names, "
-                "readable by you "
-                "alone"
+                "readable only by you"
             )
         if (
             found.keys() - _WORDS - _NUMBERS - {"dbname"}
-            or not all(found[name].isdecimal() for name in _NUMBERS & found.keys())
+            or any(not re.fullmatch("[0-9]+", found[name]) for name in _NUMBERS & found.keys())
             or found.get("sslmode", "allow") not in _MODES
         ):
             raise UsageError(
@@ -204,8 +204,7 @@ def place_of(folder: Path, wanted: str | None = None) -> Place:
             raise StateError(
                 f"the campaign in {folder} has its ledger at {found.address}, but another place "
                 "was given: leave --ledger and PATE_LEDGER out (did the database move? Then "
-                "change "
-                f"its address in {path})"
+                f"change its address in {path})"
             )
         return found
     if address is None:
