@@ -28,11 +28,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[4]
 
 
-@pytest.fixture
-def place(cluster: Cluster, tmp_path: Path) -> InDatabase:
-    return cluster.place(tmp_path)
-
-
 # The way there.
 
 

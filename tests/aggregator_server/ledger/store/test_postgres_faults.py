@@ -35,22 +35,10 @@ from tests.support.server.in_postgres import again, sessions, tamper
 from tests.support.world.in_process import killed_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from aggregator_server.ledger.state import ReleasedLabel
     from tests.support.postgres import Cluster
-
-
-@pytest.fixture
-def place(cluster: Cluster, tmp_path: Path) -> InDatabase:
-    return cluster.place(tmp_path)
-
-
-@pytest.fixture
-def ledger(place: InDatabase) -> Iterator[Ledger]:
-    with start(place, make_spec(queries=20)) as made:
-        yield made
 
 
 def from_elsewhere(place: InDatabase) -> InDatabase:

@@ -21,17 +21,6 @@ if TYPE_CHECKING:
     from tests.support.postgres import Cluster
 
 
-@pytest.fixture
-def place(cluster: Cluster, tmp_path: Path) -> InDatabase:
-    return cluster.place(tmp_path)
-
-
-@pytest.fixture
-def ledger(place: InDatabase) -> Iterator[Ledger]:
-    with start(place, make_spec(queries=20)) as made:
-        yield made
-
-
 @pytest.fixture(scope="module")
 def kept(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> InDatabase:
     """A finished campaign, which no test changes."""
