@@ -14,14 +14,21 @@ answer        columns                    numbers, in units of 1/grid of a vote
               least its two ends         g (b - z) / (b - a) at a, and the rest of g = 64 at b
 ``contrast``  2 to 8 classes             as ``class``, less most of what all classes have in common:
                                          of length 1, with signs; with dense codes only
+``residual``  2 to 256 classes           the probabilities of a public model less 1 in the column of
+                                         the class, with signs; in rounds (:mod:`pate.rounds`), with
+                                         dense codes only
+``residual``  2 to 256 classes           what a shown model says of the record, less its class: with
+             signs; in rounds, with dense codes only (:mod:`pate.rounds.residual`)
 ============  =========================  ======================================================
 
 A teacher that votes for several labels casts ``labels-T-of-L`` at each query: 1 at each of at most T of L
 labels, and there is no other column, since how many teachers vote is public.
 
-Only the numbers of ``contrast`` may be negative. An answer has L1 norm and squared L2 norm of at most one
-vote, with several labels of at most T votes, and a contrast has L1 norm of at most two. The records that
-voted somewhere can be counted from all columns: with several labels by ``none`` and a T-th of each label.
+Only the numbers of ``contrast`` and ``residual`` may be negative. An answer has L1 norm and squared L2 norm
+of at most one vote, with several labels of at most T votes, and a contrast has L1 norm of at most two. A
+residual is cut with the code: a unit's whole array has L2 norm of at most one vote. The records that voted
+somewhere can be counted from all columns: with several labels by ``none`` and a T-th of each label; in rounds
+by the first one, which counts classes.
 
 Source: T is the tau of "tau voting", Dziedzic et al., "Private Multi-Winner Voting for Machine
 Learning", PoPETs 2023.
@@ -51,8 +58,9 @@ CLASS: Final = "class"
 LABELS: Final = "labels"
 ORDERED: Final = "ordered"
 NUMBER: Final = "number"
-#: Another form of the default.
+#: Other forms of the default.
 CONTRAST: Final = "contrast"
+RESIDUAL: Final = "residual"
 #: The column of records with fewer labels than count.
 NONE: Final = "none"
 #: Parts into which the range of a number is divided, between one point and the next.
@@ -65,11 +73,14 @@ MOST_LABELS: Final = 64
 #: Units of a contrast that are one vote, and most classes: of many the gain is small.
 FINE: Final = 2**10
 MOST_CONTRASTED: Final = 8
+#: Most classes of residuals: an array has a number for each.
+MOST_CLASSES: Final = 2**8
 #: Part of a contrast's squared length that is the same for all classes: by it records are counted.
 _COMMON: Final = 0.1
 
 _TEXT: Final = re.compile(
-    r"(class|ordered|number|contrast)|labels-([1-9][0-9]?)(?:-of-([1-9][0-9]{0,3}))?", re.ASCII
+    r"(class|ordered|number|contrast|residual)|labels-([1-9][0-9]?)(?:-of-([1-9][0-9]{0,3}))?",
+    re.ASCII,
 )
 _CHOICE: Final = b"pate labels that"
 
@@ -79,12 +90,12 @@ class Answer:
     """An answer.
 
     Attributes:
-        name: one of :data:`ANSWERS`, or :data:`CONTRAST`.
+        name: one of :data:`ANSWERS`, :data:`CONTRAST` or :data:`RESIDUAL`.
         most: T, the most labels of a record that count; 1 for any other answer.
         of: L, the number of labels, where teachers vote for several; 0 for records.
     """
 
-    name: Literal["class", "labels", "ordered", "number", "contrast"] = "class"
+    name: Literal["class", "labels", "ordered", "number", "contrast", "residual"] = "class"
     most: int = 1
     of: int = 0
 
@@ -97,12 +108,12 @@ class Answer:
     @property
     def one_hot(self) -> bool:
         """Whether an answer is a class, the largest in its column, so that a query may get a label."""
-        return self.name in (CLASS, ORDERED, CONTRAST)
+        return self.name in (CLASS, ORDERED, CONTRAST, RESIDUAL)
 
     @property
     def permission(self) -> str:
-        """The one of :data:`ANSWERS` that a policy must allow: a contrast says a class."""
-        return CLASS if self.name == CONTRAST else self.name
+        """The one of :data:`ANSWERS` that a policy must allow: these two say a class."""
+        return CLASS if self.name in (CONTRAST, RESIDUAL) else self.name
 
     @property
     def grid(self) -> int:
@@ -122,7 +133,8 @@ class Answer:
 
         Of several labels they are T: with fewer than T labels ``none`` is one of them.
         """
-        return {NUMBER: 2, CONTRAST: MOST_CONTRASTED}.get(self.name, self.most)
+        columns = {NUMBER: 2, CONTRAST: MOST_CONTRASTED, RESIDUAL: MOST_CLASSES}
+        return columns.get(self.name, self.most)
 
     @property
     def in_words(self) -> str:
@@ -134,6 +146,7 @@ class Answer:
             NUMBER: "divided between two points of a range",
             ORDERED: "for classes in their order",
             CONTRAST: "for one class against the others",
+            RESIDUAL: "by its disagreement with a public model",
         }.get(self.name, "")
 
     def release_in_words(self, labels: int, asked: int) -> str:
@@ -167,7 +180,7 @@ class Answer:
             self._check_labels(names)
             return
         if names is None:
-            if self.name in (ORDERED, NUMBER, CONTRAST):
+            if self.name in (ORDERED, NUMBER, CONTRAST, RESIDUAL):
                 raise UsageError(
                     f"answer = {self} needs a class list that the campaign states: "
                     + {NUMBER: "its range", ORDERED: "in their order"}.get(self.name, "--classes")
@@ -181,9 +194,10 @@ class Answer:
             )
         if self.name == NUMBER:
             points_of(names)
-        if self.name == CONTRAST and not 2 <= len(names) <= MOST_CONTRASTED:
+        most = {CONTRAST: MOST_CONTRASTED, RESIDUAL: MOST_CLASSES}.get(self.name)
+        if most is not None and not 2 <= len(names) <= most:
             raise UsageError(
-                f"answer = {self} is for 2 to {MOST_CONTRASTED} classes, not {len(names)}: leave it out"
+                f"answer = {self} is for 2 to {most} classes, not {len(names)}: leave it out"
             )
 
     def _check_labels(self, names: Sequence[str] | None) -> None:
@@ -208,12 +222,12 @@ def answer_of(text: str) -> Answer:
     found = _TEXT.fullmatch(text)
     if found is None or (found[2] and int(found[2]) > MOST_LABELS):
         raise UsageError(
-            f"an answer is class, labels-T with T from 1 to {MOST_LABELS}, ordered, number or contrast, "
-            f"got {text[:60]!r}"
+            f"an answer is class, labels-T with T from 1 to {MOST_LABELS}, ordered, number, contrast "
+            f"or residual, got {text[:60]!r}"
         )
     if found[2]:
         return Answer("labels", int(found[2]), int(found[3] or 0))
-    return Answer(cast("Literal['class', 'ordered', 'number', 'contrast']", text))
+    return Answer(cast("Literal['class', 'ordered', 'number', 'contrast', 'residual']", text))
 
 
 def range_in(text: str) -> tuple[str, ...]:

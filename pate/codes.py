@@ -21,7 +21,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-from pate.answers import CONTRAST, MOST_CONTRASTED, Answer, answer_of
+from pate.answers import CONTRAST, MOST_CONTRASTED, RESIDUAL, Answer, answer_of
 from pate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -134,6 +134,12 @@ class Code:
         >>> code_of("nearest").change(3), code_of("dense-64").change(1)
         (Change(total=6, squared=18, counts=6), Change(total=16384, squared=4194304, counts=128))
 
+        A unit's residuals are one array of length g at most, of d times as many counts as there are classes,
+        whatever model is shown and however many records the unit has:
+
+        >>> code_of("dense-64 residual").change(1)
+        Change(total=262144, squared=4194304, counts=16384)
+
         A unit that reaches c teachers changes what each of them casts, in any way. Two sets of at most T of L
         labels differ in at most w = min(2T, L) labels, at each of the q queries: the teacher's array moves
         by q w in L1 and in squares, and those of c teachers together by c times the length.
@@ -141,7 +147,7 @@ class Code:
         >>> code_of("each-10 labels-3-of-14").change(1), code_of("each-10 labels-14-of-14").change(1)
         (Change(total=60, squared=60, counts=60), Change(total=140, squared=140, counts=140))
 
-        Source: docs/proofs/record-votes.md, sections 2 and 3, and for teachers section 5.
+        Source: docs/proofs/record-votes.md, sections 2 and 3, for teachers 5, for residuals 6.
         """
         if self.name == EACH:
             labels = min(2 * self.answer.most, self.answer.of)
@@ -151,6 +157,10 @@ class Code:
                 votes**2 * self.places * labels,
                 self.places * moved,
             )
+        if self.answer.name == RESIDUAL:
+            counts = self.places * self.answer.columns
+            length = math.isqrt(counts * GRID**2)
+            return Change(2 * votes * length, (2 * votes * GRID) ** 2, counts)
         places, most = 2 * votes * self.places, self.answer.most
         counts = places * self.answer.columns
         if self.name == DENSE:
@@ -177,8 +187,10 @@ def code_of(text: str) -> Code:
         made = replace(_own(own), answer=answer)
     else:
         made = _own(text)
-    if made.answer.name == CONTRAST and made.name != DENSE:
-        raise UsageError(f"the answer contrast has signs and is for dense codes, got {text[:60]!r}")
+    if made.answer.name in (CONTRAST, RESIDUAL) and made.name != DENSE:
+        raise UsageError(
+            f"the answer {made.answer} has signs and is for dense codes, got {text[:60]!r}"
+        )
     if made.of_teachers != (made.answer.of > 0):
         raise UsageError(f"each-Q is the code of the answer labels-T-of-L, got {text[:60]!r}")
     return made
