@@ -23,7 +23,7 @@ import numpy as np
 
 from pate.codes import GRID
 from pate.errors import DataError
-from pate.rounds.model import LARGEST_WEIGHT, WEIGHT_GRID, RoundModel
+from pate.rounds.model import MOST_CUT, MOST_WEIGHT, WEIGHT_GRID, RoundModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -166,11 +166,11 @@ def _first(rows: Floats, start: Start) -> Floats:
 
 def _shown(rows: Floats, weights: Floats, kappa: float) -> RoundModel:
     """Return the model with its cut: kappa times the usual length that the model itself predicts."""
-    whole = np.clip(np.rint(weights * WEIGHT_GRID), -LARGEST_WEIGHT, LARGEST_WEIGHT)
+    whole = np.clip(np.rint(weights * WEIGHT_GRID), -MOST_WEIGHT, MOST_WEIGHT)
     likely = _softmax(rows @ (whole / WEIGHT_GRID))
     usual = np.square(rows).sum(axis=1) * (1 - np.square(likely).sum(axis=1))
     cut = kappa * float(np.sqrt(usual.mean()))
-    return RoundModel(whole.astype(np.int64), int(np.clip(np.rint(cut * GRID), 1, 2 * GRID)))
+    return RoundModel(whole.astype(np.int64), int(np.clip(np.rint(cut * GRID), 1, MOST_CUT)))
 
 
 def _softmax(logits: Floats) -> Floats:
