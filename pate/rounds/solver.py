@@ -1,0 +1,190 @@
+"""The next model from the noisy sums of all rounds so far, and the public rows.
+
+Round 0 releases class counts. From then on round t shows a model W_t, and a record casts its part of the
+gradient of the logistic loss there, x (p_t(x) - e_y)', scaled to length 1 if it is longer than c_t. The
+sum S_t, times c_t, is the gradient g_t of the records' loss at W_t plus noise of c_t sigma_t.
+
+The curvature there for class c is B_c = N E[p_c (1 - p_c) x x'] (one curvature for all classes would be too
+large for rare ones, and the steps diverge). The public rows have it, N is known from round 0. With a
+prior W - W_0 of variance s^2, the numbers z = B (W_t - W_0) - g_t have mean B (W - W_0), and variance
+c_t^2 sigma_t^2 of privacy noise plus B of the draw of records. So in the eigenvectors of B_c the next model
+is W_0 + B s^2 / (B^2 s^2 + c_t^2 sigma_t^2 + B) z; s^2 is the one with which the z of all classes are most
+likely. W_0 has the class shares only. All of it is post-processing of what was released.
+
+Source: Newton's method; for s^2 MacKay, "Bayesian interpolation", Neural Computation 4, 1992.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.codes import GRID
+from pate.errors import DataError
+from pate.rounds.model import MOST_CUT, MOST_WEIGHT, WEIGHT_GRID, RoundModel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Counts = NDArray[np.int64]
+
+#: Prior variances of the weights that are tried.
+_SIZES: Final = tuple(2.0**power for power in range(-16, 25))
+#: Eigenvalues below this part of the largest are of no direction.
+_LEAST: Final = 1e-9
+#: Least share of a class, times the number of classes.
+_RAREST: Final = 0.01
+#: Steps that set the intercepts.
+_LEVELLED: Final = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """What the first release says.
+
+    Attributes:
+        shares: (C,) of the classes, positive, of sum 1.
+        records: their number, above 0.
+    """
+
+    shares: Floats
+    records: float
+
+    @classmethod
+    def of(cls, counts: Floats, sigma: float) -> Start:
+        """Return it from noisy class counts.
+
+        Counts are shrunk to their mean by as much of their variance as is noise.
+
+        Args:
+            counts: (C,) in votes.
+            sigma: standard deviation of the noise on each, in votes.
+
+        Raises:
+            DataError: for counts that are not finite, or of fewer than two classes.
+        """
+        wide = np.asarray(counts, dtype=np.float64)
+        if wide.ndim != 1 or len(wide) < 2 or not np.isfinite(wide).all() or not sigma >= 0:
+            raise DataError(f"class counts of shape {wide.shape} with noise {sigma}")
+        classes = len(wide)
+        mean, noise = float(wide.mean()), sigma**2
+        # With few records the noise may hide all of them.
+        records = max(float(wide.sum()), sigma * np.sqrt(classes), 1.0)
+        spread = float(np.square(wide - mean).sum()) / (classes - 1)
+        kept = max(spread - noise, 0.0) / spread if spread > 0 else 0.0
+        shares = np.maximum(1 / classes + kept * (wide - mean) / records, _RAREST / classes)
+        return cls(shares / shares.sum(), records)
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """One round as it was released.
+
+    Attributes:
+        shown: the model.
+        sums: (K, C) noisy sums, in votes.
+        sigma: standard deviation of the noise on each, in votes.
+    """
+
+    shown: RoundModel
+    sums: Floats
+    sigma: float
+
+
+def next_model(
+    rows: Floats, start: Start, rounds: Sequence[Released], kappa: float = 1.0
+) -> RoundModel:
+    """Return the model after some rounds: that of the next one, or the final one.
+
+    Args:
+        rows: (n, K) the public rows' codes / :data:`~pate.codes.GRID`.
+        start: of round 0.
+        rounds: those after it, in order; none: the model is the class shares.
+        kappa: of the plan.
+
+    Raises:
+        DataError: if a shape does not fit, or a number is not finite.
+    """
+    _check(rows, start, rounds)
+    first = _first(rows, start)
+    weights = first
+    if rounds:
+        weights = _step(rows, start, first, rounds[-1])
+    return _shown(rows, weights, kappa)
+
+
+def chances(rows: Floats, model: RoundModel, start: Start) -> Floats:
+    """Return (n, C) class probabilities of the public rows, whose mean is the released class shares."""
+    logits = rows @ (model.weights / WEIGHT_GRID)
+    level = np.log(start.shares)
+    for _ in range(_LEVELLED):
+        made = _softmax(logits + level)
+        level = level + np.log(start.shares) - np.log(np.maximum(made.mean(axis=0), 1e-12))
+    return _softmax(logits + level)
+
+
+def _step(rows: Floats, start: Start, first: Floats, last: Released) -> Floats:
+    weights, cut = last.shown.weights / WEIGHT_GRID, last.shown.cut / GRID
+    gradient, noise = cut * last.sums, (cut * last.sigma) ** 2
+    likely = _softmax(rows @ weights)
+    told: list[tuple[Floats, Floats, Floats]] = []
+    for at in range(weights.shape[1]):
+        varied = start.records / len(rows) * likely[:, at] * (1 - likely[:, at])
+        curved, axes = np.linalg.eigh((rows * varied[:, None]).T @ rows)
+        kept = curved > _LEAST * max(float(curved[-1]), 1e-300)
+        curved, axes = curved[kept], axes[:, kept]
+        apart = curved * (axes.T @ (weights - first)[:, at]) - axes.T @ gradient[:, at]
+        told.append((curved, apart, axes))
+    curved, apart = (np.concatenate([each[at] for each in told]) for at in (0, 1))
+
+    def evidence(size: float) -> float:
+        spread = curved**2 * size + curved + noise
+        return -float((np.log(spread) + np.square(apart) / spread).sum())
+
+    size = max(_SIZES, key=evidence)
+    steps = [
+        axes @ (curved * size / (curved**2 * size + curved + noise) * apart)
+        for curved, apart, axes in told
+    ]
+    return first + np.stack(steps, axis=1)
+
+
+def _first(rows: Floats, start: Start) -> Floats:
+    """Return (K, C) weights whose logits are closest to those of the class shares."""
+    mean = rows.mean(axis=0)
+    moments = rows.T @ rows / len(rows)
+    largest = max(float(np.linalg.eigvalsh(moments)[-1]), 1e-12)
+    one = np.linalg.solve(moments + 1e-3 * largest * np.eye(len(mean)), mean)
+    logits = np.log(start.shares)
+    return np.outer(one, logits - logits.mean())
+
+
+def _shown(rows: Floats, weights: Floats, kappa: float) -> RoundModel:
+    """Return the model with its cut: kappa times the usual length that the model itself predicts."""
+    whole = np.clip(np.rint(weights * WEIGHT_GRID), -MOST_WEIGHT, MOST_WEIGHT)
+    likely = _softmax(rows @ (whole / WEIGHT_GRID))
+    usual = np.square(rows).sum(axis=1) * (1 - np.square(likely).sum(axis=1))
+    cut = kappa * float(np.sqrt(usual.mean()))
+    return RoundModel(whole.astype(np.int64), int(np.clip(np.rint(cut * GRID), 1, MOST_CUT)))
+
+
+def _softmax(logits: Floats) -> Floats:
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    made: Floats = powers / powers.sum(axis=1, keepdims=True)
+    return made
+
+
+def _check(rows: Floats, start: Start, rounds: Sequence[Released]) -> None:
+    if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
+        raise DataError(f"public rows of shape {rows.shape}, or not finite")
+    shape = (rows.shape[1], len(start.shares))
+    for each in rounds:
+        if each.sums.shape != shape or each.shown.weights.shape != shape:
+            raise DataError(f"sums of shape {each.sums.shape}, not {shape}")
+        if not np.isfinite(each.sums).all() or not each.sigma >= 0:
+            raise DataError("sums, or their noise, are not finite")
