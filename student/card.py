@@ -124,6 +124,7 @@ and nothing else: no record and no vote of any single data holder.
 _ASKED: Final = {
     "class": "its class",
     "contrast": "its class",
+    "residual": "its class, in rounds by its disagreement with a public model",
     "ordered": "its class",
     "labels": "its labels, at most {most} of them",
     "number": "its number, divided between two points of a range",
