@@ -111,6 +111,11 @@ class Answer:
         return self.name in (CLASS, ORDERED, CONTRAST, RESIDUAL)
 
     @property
+    def labelled(self) -> bool:
+        """Whether a query may get a label: in rounds a model is released instead."""
+        return self.one_hot and self.name != RESIDUAL
+
+    @property
     def permission(self) -> str:
         """The one of :data:`ANSWERS` that a policy must allow: these two say a class."""
         return CLASS if self.name in (CONTRAST, RESIDUAL) else self.name
@@ -154,6 +159,8 @@ class Answer:
 
         Of several labels, or a number, no one column is what an input is.
         """
+        if self.name == RESIDUAL:
+            return "noisy sums of rounds and their models" if asked else "nothing"
         return f"{labels} labels" if self.one_hot or not asked else "noisy counts and no label"
 
     def check(self, answers: NDArray[np.int64]) -> None:
