@@ -103,7 +103,7 @@ def mechanism_in_words(mechanism: object) -> str:
         where = f", {code.in_words}"
         if code.units_in_words:
             where += f"; counts and noise are {code.units_in_words}"
-        if not code.answer.one_hot and parameters.get("threshold") == 0:
+        if not code.answer.labelled and parameters.get("threshold") == 0:
             del parameters["threshold"]  # no query gets a label
     known = _WORDS.get(name, ())
     for words in (known,) if isinstance(known, str) else known:

@@ -37,7 +37,6 @@ from pate.accounting.events import (
     NoisyHistogram,
     check_votes_per_unit,
 )
-from pate.answers import RESIDUAL
 from pate.codes import NEAREST, code_of
 from pate.errors import UsageError
 from pate.mechanisms.contract import MechanismText, Outcome, Votes, check_rows, check_threshold
@@ -150,8 +149,7 @@ class MatrixMechanism(MechanismText):
             ProtocolError: for rows that cannot be noisy votes.
         """
         noisy = check_rows(noisy, noisy=True)
-        answer = code_of(self.code).answer
-        if not len(noisy) or not answer.one_hot or answer.name == RESIDUAL:
+        if not len(noisy) or not code_of(self.code).answer.labelled:
             return (None,) * len(noisy)
         second, first = np.partition(noisy, -2, axis=1)[:, -2:].T
         clear = (first - second >= self.threshold).tolist()
