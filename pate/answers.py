@@ -107,12 +107,12 @@ class Answer:
 
     @property
     def one_hot(self) -> bool:
-        """Whether an answer is a class, the largest in its column, so that a query may get a label."""
+        """Whether an answer is of one class."""
         return self.name in (CLASS, ORDERED, CONTRAST, RESIDUAL)
 
     @property
     def labelled(self) -> bool:
-        """Whether a query may get a label: in rounds a model is released instead."""
+        """Whether a query may get a label: the class whose count is largest there."""
         return self.one_hot and self.name != RESIDUAL
 
     @property
@@ -157,11 +157,11 @@ class Answer:
     def release_in_words(self, labels: int, asked: int) -> str:
         """Return what was released for ``asked`` queries: labels, or noisy counts only.
 
-        Of several labels, or a number, no one column is what an input is.
+        Of several labels, a number, or residuals, no one column is what an input is.
         """
-        if self.name == RESIDUAL:
-            return "noisy sums of rounds and their models" if asked else "nothing"
-        return f"{labels} labels" if self.one_hot or not asked else "noisy counts and no label"
+        if self.name == RESIDUAL and asked:
+            return "noisy sums of rounds and their models"
+        return f"{labels} labels" if self.labelled or not asked else "noisy counts and no label"
 
     def check(self, answers: NDArray[np.int64]) -> None:
         """Check (n, columns) answers, in whole numbers, against what one may be at most.

@@ -135,7 +135,7 @@ def _by_records(code: Code) -> str:
     where = "at the public input that is most like it"
     if code.name == "dense":
         where = f"by how far it lies in each of {code.places} directions of the public inputs"
-    classes = code.answer.one_hot
+    classes = code.answer.labelled
     text = _BY_RECORDS.format(
         what=_ASKED[code.answer.name].format(most=code.answer.most),
         where=where,

@@ -363,7 +363,7 @@ class Campaign:
             f"round {summary.round}: {summary.asked} queries asked, "
             f"{state.spec.voted_for.release_in_words(summary.labels, summary.asked)} released{reinforced}"
         )
-        if not state.spec.voted_for.one_hot:
+        if not state.spec.voted_for.labelled:
             return
         counts = Counter(each.label for each in state.labels.values())
         words = classes_in_words(

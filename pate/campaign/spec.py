@@ -303,7 +303,7 @@ class CampaignSpec:
         law, other = ("geometric", "sigma2") if self.delta == 0 else ("Gaussian", "scale")
         if other in self.parameters.stated():
             raise UsageError(f"{other} has no meaning for {law} noise, at delta {self.delta:g}")
-        if self.parameters.threshold is not None and not self.voted_for.one_hot:
+        if self.parameters.threshold is not None and not self.voted_for.labelled:
             raise UsageError(
                 f"threshold is for classes: with the answer {self.voted_for} noisy counts are released, "
                 "and no query gets a label"

@@ -219,7 +219,7 @@ def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism
     threshold = 0
     if spec.parameters.threshold is not None:
         threshold = math.ceil(grid * spec.parameters.threshold)
-    elif code_of(code).answer.one_hot:
+    elif code_of(code).answer.labelled:
         threshold = clear_margin(shares, spec.wanted_parties if spec.sums.distributed else 1)
     share = shares.share if isinstance(shares, GaussianShares) else None
     scale = shares.scale if isinstance(shares, GeometricShares) else None

@@ -135,6 +135,8 @@ class LabelSet:
         if self.noisy is None or self.rows or (self.answer.one_hot and not self.noisy.dense):
             return f"{len(self.rows)} labels"
         number = len(self.noisy.queries)
+        if self.noisy.model is not None:
+            return f"a model in {number} directions, after {len(self.noisy.earlier)} rounds"
         one, more = "representative", "representatives"
         if code_of(self.noisy.code).of_teachers:
             one, more = "query", "queries"

@@ -149,8 +149,7 @@ class MatrixMechanism(MechanismText):
             ProtocolError: for rows that cannot be noisy votes.
         """
         noisy = check_rows(noisy, noisy=True)
-        answer = code_of(self.code).answer
-        if not len(noisy) or not answer.labelled:
+        if not len(noisy) or not code_of(self.code).answer.labelled:
             return (None,) * len(noisy)
         second, first = np.partition(noisy, -2, axis=1)[:, -2:].T
         clear = (first - second >= self.threshold).tolist()

@@ -101,7 +101,7 @@ class NeighbourNoise:
         grid = code_of(code).grid
         spreads = {name: each / grid for name, each in spreads_of(*of_one, code).items()}
         words = noise_in_words(*of_one, law, code)
-        margin = clear_margin(shares, adding) if code_of(code).answer.one_hot else 0
+        margin = clear_margin(shares, adding) if code_of(code).answer.labelled else 0
         return cls(shares, at, honest, spreads, law, margin, words)
 
 
