@@ -290,13 +290,21 @@ def _votes_in_rounds(options: MechanismOptions, code: str, delta: float) -> bool
 
     What asks for something else has one release: another answer or law of noise, stated noise, a series,
     or a number of votes of a patient.
+
+    Raises:
+        UsageError: if it is the stated answer, and cannot be.
     """
+    columns = _columns(options)
     if options.answer is not None:
-        return answer_of(options.answer).name == RESIDUAL
+        if answer_of(options.answer).name != RESIDUAL:
+            return False
+        Answer(RESIDUAL).check_columns(columns)
+        if delta == 0:
+            raise UsageError("records that vote in rounds have Gaussian noise, at a delta above 0")
+        return True
     others = (
         options.scale, options.sigma2, options.threshold, options.series, options.votes_per_patient
     )  # fmt: skip
-    columns = _columns(options)
     return (
         (code == DENSE or code_of(code).name == DENSE)
         and columns is not None
