@@ -159,6 +159,8 @@ class Answer:
 
         Of several labels, a number, or residuals, no one column is what an input is.
         """
+        if self.name == RESIDUAL and asked:
+            return "noisy sums of rounds and their models"
         return f"{labels} labels" if self.labelled or not asked else "noisy counts and no label"
 
     def check(self, answers: NDArray[np.int64]) -> None:

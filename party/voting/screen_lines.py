@@ -68,6 +68,14 @@ def kind_in_words(inputs: Inputs) -> str:
     )
 
 
+def voting_in_words(campaign: vote_pb2.Campaign, batch: vote_pb2.Batch) -> str:
+    """Return what we vote on."""
+    if not batch.round:
+        return f"voting on {len(batch.rows)} queries"
+    what = "our records' disagreement with the model shown" if batch.shown else "class counts"
+    return f"round {batch.round} of {campaign.rounds}: voting, {what}"
+
+
 def ended_in_words(ending: Ending) -> str:
     """Return a line for the operator about the end of a campaign."""
     if ending.cause:

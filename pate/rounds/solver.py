@@ -4,12 +4,19 @@ Round 0 releases class counts. From then on round t shows a model W_t, and a rec
 gradient of the logistic loss there, x (p_t(x) - e_y)', scaled to length 1 if it is longer than c_t. The
 sum S_t, times c_t, is the gradient g_t of the records' loss at W_t plus noise of c_t sigma_t.
 
-The curvature there for class c is B_c = N E[p_c (1 - p_c) x x'] (one curvature for all classes would be too
-large for rare ones, and the steps diverge). The public rows have it, N is known from round 0. With a
-prior W - W_0 of variance s^2, the numbers z = B (W_t - W_0) - g_t have mean B (W - W_0), and variance
-c_t^2 sigma_t^2 of privacy noise plus B of the draw of records. So in the eigenvectors of B_c the next model
-is W_0 + B s^2 / (B^2 s^2 + c_t^2 sigma_t^2 + B) z; s^2 is the one with which the z of all classes are most
-likely. W_0 has the class shares only. All of it is post-processing of what was released.
+The curvature there for class c is B_c = N C/(C - 1) E[p_c (1 - p_c) x x']. The public rows have it, N is
+known from round 0. (By C/(C - 1) it is the whole Hessian's where classes are equally likely, and with two
+classes always: the Hessian moves classes against one another. Without it steps are too long, with two classes
+twice as long. One curvature for all classes diverges.) With a prior W - W_0 of variance s^2, the numbers
+z = B (W_T - W_0) - g_T have mean B (W - W_0), and variance v of privacy noise plus B of the draw of records.
+So in the eigenvectors of B_c the next model is W_0 + B s^2 / (B^2 s^2 + v + B) z; s^2 is the one with which
+the z of all classes are most likely. W_0 has the class shares only.
+
+Earlier rounds count, too: a gradient at W_t is one at W_T less the sum of x (p_T - p_t)', in which no label
+is. Public rows stand for that sum. How far they are off is known: by N^2/n E[(x'a)^2 (p_T - p_t)^2] in
+direction a, which is little once models hardly move. So each round's gradient is moved to W_T, and in each
+direction the mean of least variance is taken. Therefore more rounds than needed cost next to nothing. All of
+it is post-processing of what was released.
 
 Source: Newton's method; for s^2 MacKay, "Bayesian interpolation", Neural Computation 4, 1992.
 """
@@ -37,6 +44,9 @@ if TYPE_CHECKING:
 _SIZES: Final = tuple(2.0**power for power in range(-16, 25))
 #: Eigenvalues below this part of the largest are of no direction.
 _LEAST: Final = 1e-9
+_TINY: Final = 1e-300
+#: Least variance of a gradient's noise, in records.
+_LEAST_NOISE: Final = 1e-6
 #: Least share of a class, times the number of classes.
 _RAREST: Final = 0.01
 #: Steps that set the intercepts.
@@ -114,7 +124,7 @@ def next_model(
     first = _first(rows, start)
     weights = first
     if rounds:
-        weights = _step(rows, start, first, rounds[-1])
+        weights = _step(rows, start, first, rounds)
     return _shown(rows, weights, kappa)
 
 
@@ -128,28 +138,43 @@ def chances(rows: Floats, model: RoundModel, start: Start) -> Floats:
     return _softmax(logits + level)
 
 
-def _step(rows: Floats, start: Start, first: Floats, last: Released) -> Floats:
-    weights, cut = last.shown.weights / WEIGHT_GRID, last.shown.cut / GRID
-    gradient, noise = cut * last.sums, (cut * last.sigma) ** 2
+def _step(rows: Floats, start: Start, first: Floats, rounds: Sequence[Released]) -> Floats:
+    """Return (K, C) the weights after the last round."""
+    number, classes = len(rows), len(start.shares)
+    part = start.records / number
+    weights = rounds[-1].shown.weights / WEIGHT_GRID
     likely = _softmax(rows @ weights)
-    told: list[tuple[Floats, Floats, Floats]] = []
-    for at in range(weights.shape[1]):
-        varied = start.records / len(rows) * likely[:, at] * (1 - likely[:, at])
+    cuts = np.array([each.shown.cut / GRID for each in rounds])
+    noise = np.maximum(np.square(cuts * [each.sigma for each in rounds]), _LEAST_NOISE)
+    moved = [likely - _softmax(rows @ (each.shown.weights / WEIGHT_GRID)) for each in rounds]
+    gradients = [
+        cut * each.sums + part * (rows.T @ apart)
+        for cut, each, apart in zip(cuts, rounds, moved, strict=True)
+    ]
+    told: list[tuple[Floats, Floats, Floats, Floats]] = []
+    for at in range(classes):
+        varied = part * classes / (classes - 1) * likely[:, at] * (1 - likely[:, at])
         curved, axes = np.linalg.eigh((rows * varied[:, None]).T @ rows)
-        kept = curved > _LEAST * max(float(curved[-1]), 1e-300)
+        kept = curved > _LEAST * max(float(curved[-1]), _TINY)
         curved, axes = curved[kept], axes[:, kept]
-        apart = curved * (axes.T @ (weights - first)[:, at]) - axes.T @ gradient[:, at]
-        told.append((curved, apart, axes))
-    curved, apart = (np.concatenate([each[at] for each in told]) for at in (0, 1))
+        off = part * np.stack([apart[:, at] for apart in moved], axis=1)
+        pairs = (off[:, :, None] * off[:, None, :]).reshape(number, -1)
+        spread = (np.square(rows @ axes).T @ pairs).reshape(-1, len(rounds), len(rounds))
+        inverse = np.linalg.inv(spread + np.diag(noise)).sum(axis=2)
+        left = 1 / inverse.sum(axis=1)
+        seen = axes.T @ np.stack([each[:, at] for each in gradients], axis=1)
+        mean = left * (inverse * seen).sum(axis=1)
+        told.append((curved, left, curved * (axes.T @ (weights - first)[:, at]) - mean, axes))
+    curved, left, apart = (np.concatenate([each[at] for each in told]) for at in range(3))
 
     def evidence(size: float) -> float:
-        spread = curved**2 * size + curved + noise
+        spread = curved**2 * size + curved + left
         return -float((np.log(spread) + np.square(apart) / spread).sum())
 
     size = max(_SIZES, key=evidence)
     steps = [
-        axes @ (curved * size / (curved**2 * size + curved + noise) * apart)
-        for curved, apart, axes in told
+        axes @ (curved * size / (curved**2 * size + curved + left) * apart)
+        for curved, left, apart, axes in told
     ]
     return first + np.stack(steps, axis=1)
 
