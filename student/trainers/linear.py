@@ -35,8 +35,7 @@ import numpy as np
 
 from pate.answers import CONTRAST, FINE, NUMBER, RESIDUAL, contrast_of
 from pate.codes import GRID, code_of
-from pate.features.dense import Directions, looked_at
-from pate.features.space import directions_over
+from pate.features.space import codes_over
 from pate.rounds.solver import Start, chances
 from student.trainers.counts import LEAST_SHARE
 from student.trainers.covariates import matching_weights
@@ -137,18 +136,10 @@ def _of_rounds(public: Inputs, noisy: NoisyVotes) -> Floats | None:
     noise = sigma * len(counts) ** 0.5
     if noisy.model is None or counts.sum() <= _CLEAR * noise:
         return None
-    found = np.maximum(
-        chances(_rows(public, noisy), noisy.model, Start.of(counts, sigma)), LEAST_SHARE
-    )
+    rows = codes_over(public, noisy.queries.tolist()) / GRID
+    found = np.maximum(chances(rows, noisy.model, Start.of(counts, sigma)), LEAST_SHARE)
     made: Floats = found / found.sum(axis=1, keepdims=True)
     return made
-
-
-def _rows(public: Inputs, noisy: NoisyVotes) -> Floats:
-    """Return (n, d) the dense codes of the public rows, in votes."""
-    points = directions_over(public).embed(public)
-    directions = Directions.fit(points[noisy.queries], points[looked_at(len(points))])
-    return directions.codes(points) / GRID
 
 
 def _values(
@@ -169,7 +160,7 @@ def _values(
         sizes: of the weights: one for all of them, each its own, or pooled.
         views: features of the public rows, one of which is weighed; none for the directions.
     """
-    rows = _rows(public, noisy)
+    rows = codes_over(public, noisy.queries.tolist()) / GRID
     sums, sigma = noisy.counts / GRID, noisy.sigma / GRID
     every, noise = sums @ total, sigma * float(np.linalg.norm(total))
     basis = _Basis.of(rows, np.full(len(rows), 1 / len(rows)))
