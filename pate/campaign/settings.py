@@ -154,8 +154,8 @@ def _rounds(options: MechanismOptions, terms: NeighbourTerms | None, say: Say) -
         return options.rounds or (2 if options.aggregator == "interactive-gnmax" else 1)
     if options.rounds is not None:
         return 1 + options.rounds
-    if options.expected_records is None:
-        say(_guessed("rounds are"))
+    if options.expected_records is None and options.representatives is not None:
+        say(_guessed("rounds are"))  # else it was said of both
     columns = len(_columns(options) or ())
     records = options.expected_records or RECORDS
     mu = _mu_if_added(options.epsilon, delta_of(options.publish, options.delta))
@@ -264,7 +264,8 @@ def _neighbour_terms(
     if number is None:
         records = options.expected_records or RECORDS
         if options.expected_records is None:
-            say(_guessed("representatives are"))
+            both = rounds and options.rounds is None
+            say(_guessed("representatives and rounds are" if both else "representatives are"))
         usual = default_number(records, _ANY, options.epsilon, delta, votes * answer.most)
         number = number_for(code, usual, len(inputs))
         if code == DENSE and rounds:
