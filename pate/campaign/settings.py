@@ -25,7 +25,7 @@ from pate.campaign.neighbour_terms import MOST_VOTES, NeighbourTerms
 from pate.campaign.parameters import exact, parameters_of
 from pate.campaign.spec import CampaignSpec, new_campaign_id
 from pate.campaign.sum_terms import SumTerms
-from pate.codes import DENSE, NEAREST, code_of, usual_answer
+from pate.codes import DENSE, NEAREST, code_of
 from pate.data.embeddings import Embeddings
 from pate.data.labels import clean_name
 from pate.data.values import Images, Inputs, content_hash
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 
 #: A size of a public set that bounds no number of representatives.
 _ANY: Final = 10**9
-#: Fewest directions in which classes are contrasted unless an answer is stated: of fewer, geometric noise may
-#: be the smaller, and a contrast has twice as much of it.
-_CONTRASTED: Final = 16
 #: Most votes of a party on one count in rounds, if sums of all parties fit.
 _LARGEST_COUNT: Final = 2**16
 #: In place of a public set's hash.
@@ -185,7 +182,7 @@ def _rounds_in_words(spec: CampaignSpec) -> str:
     return (
         f"records vote in {spec.rounds} rounds: class counts with noise of {first:.4g} votes, then "
         f"{spec.rounds - 1} times their disagreement with a public model, with noise of {later:.4g} on each "
-        "number; --answer contrast is one release"
+        "number; --answer class is one release"
     )
 
 
@@ -258,7 +255,6 @@ def _neighbour_terms(
 
     votes, number = options.votes_per_patient or 1, options.representatives
     columns, rounds = _columns(options), _votes_in_rounds(options, code, delta)
-    geometric = options.noise_law == "geometric" or options.scale is not None
     answer = answer_of(options.answer or CLASS)
     if isinstance(inputs, Images) and not answer.one_hot:
         raise UsageError(
@@ -279,8 +275,6 @@ def _neighbour_terms(
     settled = settled_code(code, len(points))
     if rounds:
         answer = Answer(RESIDUAL)
-    elif options.answer is None and not geometric and settled.places >= _CONTRASTED:
-        answer = usual_answer(settled, columns)
     made = replace(settled, answer=answer)
     most = options.most_votes or (_most_in_rounds(options) if rounds else MOST_VOTES)
     return NeighbourTerms(points, most, votes, str(made))
