@@ -79,7 +79,12 @@ class Start:
             DataError: for counts that are not finite, or of fewer than two classes.
         """
         wide = np.asarray(counts, dtype=np.float64)
-        if wide.ndim != 1 or len(wide) < 2 or not np.isfinite(wide).all() or not sigma >= 0:
+        if (
+            wide.ndim != 1
+            or len(wide) < 2
+            or not np.isfinite(wide).all()
+            or not 0 <= sigma < np.inf
+        ):
             raise DataError(f"class counts of shape {wide.shape} with noise {sigma}")
         classes = len(wide)
         mean, noise = float(wide.mean()), sigma**2
@@ -130,12 +135,13 @@ def next_model(
 
 def chances(rows: Floats, model: RoundModel, start: Start) -> Floats:
     """Return (n, C) class probabilities of the public rows, whose mean is the released class shares."""
-    logits = rows @ (model.weights / WEIGHT_GRID)
-    level = np.log(start.shares)
+    logits = rows @ (model.weights / WEIGHT_GRID) + np.log(start.shares)
     for _ in range(_LEVELLED):
-        made = _softmax(logits + level)
-        level = level + np.log(start.shares) - np.log(np.maximum(made.mean(axis=0), 1e-12))
-    return _softmax(logits + level)
+        # Of logarithms, so that not even far logits vanish.
+        likely = _log_softmax(logits)
+        top = likely.max(axis=0)
+        logits = logits + np.log(start.shares) - top - np.log(np.exp(likely - top).mean(axis=0))
+    return _softmax(logits)
 
 
 def _step(rows: Floats, start: Start, first: Floats, rounds: Sequence[Released]) -> Floats:
@@ -199,8 +205,13 @@ def _shown(rows: Floats, weights: Floats, kappa: float) -> RoundModel:
 
 
 def _softmax(logits: Floats) -> Floats:
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    made: Floats = powers / powers.sum(axis=1, keepdims=True)
+    made: Floats = np.exp(_log_softmax(logits))
+    return made
+
+
+def _log_softmax(logits: Floats) -> Floats:
+    below = logits - logits.max(axis=1, keepdims=True)
+    made: Floats = below - np.log(np.exp(below).sum(axis=1, keepdims=True))
     return made
 
 
@@ -211,5 +222,5 @@ def _check(rows: Floats, start: Start, rounds: Sequence[Released]) -> None:
     for each in rounds:
         if each.sums.shape != shape or each.shown.weights.shape != shape:
             raise DataError(f"sums of shape {each.sums.shape}, not {shape}")
-        if not np.isfinite(each.sums).all() or not each.sigma >= 0:
+        if not np.isfinite(each.sums).all() or not 0 <= each.sigma < np.inf:
             raise DataError("sums, or their noise, are not finite")
