@@ -6,11 +6,13 @@ sum S_t, times c_t, is the gradient g_t of the records' loss at W_t plus noise o
 
 The curvature there for class c is B_c = N C/(C - 1) E[p_c (1 - p_c) x x']. The public rows have it, N is
 known from round 0. (By C/(C - 1) it is the whole Hessian's where classes are equally likely, and with two
-classes always: the Hessian moves classes against one another. Without it steps are too long, with two classes
-twice as long. One curvature for all classes diverges.) With a prior W - W_0 of variance s^2, the numbers
+classes always: the Hessian moves classes against one another. Without it steps are too long, with two
+classes twice as long. One curvature for all classes diverges.) In the eigenvectors of B_c the prior of
+W - W_0 has the variance S = s^2 sqrt(B), W_0 having the class shares only. The numbers
 z = B (W_T - W_0) - g_T have mean B (W - W_0), and variance v of privacy noise plus B of the draw of records.
-So in the eigenvectors of B_c the next model is W_0 + B s^2 / (B^2 s^2 + v + B) z; s^2 is the one with which
-the z of all classes are most likely. W_0 has the class shares only.
+So the next model is W_0 + B S / (B^2 S + v + B) z; s^2 is the one with which the z of all classes are most
+likely. (Classes differ more in directions in which rows do. A prior of one variance in all directions is as
+good where noise is small, and up to two points of accuracy behind where it is large.)
 
 Earlier rounds count, too: a gradient at W_t is one at W_T less the sum of x (p_T - p_t)', in which no label
 is. Public rows stand for that sum. How far they are off is known: by N^2/n E[(x'a)^2 (p_T - p_t)^2] in
@@ -40,8 +42,10 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Counts = NDArray[np.int64]
 
-#: Prior variances of the weights that are tried.
+#: Prior variances of the weights that are tried, in the direction of largest curvature, and the power of
+#: curvature that they are in proportion to.
 _SIZES: Final = tuple(2.0**power for power in range(-16, 25))
+_POWER: Final = 0.5
 #: Eigenvalues below this part of the largest are of no direction.
 _LEAST: Final = 1e-9
 _TINY: Final = 1e-300
@@ -173,16 +177,18 @@ def _step(rows: Floats, start: Start, first: Floats, rounds: Sequence[Released])
         told.append((curved, left, curved * (axes.T @ (weights - first)[:, at]) - mean, axes))
     curved, left, apart = (np.concatenate([each[at] for each in told]) for at in range(3))
 
+    most = max(float(curved.max(initial=0)), _TINY)
+
     def evidence(size: float) -> float:
-        spread = curved**2 * size + curved + left
+        spread = curved**2 * size * (curved / most) ** _POWER + curved + left
         return -float((np.log(spread) + np.square(apart) / spread).sum())
 
     size = max(_SIZES, key=evidence)
-    steps = [
-        axes @ (curved * size / (curved**2 * size + curved + left) * apart)
-        for curved, left, apart, axes in told
-    ]
-    return first + np.stack(steps, axis=1)
+    made = np.zeros_like(weights)
+    for at, (curved, left, apart, axes) in enumerate(told):
+        power = curved * size * (curved / most) ** _POWER
+        made[:, at] = axes @ (power / (curved * power + curved + left) * apart)
+    return first + made
 
 
 def _first(rows: Floats, start: Start) -> Floats:
