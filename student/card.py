@@ -123,7 +123,7 @@ and nothing else: no record and no vote of any single data holder.
 #: What a record voted for.
 _ASKED: Final = {
     "class": "its class",
-    "contrast": "its class",
+    "residual": "its class, in rounds by its disagreement with a public model",
     "ordered": "its class",
     "labels": "its labels, at most {most} of them",
     "number": "its number, divided between two points of a range",
@@ -134,7 +134,7 @@ def _by_records(code: Code) -> str:
     where = "at the public input that is most like it"
     if code.name == "dense":
         where = f"by how far it lies in each of {code.places} directions of the public inputs"
-    classes = code.answer.one_hot
+    classes = code.answer.labelled
     text = _BY_RECORDS.format(
         what=_ASKED[code.answer.name].format(most=code.answer.most),
         where=where,

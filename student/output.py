@@ -232,7 +232,7 @@ def tell_few_labels(labels: LabelSet, screen: Screen) -> None:
     from pate.formats.labels import checked_statement
     from pate.formats.privacy_statement import do_records_vote
 
-    if not labels.answer.one_hot:
+    if not labels.answer.labelled:
         return  # a student learns from the counts
     counts = Counter(row.label for row in labels.rows)
     each = [counts[label] for label in range(len(labels.classes))]

@@ -217,7 +217,7 @@ def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
     elif record.ending is not None:
         end, answer = record.ending, code_of(offer.code).answer
         released = _number(end.labels_released, "label")
-        if not answer.one_hot:
+        if not answer.labelled:
             released = answer.release_in_words(end.labels_released, end.queries_asked)
         yield (
             f"  ended {end.at}: {_number(end.queries_asked, 'query')} asked, {released} released, "
