@@ -19,13 +19,10 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import Final, Literal, cast
 
-from pate.answers import CONTRAST, MOST_CONTRASTED, RESIDUAL, Answer, answer_of
+from pate.answers import RESIDUAL, Answer, answer_of
 from pate.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: Names of the codes of records.
 CODES: Final = ("nearest", "dense")
@@ -128,8 +125,7 @@ class Code:
         opposite: |A - B|^2 <= (|A| + |B|)^2 <= 4 c^2 g^2, and |A|_1 <= sqrt(d) |A|.
 
         Both norms of a product of arrays are the products of the norms: an answer of several labels
-        multiplies the sums of changes and of squares by T votes, one of any other kind by one vote, but a
-        contrast, which has signs, the sum of changes by two: the bound of dense votes allows for signs.
+        multiplies the sums of changes and of squares by T votes, one of any other kind by one vote.
 
         >>> code_of("nearest").change(3), code_of("dense-64").change(1)
         (Change(total=6, squared=18, counts=6), Change(total=16384, squared=4194304, counts=128))
@@ -165,8 +161,7 @@ class Code:
         counts = places * self.answer.columns
         if self.name == DENSE:
             length = math.isqrt(self.places * GRID**2)
-            total = 2 * votes * self.answer.total * length
-            return Change(total, most * (2 * votes * GRID) ** 2, counts)
+            return Change(2 * votes * most * length, most * (2 * votes * GRID) ** 2, counts)
         grid = self.grid
         return Change(most * grid * places, most * grid**2 * votes * places, counts)
 
@@ -187,27 +182,11 @@ def code_of(text: str) -> Code:
         made = replace(_own(own), answer=answer)
     else:
         made = _own(text)
-    if made.answer.name in (CONTRAST, RESIDUAL) and made.name != DENSE:
-        raise UsageError(
-            f"the answer {made.answer} has signs and is for dense codes, got {text[:60]!r}"
-        )
+    if made.answer.name == RESIDUAL and made.name != DENSE:
+        raise UsageError(f"the answer residual has signs and is for dense codes, got {text[:60]!r}")
     if made.of_teachers != (made.answer.of > 0):
         raise UsageError(f"each-Q is the code of the answer labels-T-of-L, got {text[:60]!r}")
     return made
-
-
-def usual_answer(code: Code, classes: Sequence[str] | None) -> Answer:
-    """Return what records say unless it is stated: their class; by a dense code in contrast, if it can be.
-
-    Args:
-        code: where they vote.
-        classes: the class list, None while unknown.
-
-    >>> str(usual_answer(code_of("dense-64"), "ab")), str(usual_answer(code_of("nearest"), "ab"))
-    ('contrast', 'class')
-    """
-    few = classes is not None and 2 <= len(classes) <= MOST_CONTRASTED
-    return Answer("contrast") if code.name == DENSE and few else _CLASS
 
 
 def _own(text: str) -> Code:

@@ -123,7 +123,6 @@ and nothing else: no record and no vote of any single data holder.
 #: What a record voted for.
 _ASKED: Final = {
     "class": "its class",
-    "contrast": "its class",
     "residual": "its class, in rounds by its disagreement with a public model",
     "ordered": "its class",
     "labels": "its labels, at most {most} of them",

@@ -141,15 +141,18 @@ class Campaign:
         state = self._ledger.state()
         if state.phase != "finished" and state.missing_votes:  # it may have been closed before
             self._collect()
-        self._keep_replies(None)
+        in_rounds = state.spec.in_rounds
+        if not in_rounds:  # else a later sum needs keys that are among them
+            self._keep_replies(None)
         while not (state := self._ledger.state()).rounds_over:
             if state.phase == "predicting":
                 self._screen.say(f"round {state.round}: waiting for the student's predictions")
                 self._await_predictions(state.round)
             if state.missing_votes:  # of a later round in which records vote
                 self._collect()
-                self._keep_replies(None)
             self._label()
+        if in_rounds:
+            self._keep_replies(None)
         if state.phase != "finished":
             self._ledger.finish()
             reach("campaign-closed")

@@ -16,12 +16,10 @@ import numpy as np
 from party.teachers.schema import schema_of
 from pate.answers import (
     CLASS,
-    CONTRAST,
     LABELS,
     NONE,
     NUMBER,
     RESIDUAL,
-    contrast_of,
     of_labels,
     of_numbers,
 )
@@ -277,8 +275,8 @@ class NeighbourVotes:
         """Return what each record says: (n,) the column of its class, or (n, m) a number in each."""
         if voters.answers is None:
             columns = [list(classes).index(name) for name in voters.classes]
-            labels = np.array(columns, dtype=np.int64)[voters.labels]
-            return contrast_of(len(classes))[labels] if code.answer.name == CONTRAST else labels
+            labels: Counts = np.array(columns, dtype=np.int64)[voters.labels]
+            return labels
         if voters.answers.dtype == np.float64:
             return of_numbers(voters.answers.astype(np.float64), classes)
         flags = voters.answers.astype(np.bool_)

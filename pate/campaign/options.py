@@ -49,7 +49,7 @@ CodeOption = Annotated[
 AnswerOption = Annotated[
     str | None,
     of_campaign(
-        help="class, labels-T (T at most), ordered, number, contrast, residual. Default: by code",
+        help="class, labels-T (T at most), ordered, number, residual. Default: by code",
         metavar="ANSWER",
     ),
 ]
@@ -135,7 +135,7 @@ class MechanismOptions(SumOptions, ParameterOptions):
         int | None,
         of_campaign(
             min=1,
-            help="Rounds of labels; of dense votes, after class counts. Default: 2 if interactive; by rule",
+            help="Rounds of labels, default 1, interactive 2; or of dense votes, default 4",
         ),
     ] = None
     max_queries: Annotated[

@@ -25,7 +25,7 @@ from pate.campaign.neighbour_terms import MOST_VOTES, NeighbourTerms
 from pate.campaign.parameters import exact, parameters_of
 from pate.campaign.spec import CampaignSpec, new_campaign_id
 from pate.campaign.sum_terms import SumTerms
-from pate.codes import DENSE, NEAREST, code_of, usual_answer
+from pate.codes import DENSE, NEAREST, code_of
 from pate.data.embeddings import Embeddings
 from pate.data.labels import clean_name
 from pate.data.values import Images, Inputs, content_hash
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 
 #: A size of a public set that bounds no number of representatives.
 _ANY: Final = 10**9
-#: Fewest directions in which classes are contrasted unless an answer is stated: of fewer, geometric noise may
-#: be the smaller, and a contrast has twice as much of it.
-_CONTRASTED: Final = 16
 #: Most votes of a party on one count in rounds, if sums of all parties fit.
 _LARGEST_COUNT: Final = 2**16
 #: In place of a public set's hash.
@@ -120,7 +117,7 @@ def spec_of(
         nearest = str(replace(code_of(NEAREST), answer=answer_of(options.answer or CLASS)))
         delta = _delta_of_matrix(options, delta, sums, count, say, nearest)
     neighbour = _neighbour_terms(options, code, inputs, delta, say, chosen)
-    rounds = _rounds(options, neighbour, say)
+    rounds = _rounds(options, neighbour)
     if neighbour is not None and code != NEAREST and not _in_rounds(neighbour):
         delta = _delta_of_matrix(options, delta, sums, count, say, neighbour.code)
     made = CampaignSpec(
@@ -151,14 +148,12 @@ def spec_of(
     return made
 
 
-def _rounds(options: MechanismOptions, terms: NeighbourTerms | None, say: Say) -> int:
+def _rounds(options: MechanismOptions, terms: NeighbourTerms | None) -> int:
     """Return the number of rounds: as stated, or where records vote in rounds by rule."""
     if terms is None or not _in_rounds(terms):
         return options.rounds or (2 if options.aggregator == "interactive-gnmax" else 1)
     if options.rounds is not None:
         return 1 + options.rounds
-    if options.expected_records is None:
-        say(_guessed("rounds are"))
     columns = len(_columns(options) or ())
     records = options.expected_records or RECORDS
     mu = _mu_if_added(options.epsilon, delta_of(options.publish, options.delta))
@@ -185,14 +180,7 @@ def _rounds_in_words(spec: CampaignSpec) -> str:
     return (
         f"records vote in {spec.rounds} rounds: class counts with noise of {first:.4g} votes, then "
         f"{spec.rounds - 1} times their disagreement with a public model, with noise of {later:.4g} on each "
-        "number; --answer contrast is one release"
-    )
-
-
-def _guessed(what: str) -> str:
-    return (
-        f"{what} chosen as for {RECORDS:,} records of all parties, a guess; state yours with "
-        "--expected-records"
+        "number; --answer class is one release"
     )
 
 
@@ -258,7 +246,6 @@ def _neighbour_terms(
 
     votes, number = options.votes_per_patient or 1, options.representatives
     columns, rounds = _columns(options), _votes_in_rounds(options, code, delta)
-    geometric = options.noise_law == "geometric" or options.scale is not None
     answer = answer_of(options.answer or CLASS)
     if isinstance(inputs, Images) and not answer.one_hot:
         raise UsageError(
@@ -268,7 +255,10 @@ def _neighbour_terms(
     if number is None:
         records = options.expected_records or RECORDS
         if options.expected_records is None:
-            say(_guessed("representatives are"))
+            say(
+                f"representatives are chosen as for {RECORDS:,} records of all parties, a guess; state yours "
+                "with --expected-records"
+            )
         usual = default_number(records, _ANY, options.epsilon, delta, votes * answer.most)
         number = number_for(code, usual, len(inputs))
         if code == DENSE and rounds:
@@ -278,8 +268,6 @@ def _neighbour_terms(
     settled = settled_code(code, len(points))
     if rounds:
         answer = Answer(RESIDUAL)
-    elif options.answer is None and not geometric and settled.places >= _CONTRASTED:
-        answer = usual_answer(settled, columns)
     made = replace(settled, answer=answer)
     most = options.most_votes or (_most_in_rounds(options) if rounds else MOST_VOTES)
     return NeighbourTerms(points, most, votes, str(made))
@@ -290,13 +278,21 @@ def _votes_in_rounds(options: MechanismOptions, code: str, delta: float) -> bool
 
     What asks for something else has one release: another answer or law of noise, stated noise, a series,
     or a number of votes of a patient.
+
+    Raises:
+        UsageError: if it is the stated answer, and cannot be.
     """
+    columns = _columns(options)
     if options.answer is not None:
-        return answer_of(options.answer).name == RESIDUAL
+        if answer_of(options.answer).name != RESIDUAL:
+            return False
+        Answer(RESIDUAL).check_columns(columns)
+        if delta == 0:
+            raise UsageError("records that vote in rounds have Gaussian noise, at a delta above 0")
+        return True
     others = (
         options.scale, options.sigma2, options.threshold, options.series, options.votes_per_patient
     )  # fmt: skip
-    columns = _columns(options)
     return (
         (code == DENSE or code_of(code).name == DENSE)
         and columns is not None

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
-from pate.answers import CONTRAST, FINE, NUMBER, RESIDUAL, contrast_of
+from pate.answers import NUMBER, RESIDUAL
 from pate.codes import GRID, code_of
 from pate.features.space import codes_over
 from pate.rounds.solver import Start, chances
@@ -97,11 +97,7 @@ def linear_chances(
         return _of_rounds(public, noisy)
     points = answer.name == NUMBER and classes > 2
     asked: Floats = np.triu(np.ones((classes, classes)))[:, :-1] if points else np.eye(classes)
-    if answer.name == CONTRAST:
-        # Counts are sums of each class times what it says; these are the sums of each class again.
-        asked = np.linalg.inv(contrast_of(classes) / FINE).astype(np.float64)
-    total = asked.sum(axis=1) if answer.name == CONTRAST else np.ones(classes)
-    values = _values(public, noisy, total, asked, "pooled" if points else "one", views)
+    values = _values(public, noisy, np.ones(classes), asked, "pooled" if points else "one", views)
     if values is None:
         return None
     found = np.clip(shares_below(values) if points else values, LEAST_SHARE, 1.0)

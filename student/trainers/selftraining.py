@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.answers import CLASS, CONTRAST, LABELS, NONE, NUMBER, answer_of, points_of
+from pate.answers import CLASS, LABELS, NONE, NUMBER, RESIDUAL, answer_of, points_of
 from pate.codes import code_of
 from pate.data.embeddings import Embeddings
 from pate.data.values import Table
@@ -177,7 +177,7 @@ def train(
     else:
         raise DataError("self-training is for tables; use --model propagation for images")
     answer = CLASS if lesson.noisy is None else str(code_of(lesson.noisy.code).answer)
-    answer = CLASS if answer == CONTRAST else answer
+    answer = CLASS if answer == RESIDUAL else answer
     if lesson.noisy is not None and answer.startswith(LABELS):
         rows = encoding.encode(lesson.public)
         if lesson.teachers:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, get_args, get_type_hints
 
 import pytest
 
-from pate.answers import ANSWERS, CONTRAST, RESIDUAL
+from pate.answers import ANSWERS, RESIDUAL
 from pate.campaign.choices import AGGREGATIONS, COMPOSITIONS, NOISES, PUBLISH, UNITS
 from pate.codes import CODES, EACH
 from pate.encoders.description import Description
@@ -48,7 +48,7 @@ MEMBERS: Final[dict[str, set[str]]] = {
     "mechanism": set(MECHANISMS),
     "publish": set(PUBLISH),
     "code": {*CODES, EACH},
-    "answer": {*ANSWERS, CONTRAST, RESIDUAL},
+    "answer": {*ANSWERS, RESIDUAL},
     "unit": set(UNITS),
     "series": {"series", "alone"},
     "input": {"embeddings"}

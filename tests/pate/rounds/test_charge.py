@@ -34,7 +34,7 @@ def moved() -> int:
     here, there = (residual_sums(code, np.array([label]), 2, shown) for label in (0, 1))
     assert not (here - there)[1].any()
     first, second = (here - there)[0].tolist()
-    return abs(first - second)
+    return abs(int(first) - int(second))
 
 
 def found(sigma: Fraction, rounds: int) -> float:

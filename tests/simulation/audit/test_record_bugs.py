@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from party.voting import neighbour as voting
-from pate.answers import Answer, answer_of, contrast_of, of_labels
+from pate.answers import Answer, answer_of, of_labels
 from pate.auditing import bugs, experiment
 from pate.auditing import histograms as counting
 from pate.auditing.bugs import Bug
@@ -108,25 +108,6 @@ def test_what_ships_stands(
         assert (found.claimed, found.mu_claimed) == (2.0, None)
 
 
-def test_classes_in_contrast_stand_and_are_attacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = audited(monkeypatch, "dense-2", "contrast", runs=60_000)
-    assert found.holds
-    assert found.lower_bound > 0.7 * found.claimed
-    altered, *_ = record_pairs(code_of("dense-2 contrast"), 2)
-    changed = np.square(altered.votes - altered.neighbour).sum()
-    assert 0.88 <= changed / code_of("dense-2 contrast").change(2).squared <= 1
-
-
-def test_a_contrast_that_is_charged_as_if_it_had_no_signs_is_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Half of the squares would do if no inner product of two arrays were negative."""
-    honest = code_of("dense-2 contrast").change(2)
-    less = Change(honest.total, honest.squared // 2, honest.counts)
-    monkeypatch.setattr(Code, "change", lambda *_: less)
-    assert not audited(monkeypatch, "dense-2", "contrast", runs=30_000).holds
-
-
 # --- rounds ---------------------------------------------------------------------------------------
 
 
@@ -175,20 +156,6 @@ def test_rounds_with_too_little_noise_and_rounds_that_are_not_charged_are_found(
     mechanism = of_records("dense-2", "residual", "gaussian", 1)
     plant(monkeypatch, bug, mechanism, counted=True)
     assert not audited(monkeypatch, "dense-2", "residual", votes=1, queries=2).holds
-
-
-def longer_contrast(columns: int) -> np.ndarray:
-    return contrast_of(columns) * 3 // 2
-
-
-def test_a_contrast_that_is_too_long_is_refused_and_if_not_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(voting, "contrast_of", longer_contrast)
-    with pytest.raises(DataError, match="more than the answer contrast allows"):
-        record_pairs(code_of("dense-2 contrast"), 2)
-    monkeypatch.setattr(Answer, "check", lambda *_: None)
-    assert not audited(monkeypatch, "dense-2", "contrast").holds
 
 
 @pytest.mark.parametrize("votes", [1, 2])

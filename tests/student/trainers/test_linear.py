@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pate.answers import FINE, contrast_of
 from pate.codes import GRID
 from pate.data.values import Table
 from pate.errors import DataError
@@ -114,31 +113,6 @@ def test_a_public_set_with_another_mean_does_not_drown_a_rare_class() -> None:
     assert found is not None
     assert np.corrcoef(found[:, 1], known)[0, 1] > 0.85
     assert abs(np.corrcoef(found[:, 1], other)[0, 1]) < 0.3
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-def test_sums_in_contrast_say_what_sums_of_classes_do(classes: int) -> None:
-    """The sums of the classes times what each says, without noise; and with it more is left."""
-    public, noisy = summed(0.0, classes)
-    said = contrast_of(classes) / FINE
-    code = f"{noisy.code} contrast"
-
-    def guessed(counts: NDArray[np.float64], sigma: float, code: str) -> NDArray[np.float64]:
-        votes = NoisyVotes(noisy.queries, np.rint(counts).astype(np.int64), sigma * GRID, code)
-        found = linear_chances(public, votes)
-        assert found is not None
-        return found
-
-    plain = guessed(noisy.counts.astype(np.float64), 0.0, noisy.code)
-    assert np.abs(guessed(noisy.counts @ said, 0.0, code) - plain).max() < 0.01
-    left = []
-    for given, text in ((noisy.counts.astype(float), noisy.code), (noisy.counts @ said, code)):
-        errors = []
-        for seed in range(8):
-            noise = 60 * GRID * np.random.default_rng(seed).normal(size=given.shape)
-            errors.append(np.square(guessed(given + noise, 60.0, text) - plain).mean())
-        left.append(np.mean(errors))
-    assert left[1] < 0.97 * left[0]
 
 
 @cache

@@ -16,7 +16,7 @@ import numpy as np
 
 from aggregator_server.ledger.ledger import Ledger
 from party.voting.neighbour import NeighbourVotes
-from pate.answers import ANSWERS, CLASS, CONTRAST, LABELS, NUMBER, RESIDUAL
+from pate.answers import ANSWERS, CLASS, LABELS, NUMBER, RESIDUAL
 from pate.campaign.choices import AGGREGATIONS, AGGREGATORS, NOISES, PUBLISH, UNITS
 from pate.campaign.settings import make_gate
 from pate.codes import CODES
@@ -167,7 +167,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "aggregator": AGGREGATORS,
     "publish": PUBLISH,
     "code": CODES,
-    "answer": (*ANSWERS, CONTRAST, RESIDUAL),
+    "answer": (*ANSWERS, RESIDUAL),
     "unit": UNITS,
     "series": ("alone", "series"),
     "aggregation": AGGREGATIONS,
