@@ -1,7 +1,11 @@
 """How many rounds, how much a record's array is cut, and in how many directions: from public numbers.
 
 nu = 1.25 K (C - 1) / (N mu^2) is the privacy noise of all numbers of a release relative to what the draw
-of N records adds. A round costs a part of mu^2, so there are the fewer rounds the larger nu is.
+of N records adds. Where it is large, fewer directions and shorter arrays are better.
+
+The number of rounds does not depend on it: the next model is made of all of them
+(:mod:`pate.rounds.solver`), so they cost next to nothing where they do not help. docs/votes.md has the sets
+on which these numbers were chosen, and those on which they were tried.
 """
 
 from __future__ import annotations
@@ -20,9 +24,8 @@ DIRECTIONS: Final = (64, 128, 256)
 MOST_ROUNDS: Final = 16
 
 _PER_NUMBER: Final = 1.25
-#: Largest nu of so many rounds.
-_ROUNDS: Final = ((0.1, 4), (0.3, 3), (10.0, 2))
-#: Above it arrays are cut to half their usual length.
+_ROUNDS: Final = 4
+#: Above this nu arrays are cut to half their usual length.
 _CUT_FROM: Final = 1.0
 #: Largest nu with which more directions are taken.
 _WIDER: Final = 1.5
@@ -61,7 +64,7 @@ def plan_of(classes: int, directions: int, records: float, mu: float) -> Plan:
     """Return the rounds of a campaign.
 
     >>> plan_of(10, 128, 21_000, 0.25)
-    Plan(rounds=2, kappa=0.5)
+    Plan(rounds=4, kappa=0.5)
 
     Args:
         classes: C.
@@ -73,8 +76,7 @@ def plan_of(classes: int, directions: int, records: float, mu: float) -> Plan:
         UsageError: as :func:`noise_ratio`.
     """
     ratio = noise_ratio(classes, directions, records, mu)
-    rounds = next((number for most, number in _ROUNDS if ratio <= most), 1)
-    return Plan(rounds, 0.5 if ratio > _CUT_FROM else 1.0)
+    return Plan(_ROUNDS, 0.5 if ratio > _CUT_FROM else 1.0)
 
 
 def directions_of(classes: int, records: float, mu: float, most: int) -> int:

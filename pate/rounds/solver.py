@@ -6,11 +6,13 @@ sum S_t, times c_t, is the gradient g_t of the records' loss at W_t plus noise o
 
 The curvature there for class c is B_c = N C/(C - 1) E[p_c (1 - p_c) x x']. The public rows have it, N is
 known from round 0. (By C/(C - 1) it is the whole Hessian's where classes are equally likely, and with two
-classes always: the Hessian moves classes against one another. Without it steps are too long, with two classes
-twice as long. One curvature for all classes diverges.) With a prior W - W_0 of variance s^2, the numbers
+classes always: the Hessian moves classes against one another. Without it steps are too long, with two
+classes twice as long. One curvature for all classes diverges.) In the eigenvectors of B_c the prior of
+W - W_0 has the variance S = s^2 sqrt(B), W_0 having the class shares only. The numbers
 z = B (W_T - W_0) - g_T have mean B (W - W_0), and variance v of privacy noise plus B of the draw of records.
-So in the eigenvectors of B_c the next model is W_0 + B s^2 / (B^2 s^2 + v + B) z; s^2 is the one with which
-the z of all classes are most likely. W_0 has the class shares only.
+So the next model is W_0 + B S / (B^2 S + v + B) z; s^2 is the one with which the z of all classes are most
+likely. (Classes differ more in directions in which rows do. A prior of one variance in all directions is as
+good where noise is small, and up to two points of accuracy behind where it is large.)
 
 Earlier rounds count, too: a gradient at W_t is one at W_T less the sum of x (p_T - p_t)', in which no label
 is. Public rows stand for that sum. How far they are off is known: by N^2/n E[(x'a)^2 (p_T - p_t)^2] in
@@ -40,8 +42,10 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Counts = NDArray[np.int64]
 
-#: Prior variances of the weights that are tried.
+#: Prior variances of the weights that are tried, in the direction of largest curvature, and the power of
+#: curvature that they are in proportion to.
 _SIZES: Final = tuple(2.0**power for power in range(-16, 25))
+_POWER: Final = 0.5
 #: Eigenvalues below this part of the largest are of no direction.
 _LEAST: Final = 1e-9
 _TINY: Final = 1e-300
@@ -79,7 +83,12 @@ class Start:
             DataError: for counts that are not finite, or of fewer than two classes.
         """
         wide = np.asarray(counts, dtype=np.float64)
-        if wide.ndim != 1 or len(wide) < 2 or not np.isfinite(wide).all() or not sigma >= 0:
+        if (
+            wide.ndim != 1
+            or len(wide) < 2
+            or not np.isfinite(wide).all()
+            or not 0 <= sigma < np.inf
+        ):
             raise DataError(f"class counts of shape {wide.shape} with noise {sigma}")
         classes = len(wide)
         mean, noise = float(wide.mean()), sigma**2
@@ -130,12 +139,13 @@ def next_model(
 
 def chances(rows: Floats, model: RoundModel, start: Start) -> Floats:
     """Return (n, C) class probabilities of the public rows, whose mean is the released class shares."""
-    logits = rows @ (model.weights / WEIGHT_GRID)
-    level = np.log(start.shares)
+    logits = rows @ (model.weights / WEIGHT_GRID) + np.log(start.shares)
     for _ in range(_LEVELLED):
-        made = _softmax(logits + level)
-        level = level + np.log(start.shares) - np.log(np.maximum(made.mean(axis=0), 1e-12))
-    return _softmax(logits + level)
+        # Of logarithms, so that not even far logits vanish.
+        likely = _log_softmax(logits)
+        top = likely.max(axis=0)
+        logits = logits + np.log(start.shares) - top - np.log(np.exp(likely - top).mean(axis=0))
+    return _softmax(logits)
 
 
 def _step(rows: Floats, start: Start, first: Floats, rounds: Sequence[Released]) -> Floats:
@@ -167,16 +177,18 @@ def _step(rows: Floats, start: Start, first: Floats, rounds: Sequence[Released])
         told.append((curved, left, curved * (axes.T @ (weights - first)[:, at]) - mean, axes))
     curved, left, apart = (np.concatenate([each[at] for each in told]) for at in range(3))
 
+    most = max(float(curved.max(initial=0)), _TINY)
+
     def evidence(size: float) -> float:
-        spread = curved**2 * size + curved + left
+        spread = curved**2 * size * (curved / most) ** _POWER + curved + left
         return -float((np.log(spread) + np.square(apart) / spread).sum())
 
     size = max(_SIZES, key=evidence)
-    steps = [
-        axes @ (curved * size / (curved**2 * size + curved + left) * apart)
-        for curved, left, apart, axes in told
-    ]
-    return first + np.stack(steps, axis=1)
+    made = np.zeros_like(weights)
+    for at, (curved, left, apart, axes) in enumerate(told):
+        power = curved * size * (curved / most) ** _POWER
+        made[:, at] = axes @ (power / (curved * power + curved + left) * apart)
+    return first + made
 
 
 def _first(rows: Floats, start: Start) -> Floats:
@@ -199,8 +211,13 @@ def _shown(rows: Floats, weights: Floats, kappa: float) -> RoundModel:
 
 
 def _softmax(logits: Floats) -> Floats:
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    made: Floats = powers / powers.sum(axis=1, keepdims=True)
+    made: Floats = np.exp(_log_softmax(logits))
+    return made
+
+
+def _log_softmax(logits: Floats) -> Floats:
+    below = logits - logits.max(axis=1, keepdims=True)
+    made: Floats = below - np.log(np.exp(below).sum(axis=1, keepdims=True))
     return made
 
 
@@ -211,5 +228,5 @@ def _check(rows: Floats, start: Start, rounds: Sequence[Released]) -> None:
     for each in rounds:
         if each.sums.shape != shape or each.shown.weights.shape != shape:
             raise DataError(f"sums of shape {each.sums.shape}, not {shape}")
-        if not np.isfinite(each.sums).all() or not each.sigma >= 0:
+        if not np.isfinite(each.sums).all() or not 0 <= each.sigma < np.inf:
             raise DataError("sums, or their noise, are not finite")
