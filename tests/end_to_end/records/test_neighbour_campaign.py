@@ -176,7 +176,10 @@ def test_no_number_of_records_is_in_what_the_server_said_or_keeps(told: Campaign
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "more"),
-    [("dense-12", ()), ("dense-12 residual", ("--rounds", "2", "--classes", ",".join("0123456789")))],
+    [
+        ("dense-12", ()),
+        ("dense-12 residual", ("--rounds", "2", "--classes", ",".join("0123456789"))),
+    ],
 )
 def test_a_campaign_of_another_code_runs_to_its_end(
     code: str, more: tuple[str, ...], tmp_path: Path
