@@ -169,6 +169,8 @@ def _what(student: Student, provenance: Provenance, statement: Mapping[str, obje
         and "forest" not in student.models
     ):
         kind = "boosted trees, fitted to noisy counts"
+        if "logistic" in student.models:
+            kind = "boosted trees and a linear model, fitted to the model of the last round"
     records_vote = do_records_vote(statement["mechanism"])
     learnt = (
         f"labels learnt from | {_labels(provenance, 'records' if records_vote else 'teachers')}"
