@@ -21,13 +21,13 @@ from pate.formats.privacy_statement import (
     rounded_up,
     series_of,
 )
-from student.evaluation.markdown import labels_by_class, measured, plain
+from student.evaluation.words import labels_by_class, measured, plain
 from student.trainers.choose import IMAGE_MODELS
 from student.trainers.selftraining import HEAD, TableStudent
 
 if TYPE_CHECKING:
     from pate.codes import Code
-    from student.evaluation.answers import AnyEvaluation
+    from student.evaluation.evaluate import AnyEvaluation
     from student.evaluation.fairness import Coverage
     from student.onnx_graph import Written
     from student.trainers.base import Student

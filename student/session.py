@@ -15,8 +15,7 @@ from pate.errors import DataError, RefusedError, SchemaError
 from pate.formats.labels import LabelRow, LabelSet, checked_statement
 from student.arrivals import CampaignEnd, PublicSet, RoundEnd
 from student.card import Provenance
-from student.evaluation.answers import evaluate_answers
-from student.evaluation.evaluate import LabelledData, evaluate
+from student.evaluation.evaluate import LabelledData, evaluate, evaluate_answers
 from student.evaluation.fairness import coverage
 from student.export import publish
 from student.trainers.base import Lesson, Student, learns_from_counts
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from pate.formats.noisy_counts import NoisyVotes
     from student.client import StudentClient
-    from student.evaluation.answers import AnyEvaluation
+    from student.evaluation.evaluate import AnyEvaluation
 
 #: Returns a student's accuracy on labelled inputs, from 0 to 1.
 Measure: TypeAlias = Callable[[Student], float]
