@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from pate.data.cells import PLAIN, Reading
+from pate.data.encoded import Raw
 from pate.data.files import csv_lines, dicom_image, parquet
 from pate.data.files.dicom_image import UnusableError, is_dicom, read_header
 from pate.data.files.images import entries
 from pate.data.files.pictures import DEEP, WINDOW, DeepImagesError
 from pate.data.labels import clean_name, plain_name
 from pate.data.odd import Unusable, UnusableRecordError, judged, usable
-from pate.data.raw import Raw
 from pate.errors import DataError, UsageError
 
 if TYPE_CHECKING:
