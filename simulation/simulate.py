@@ -314,11 +314,7 @@ def _campaign(
 
 
 def _evaluated(folder: Path, test: Dataset) -> AnyEvaluation:
-    from student.evaluation.evaluate import LabelledData, evaluate, evaluate_answers
-    from student.trainers.selftraining import TableStudent
+    from student.evaluation.evaluate import LabelledData, evaluated
     from student.weights import load
 
-    student = load(folder)
-    if test.answers is not None and isinstance(student, TableStudent):
-        return evaluate_answers(student, LabelledData(test))
-    return evaluate(student, test)
+    return evaluated(load(folder), LabelledData(test))

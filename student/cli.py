@@ -194,59 +194,42 @@ def evaluate(
 
     The data should be public: numbers measured on private records are a release of their own.
     """
-    from student.evaluation.evaluate import Evaluation, evaluate_answers
-    from student.evaluation.evaluate import evaluate as measure
+    from student.evaluation.evaluate import Evaluation, evaluated
     from student.evaluation.scores import Question
-    from student.trainers.selftraining import TableStudent
+    from student.trainers.base import has_classes
     from student.weights import load
 
     screen = Screen(NAME)
     student, question = load(model), Question(positive, threshold, at_sensitivity)
-    if isinstance(student, TableStudent) and not student.has_classes:
-        if question != Question() or group_column is not None:
-            raise UsageError(
-                "--positive, --threshold, --at-sensitivity and --group-column are for students of classes"
-            )
-        asked = "labels" if student.thresholds else "number", student.classes
-        test = labelled_data(
-            data,
-            label,
-            None,
-            patient_column,
-            window,
-            asked,
-            encoder,
-            text=text,
-            dicom_labels=dicom_labels,
-            screen=screen,
+    kind = "class"
+    if has_classes(student):
+        question.positive_of(student.classes)  # before reading much
+    elif question != Question() or group_column is not None:
+        raise UsageError(
+            "--positive, --threshold, --at-sensitivity and --group-column are for students of classes"
         )
-        found = evaluate_answers(student, test)
-        _write_figures(found, model, out, test.name)
-        if as_json:
-            print_json(found.to_json())
-            return
-        screen.show(measures_grid(found))
-        screen.say(found.in_words)
-        return
-    question.positive_of(student.classes)  # before reading much
+    else:
+        kind = "labels" if getattr(student, "thresholds", ()) else "number"
     test = labelled_data(
         data,
         label,
         group_column,
         patient_column,
         window,
-        ("class", student.classes),
+        (kind, student.classes),
         encoder,
         text=text,
         dicom_labels=dicom_labels,
         screen=screen,
     )
-    result = measure(
-        student, test.records, name=test.name, patients=test.patients, question=question
-    )
+    result = evaluated(student, test, question=question)
     out = _write_figures(result, model, out, test.name)
     if as_json:
         print_json(result.to_json())
+        return
+    if not isinstance(result, Evaluation):
+        screen.show(measures_grid(result))
+        screen.say(result.in_words)
         return
     screen.show(confusion_grid(result))
     screen.show(measures_grid(result))

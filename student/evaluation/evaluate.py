@@ -6,7 +6,7 @@ The labelled data must be public, too; otherwise the figures are themselves a re
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from pate.runtime.screen import listed
 from student.evaluation.fairness import MOST_GROUPS, Coverage, Groups, by_group
 from student.evaluation.figures import Figure, Rate, area_of, rate_of, units_or_rows
 from student.evaluation.scores import Decision, Question, Scores, score
-from student.trainers.base import answer_in, decided
+from student.trainers.base import answer_in, decided, has_classes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -274,6 +274,26 @@ def _text(figure: Figure | None) -> str:
 
 def _json(figure: Figure | None) -> dict[str, object] | None:
     return None if figure is None else figure.to_json()
+
+
+def evaluated(
+    student: Student,
+    test: LabelledData,
+    *,
+    coverage: Coverage | None = None,
+    question: Question | None = None,
+) -> AnyEvaluation:
+    """Return the evaluation of a student of any kind; arguments and errors as of the two below."""
+    if not has_classes(student):
+        return evaluate_answers(cast("TableStudent", student), test)
+    return evaluate(
+        student,
+        test.records,
+        coverage=coverage,
+        name=test.name,
+        patients=test.patients,
+        question=question,
+    )
 
 
 def evaluate(
