@@ -65,7 +65,8 @@ def measures_grid(result: AnyEvaluation) -> Grid:
     grid = Table(title=Text(title), title_justify="left", caption_justify="left")
     head, *rows = result.rows
     for name in head:
-        grid.add_column(name, justify="right" if name == "value" else "left")
+        number = name not in ("measure", "label", "95 % interval", "for comparison")
+        grid.add_column(name, justify="right" if number else "left")
     for row in rows:
         grid.add_row(*map(Text, row))
     grid.caption = Text("\n".join(result.notes))

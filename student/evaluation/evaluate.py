@@ -191,7 +191,9 @@ class Evaluation:
             made.append(("AUC", "none", "", "all labels are of one class"))
         else:
             kind = "AUC" if len(self.classes) == 2 else "AUC, mean over classes"
-            made.append((kind, f"{area.value:.3f}", area.ends, "0.5: chance"))
+            ends = area.interval
+            told = "none" if ends is None else "{:.3f} to {:.3f}".format(*ends)
+            made.append((kind, f"{area.value:.3f}", told, "0.5: chance"))
         brier, shares = self.scores.brier, self.scores.brier_of_shares
         among = "" if chance is None else f"about {chance:.3f}: chance"
         return [

@@ -155,12 +155,8 @@ class Figure:
 
     def __str__(self) -> str:
         """Return it in few digits, with its interval in brackets."""
-        return f"{self.value:.3g}" + ("" if self.interval is None else f" ({self.ends})")
-
-    @property
-    def ends(self) -> str:
-        """The interval in words."""
-        return "none" if self.interval is None else "{:.3g} to {:.3g}".format(*self.interval)
+        ends = "" if self.interval is None else " ({:.3g} to {:.3g})".format(*self.interval)
+        return f"{self.value:.3g}{ends}"
 
     @classmethod
     def of(

@@ -44,7 +44,7 @@ def draw(evaluation: Evaluation, path: Path, *, promise: str = "") -> None:
     """
     size, groups, covered = len(evaluation.classes), evaluation.groups, evaluation.coverage
     side = min(14.0, max(4.2, 0.52 * size + 1.8))
-    below = 0.0 if groups is None else 1.4 + 0.34 * len(groups.names)
+    below = 0.0 if groups is None else 1.6 + 0.34 * len(groups.names)
     columns = 2 if covered is None else 3
     width = max(side + 2.6 * (columns - 1), 7.6 if groups else 0.0)
     figure = _sheet((width, side + below), [promise] if promise else [])

@@ -295,7 +295,8 @@ def test_the_card_has_scores_with_the_name_and_size_of_the_data() -> None:
     assert "of 300 inputs right, mean recall of the classes" in card
     assert "(a\\*b.csv; 50 patients, whom the intervals count)" in card
     area = result.scores.area
-    assert f"| AUC | {area.value:.3f} | {area.ends} | 0.5: chance |" in card
+    low, high = area.interval or (0, 0)
+    assert f"| AUC | {area.value:.3f} | {low:.3f} to {high:.3f} | 0.5: chance |" in card
     scores = result.scores
     assert f"| Brier score | {scores.brier:.3f} |  | {scores.brier_of_shares:.3f}: class" in card
     assert "add `--positive CLASS --threshold" in card
