@@ -337,12 +337,10 @@ def evaluate(
     predicted = decided(answer_in(student), probabilities)
     right, apart, independent = predicted == truth, None, None
     if units is not None:
-        some = [right, *(right[truth == at] for at in range(size))]
-        of = [units, *(units[truth == at] for at in range(size))]
-        independent = tuple(rate_of(*each).independent for each in zip(some, of, strict=True))
+        some = [None, *(truth == at for at in range(size))]
+        independent = tuple(rate_of(right, units, rows).independent for rows in some)
     if answer_in(student) == ORDERED:
-        places = np.abs(predicted - truth)
-        apart = _mean(places, units)
+        apart = _mean(np.abs(predicted - truth), units)
     confusion = np.bincount(truth * size + predicted, minlength=size * size).reshape(size, size)
     return Evaluation(
         classes,

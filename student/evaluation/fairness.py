@@ -210,10 +210,9 @@ def by_group(
     everyone = np.ones(len(truth), dtype=np.bool_)
 
     def rates(hits: NDArray[np.bool_], among: NDArray[np.bool_] = everyone) -> dict[str, Rate]:
-        rows = [among & (at == group) for group in range(len(names))]
         return {
-            name: rate_of(hits[some], None if units is None else units[some])
-            for name, some in zip(names.tolist(), rows, strict=True)
+            name: rate_of(hits, units, among & (at == group))
+            for group, name in enumerate(names.tolist())
         }
 
     each = range(len(classes))

@@ -93,8 +93,10 @@ def wilson(share: float, count: float, doubt: float = 1.0 - CONFIDENCE) -> tuple
     return (0.0 if share == 0 else max(0.0, low)), (1.0 if share == 1 else min(1.0, high))
 
 
-def rate_of(hits: NDArray[np.bool_], units: Units | None) -> Rate:
-    """Return the share of (n,) inputs that have a property; ``units`` has a number for each patient.
+def rate_of(
+    hits: NDArray[np.bool_], units: Units | None, among: NDArray[np.bool_] | Rows | None = None
+) -> Rate:
+    """Return the share of (n,) inputs, or of some of them, that have a property; units are patients.
 
     Inputs of patients are worth p (1 - p) over the variance of p between patients: at most n, and at
     least what remains if all inputs of a patient are alike, which also serves where p is 0 or 1. Few
@@ -105,6 +107,8 @@ def rate_of(hits: NDArray[np.bool_], units: Units | None) -> Rate:
     """
     from scipy.special import ndtri, stdtrit
 
+    if among is not None:
+        hits, units = hits[among], None if units is None else units[among]
     hit, count = int(hits.sum()), len(hits)
     if units is None or not count:
         return Rate(hit, count)

@@ -162,7 +162,7 @@ def _calibration(
     for start, stop in pairwise([*starts.tolist(), len(order)]):
         rows = order[start:stop]
         some = judged[rows]
-        rate = rate_of(happened[rows], None if units is None else units[rows])
+        rate = rate_of(happened, units, rows)
         bins.append(Bin(float(some.min()), float(some.max()), float(some.mean()), rate))
         # Mean distance of a normal variable from its mean is sqrt(2 / pi) standard deviations.
         by_chance += float(np.sqrt(2 / np.pi * (some * (1 - some)).sum()))
@@ -302,10 +302,7 @@ class Question:
             rule,
             classes,
             np.bincount(truth * 2 + predicted, minlength=4).reshape(2, 2).astype(np.int64),
-            {
-                name: rate_of(right[rows], None if units is None else units[rows])
-                for name, rows in of.items()
-            },
+            {name: rate_of(right, units, rows) for name, rows in of.items()},
             wanted,
         )
 
