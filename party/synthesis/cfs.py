@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
@@ -56,7 +56,8 @@ _ALPHA: Final = 1.0
 _LEAST_GAIN: Final = 1e-6
 
 
-class _Amounts(NamedTuple):
+@dataclass(frozen=True)
+class _Amounts:
     """The amounts of noise of a fit.
 
     Attributes:

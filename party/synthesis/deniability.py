@@ -87,7 +87,9 @@ class RandomizedTest:
         if type(epsilon0) not in (Fraction, int) or epsilon0 <= 0:
             raise UsageError(f"epsilon0 must be exact and above 0, got {epsilon0!r}")
         check_scale(1 / Fraction(epsilon0), "1/epsilon0, the scale of the test's noise,")
-        _check_seeds(self.seeds)
+        if type(self.seeds) is not int or self.seeds < 1:
+            least = "the least number of seeds must be an integer of at least 1"
+            raise UsageError(f"{least}, got {self.seeds!r}")
         if k > self.seeds:
             raise InfeasibleError(
                 f"k = {k} is more than the {self.seeds} seeds that a party is known to have"
@@ -193,7 +195,6 @@ def coin(epsilon: Fraction, seeds: int) -> Fraction:
     ``epsilon`` is that of one attempt, as Theorem 1 has it. InfeasibleError if at least every second
     candidate would be dropped.
     """
-    _check_seeds(seeds)
     needed = 1 / (seeds * (exp_down(epsilon) - 1))
     if not 0 < needed < Fraction(1, 2):
         raise InfeasibleError(
@@ -321,13 +322,6 @@ def check_delta(delta: Fraction) -> None:
     """Check that ``delta`` is an exact number strictly between 0 and 1, else raise UsageError."""
     if type(delta) is not Fraction or not 0 < delta < 1:
         raise UsageError(f"a delta must be exact and between 0 and 1, both excluded, got {delta!r}")
-
-
-def _check_seeds(seeds: int) -> None:
-    if type(seeds) is not int or seeds < 1:
-        raise UsageError(
-            f"the least number of seeds must be an integer of at least 1, got {seeds!r}"
-        )
 
 
 def _gamma(test: RandomizedTest) -> Fraction:

@@ -287,8 +287,8 @@ def _drawn(found: list[dict[str, Any]], title: str) -> bytes:
         level = sum(each["counts"]) / len(codes)
         axis.axhline(level, color="#d1731f", linestyle="--", linewidth=1)
         axis.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
-        heading = f"{each['name'][:30]}: {each['covered']} of {len(codes)} codes"
-        axis.set_title(heading, fontsize=9, loc="left", parse_math=False)
+        above = f"{each['name'][:30]}: {each['covered']} of {len(codes)} codes"
+        axis.set_title(above, fontsize=9, loc="left", parse_math=False)
         if len(codes) > len(counts):
             axis.set_xlabel(f"the first {len(counts)} codes", fontsize=7)
         names = [code or "(missing)" for code in codes[:_MOST_BARS]]

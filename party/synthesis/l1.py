@@ -250,26 +250,7 @@ def choose(scores: Sequence[int], rate: Fraction, lanes: Lanes) -> int:
     # On average one proposal in no more than len(scores) is accepted.
     for _ in range(MOST_STEPS):
         proposed = lanes.below(len(scores), min(_PROPOSALS, 2 * len(scores) + 8))
-        accepted = exponential_coins(whole[proposed], rest[proposed], unit, lanes)
+        accepted = lanes.decay_coins(whole[proposed], rest[proposed], unit)
         if accepted.any():
             return int(proposed[np.argmax(accepted)])
-    raise broken_source()
-
-
-def exponential_coins(
-    whole: NDArray[np.int64], rest: NDArray[np.int64], unit: int, lanes: Lanes
-) -> NDArray[np.bool_]:
-    """Toss (n,) coins of exp(-(whole + rest/unit)), 0 <= rest < unit < 2^62.
-
-    From ``whole`` = 1000 on a coin never succeeds.
-    """
-    kept = lanes.exp_coins(rest.size, lambda at: lanes.below(unit, at.size) < rest[at])
-    alive = np.flatnonzero(kept)
-    for step in range(MOST_STEPS):
-        alive = alive[whole[alive] > step]
-        if not alive.size:
-            return kept
-        heads = lanes.exp_coins(alive.size, lambda at: np.ones(at.size, dtype=np.bool_))
-        kept[alive[~heads]] = False
-        alive = alive[heads]
     raise broken_source()

@@ -194,15 +194,14 @@ def is_deniable(asked: ReleaseRequest, domain: Domain) -> bool:
 
 def entry_of_model(rows: int, first: Synthesis, model: str) -> Synthesis:
     """Return the ledger's entry of more rows of a model, which the release ``first`` paid for."""
-    return Synthesis(
+    return replace(
+        first,
         id=secrets.token_hex(16),
-        unit=first.unit,
-        method=first.method,
         release="seedless",
         rows=rows,
-        schema=first.schema,
-        data=first.data,
         epsilon=Fraction(0),
+        rho=Fraction(0),
+        delta=Fraction(0),
         parent=first.id,
         model=model,
         settings={name: first.settings[name] for name in PUBLISHED},
@@ -280,8 +279,8 @@ class Wanted:
             f"refused: {self.plan.in_words}; {what} at delta {budget.delta.whole:g}, "
             f"{budget.rule} is {budget.epsilon:g}{spent}"
         )
-        if asked.release == "seeded":
-            test = self._smaller_test(budget)
+        if self.plan.seeded is not None:
+            test = self._smaller_test(self.plan.seeded, budget)
             fits = test and f"k >= {test.k} with --eps0 {float(test.epsilon0):.4g}"
             return f"{line}; {fits or 'no k'} would fit; seedless: eps={float(asked.epsilon):g}"
         most = self._largest_epsilon(budget)
@@ -313,11 +312,10 @@ class Wanted:
         short = Fraction(math.floor(best * Fraction(10) ** digits)) / Fraction(10) ** digits
         return float(short) if fits(short) else 0.0
 
-    def _smaller_test(self, budget: Budget) -> RandomizedTest | None:
+    def _smaller_test(self, seeded: SeededRelease, budget: Budget) -> RandomizedTest | None:
         """Return a test that fits, or None."""
-        asked, seeded = self.plan.asked, self.plan.seeded
-        target = Fraction(budget.epsilon)
-        for _ in range(_HALVINGS if seeded else 0):
+        asked, target = self.plan.asked, Fraction(budget.epsilon)
+        for _ in range(_HALVINGS):
             # Its own total is sharper than the sum of rho in the ledger: try again with less.
             try:
                 left = asked.delta * (1 - _FOR_THE_SPLIT)

@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -262,10 +263,10 @@ def _values(attribute: Attribute) -> Column:
     """Return (codes,) the written form of each code."""
     if attribute.edges is not None:
         values = [] if attribute.missing is None else [math.nan]
-        bins = len(attribute.edges) - 1
+        last = len(attribute.edges) - 2
         middles = (
-            _middle(*attribute.edges[at : at + 2], attribute.integer, at == bins - 1)
-            for at in range(bins)
+            _middle(low, high, attribute.integer, at == last)
+            for at, (low, high) in enumerate(pairwise(attribute.edges))
         )
         return np.array([*middles, *values])
     numbers = [math.nan if code == "" else parse_number(code) for code in attribute.codes]

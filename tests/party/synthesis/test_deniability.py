@@ -243,7 +243,6 @@ def test_values_that_make_no_sense_are_refused() -> None:
         lambda: total_cost(MIXED, MOST_ATTEMPTS + 1, power(6)),
         lambda: optimal(Fraction(0), 3, power(6)),
         lambda: largest_each(Fraction(0), 3, power(6)),
-        lambda: coin(ONE, 0),
     ):
         with pytest.raises(UsageError):
             call()

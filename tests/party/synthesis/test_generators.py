@@ -16,8 +16,8 @@ import pytest
 from party.synthesis import cfs, l1
 from party.synthesis.cfs import Cfs
 from party.synthesis.deniability import largest_each
-from party.synthesis.l1 import L1, choose, exponential_coins
-from party.synthesis.network import UNIT, Network, in_units, noisy
+from party.synthesis.l1 import L1, choose
+from party.synthesis.network import UNIT, Network, counted, in_units, noisy
 from party.synthesis.schema import Attribute, Domain, read
 from party.synthesis.table import encode
 from pate.auditing.intervals import epsilon_lower_bound
@@ -208,7 +208,7 @@ def test_cfs_learns_structure_and_tables_from_rows_that_do_not_overlap(
     domain = small((8, 8))
     codes = everything(domain)  # 64 rows, all different
     seen: dict[str, set[tuple[int, ...]]] = {"structure": set(), "tables": set()}
-    entropies, counted = cfs.entropies, cfs.counted
+    entropies = cfs.entropies
 
     def looked_at(found: NDArray[np.intp], of: Domain) -> list[float]:
         seen["structure"] |= set(map(tuple, found.tolist()))
@@ -353,7 +353,7 @@ def test_coins_have_their_probability() -> None:
 
     n = 60_000
     for whole, rest, unit in ((0, 0, 1), (0, 1, 3), (1, 2, 3), (2, 0, 5), (0, 2**61, 2**61 + 1)):
-        heads = exponential_coins(np.full(n, whole), np.full(n, rest), unit, LANES)
+        heads = LANES.decay_coins(np.full(n, whole), np.full(n, rest), unit)
         law = float(np.exp(-(whole + rest / unit)))
         assert binomtest(int(heads.sum()), n, law).pvalue > FALSE_ALARM
 

@@ -64,6 +64,8 @@ def test_a_code_of_probability_zero_is_never_drawn() -> None:
     assert set(model.sample(5000, LANES)[:, 0].tolist()) == {1, 3}
 
     assert set(model.sample(5, Lanes(bytes))[:, 0].tolist()) == {1}
+    highest = Lanes(lambda count: b"\xff" * count)
+    assert set(model.sample(5, highest)[:, 0].tolist()) == {3}
     model = Network(domain, (0,), ((),), (np.array([[0.1] * 3 + [0.7]]),))
     assert np.unique(model.sample(5000, LANES)).size == 4
 

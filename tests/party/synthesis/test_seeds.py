@@ -149,7 +149,7 @@ def test_a_candidate_that_nothing_is_like_counts_nobody() -> None:
         assert found[:, length].tolist() == alike.tolist()
 
 
-def test_the_index_finds_groups_by_search_where_a_table_would_be_too_large() -> None:
+def test_the_index_finds_groups_among_many_possible_keys() -> None:
     sizes = (4000, 4000, 3)
     draw = np.random.default_rng(5)
     rows = np.stack(
