@@ -45,9 +45,9 @@ def synthesize(options: SynthesisOptions) -> None:
         require_there(options.data)  # before anything is made for it
     if not options.dry_run:
         private_directory(place)
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         if place.exists():
-            held.enter_context(locked(place / "lock", "another pate-party"))
+            stack.enter_context(locked(place / "lock", "another pate-party"))
         if options.model is None and not (place / LEDGER_FILE).exists():
             screen.say(
                 f"{place} has no ledger yet, so a new one begins, in which nothing was ever charged; "

@@ -158,19 +158,19 @@ class Syntheses:
     """The releases so far."""
 
     def __init__(self) -> None:
-        self._held: dict[str, SynthesisRecord] = {}
+        self._records: dict[str, SynthesisRecord] = {}
 
     def records(self) -> tuple[SynthesisRecord, ...]:
         """Return all, in the order in which they were reserved."""
-        return tuple(self._held.values())
+        return tuple(self._records.values())
 
     def paid(self) -> tuple[Synthesis, ...]:
         """Return all releases that count."""
-        return tuple(each.synthesis for each in self._held.values())
+        return tuple(each.synthesis for each in self._records.values())
 
     def of_model(self, model: str) -> SynthesisRecord | None:
         """Return the release that paid for a model, by the digest of its file, hex."""
-        for each in self._held.values():
+        for each in self._records.values():
             if each.model == model and each.synthesis.parent is None:
                 return each
         return None
@@ -183,10 +183,10 @@ class Syntheses:
             self._spend(dict(fields), at)
 
     def _reserve(self, made: Synthesis, at: str) -> None:
-        if made.id in self._held:
+        if made.id in self._records:
             raise RefusedError(f"synthetic rows {made.id[:8]} are already in the ledger")
         if made.parent is not None:
-            parent = self._held.get(made.parent)
+            parent = self._records.get(made.parent)
             if parent is None or parent.model is None or parent.model != made.model:
                 raise RefusedError(
                     f"the model of synthetic rows {made.id[:8]} was not paid for in this ledger"
@@ -197,13 +197,13 @@ class Syntheses:
                     raise RefusedError(
                         f"the model of synthetic rows {made.id[:8]} was paid for with another {name}"
                     )
-        self._held[made.id] = SynthesisRecord(made, at)
+        self._records[made.id] = SynthesisRecord(made, at)
 
     def _spend(self, fields: dict[str, Any], at: str) -> None:
         if fields.keys() != {"id", "model", "output"}:
             raise LedgerError("an entry of written synthetic rows with unknown fields")
         name, model, output = fields["id"], fields["model"], fields["output"]
-        record = self._held.get(name) if isinstance(name, str) else None
+        record = self._records.get(name) if isinstance(name, str) else None
         if record is None:
             raise RefusedError("synthetic rows were written that were not paid for")
         if record.spent_at is not None:
@@ -215,7 +215,7 @@ class Syntheses:
                 raise ProtocolError(f"the digest of a {what} of synthetic rows is {digest!r:.40}")
         if record.synthesis.model is not None and model is not None:
             raise LedgerError("rows of a paid model, and a new model")
-        self._held[name] = replace(record, spent_at=at, model=model, output=output)
+        self._records[name] = replace(record, spent_at=at, model=model, output=output)
 
 
 def unit_of(syntheses: Iterable[Synthesis]) -> str | None:

@@ -189,22 +189,25 @@ class Network:
 
         tables = [f"table_{i}" for i in range(len(domain))]
         try:
-            held = load(content)
+            arrays = load(content)
         except (SafetensorError, ValueError, KeyError, TypeError) as error:
             raise StateError(f"not a model, or a damaged one ({error!s:.200})") from error
-        if not {"domain", "order", "parents"} <= held.keys():
+        if not {"domain", "order", "parents"} <= arrays.keys():
             raise StateError("not a model of this format; made by another version?")
-        if held["domain"].tobytes() != domain.digest:
+        if arrays["domain"].tobytes() != domain.digest:
             raise SchemaError("it is the model of another schema than this one")
-        order, padded, m = held["order"], held["parents"], len(domain)
+        order, padded, m = arrays["order"], arrays["parents"], len(domain)
         whole = order.dtype == padded.dtype == np.int64 and order.shape == (m,)
         fits = padded.ndim == 2 and len(padded) == m and padded.shape[1] <= MAX_PARENTS
-        if not (whole and fits and len(held) == 3 + m and held.keys() >= set(tables)):
+        if not (whole and fits and len(arrays) == 3 + m and arrays.keys() >= set(tables)):
             raise StateError("a model that is damaged: its order, parents or tables")
         parents = (tuple(each for each in found if each != -1) for found in padded.tolist())
         try:
             return cls(
-                domain, tuple(order.tolist()), tuple(parents), tuple(held[name] for name in tables)
+                domain,
+                tuple(order.tolist()),
+                tuple(parents),
+                tuple(arrays[name] for name in tables),
             )
         except SchemaError as error:
             raise StateError(f"a model that is damaged: {error}") from error
