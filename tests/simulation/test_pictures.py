@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from party.synthesis.release import report as rows_report
+from party.synthesis.files import write_report
 from pate.cli.plan.options import PlanOptions
 from pate.cli.plan.picture import draw as draw_plan
 from pate.cli.plan.run import run_plan
@@ -150,7 +150,7 @@ def test_that_of_synthetic_rows(tmp_path: Path, columns: int) -> None:
     domain = small((3, 2, 5, 8, 2, 2)[:columns])
     rows = np.zeros((7, columns), dtype=np.intp)
     with drawn() as figures:
-        rows_report.write(tmp_path, domain, rows, "7 rows by l1, seedless: " + LONG)
+        write_report(tmp_path, domain, rows, "7 rows by l1, seedless: " + LONG)
     (figure,) = figures
     assert off_the_edge(figure) == []
     assert LONG in words(figure)

@@ -1,18 +1,18 @@
-"""The options of ``pate-party synthesize``."""
+"""The options of ``pate-party synthesize``, and the release that they ask for."""
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 
 from party.options import DecimalOption, MissingOption, PolicyOption, ThousandsOption, name_of
-from party.synthesis.choices import Method, Release
 from pate.errors import UsageError
 from pate.runtime.home import default_home
 from pate.runtime.options import (
@@ -25,9 +25,14 @@ from pate.runtime.options import (
     of_storage,
 )
 
-if TYPE_CHECKING:
-    from party.synthesis.release.plan import ReleaseRequest
+#: Generators of rows, the default first.
+Method = Literal["l1", "cfs"]
+Release = Literal["seedless", "seeded"]
 
+#: Most rows in one file.
+MOST_ROWS: Final = 10**7
+#: Attempts per wanted row.
+_ATTEMPTS: Final = Fraction(5, 4)
 _NUMBER: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?(e-?[0-9]{1,2})?", re.ASCII)
 _SPAN: Final = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", re.ASCII)
 _seeded = partial(typer.Option, rich_help_panel="Seeded rows (--release seeded)")
@@ -35,12 +40,59 @@ _rows = partial(typer.Option, rich_help_panel="Rows")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SynthesisOptions(CommandOptions):
-    """The options; each field is the option of that name.
+class ReleaseRequest:
+    """A request for a release of synthetic rows: the numbers of the options, exact.
 
-    Raises:
-        UsageError: for options that do not fit together.
+    Attributes:
+        resampled: numbers of attributes to redraw, one of which is chosen per attempt; None: all
+            attributes are redrawn.
+        attempts: T, all of which are charged; None for a quarter more than rows.
     """
+
+    rows: int
+    epsilon: Fraction = Fraction(1)
+    method: Method = "l1"
+    release: Release = "seedless"
+    delta: Fraction = Fraction(1, 10**6)
+    k: int = 50
+    gamma: Fraction = Fraction(4)
+    epsilon0: Fraction = Fraction(1)
+    resampled: tuple[int, ...] | None = None
+    attempts: int | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.rows) is not int or not 1 <= self.rows <= MOST_ROWS:
+            raise UsageError(
+                f"--rows must be a whole number from 1 to {MOST_ROWS}, got {self.rows}"
+            )
+        for name, value in (("epsilon", self.epsilon), ("eps0", self.epsilon0)):
+            if not 0 < value <= 10**6:
+                raise UsageError(f"--{name} must be a number above 0, got {float(value):g}")
+        if not 0 < self.delta < 1:
+            raise UsageError(f"--delta must be between 0 and 1, got {float(self.delta):g}")
+        if self.release == "seedless":
+            for option, given in (("--attempts", self.attempts), ("--omega", self.resampled)):
+                if given is not None:
+                    raise UsageError(
+                        f"{option} is for seeds: a seedless release makes as many rows as it is "
+                        "asked for; leave it out, or ask for --release seeded"
+                    )
+        elif self.method != "cfs":
+            raise UsageError(f"--release seeded goes with --method cfs, not {self.method}")
+        elif self.attempts is not None and self.attempts < 1:
+            raise UsageError(
+                f"--attempts must be a whole number of at least 1, got {self.attempts}"
+            )
+
+    @property
+    def tries(self) -> int:
+        """T, attempts of a seeded release."""
+        return math.ceil(_ATTEMPTS * self.rows) if self.attempts is None else self.attempts
+
+
+@dataclass(frozen=True, kw_only=True)
+class SynthesisOptions(CommandOptions):
+    """The options; each field is the option of that name."""
 
     schema: Annotated[
         Path,
@@ -69,11 +121,13 @@ class SynthesisOptions(CommandOptions):
     ] = False
     model_out: Annotated[
         Path | None,
-        of_output(help="Store the model, for more rows at no cost.", metavar="FILE.npz"),
+        of_output(help="Store the model, for more rows at no cost.", metavar="FILE.safetensors"),
     ] = None
     model: Annotated[
         Path | None,
-        of_data(help="Write rows of this stored model; they cost nothing.", metavar="FILE.npz"),
+        of_data(
+            help="Write rows of this stored model; they cost nothing.", metavar="FILE.safetensors"
+        ),
     ] = None
     name: Annotated[
         str | None,
@@ -143,8 +197,6 @@ class SynthesisOptions(CommandOptions):
     @cached_property
     def asked(self) -> ReleaseRequest:
         """The requested release."""
-        from party.synthesis.release.plan import ReleaseRequest
-
         return ReleaseRequest(
             rows=self.rows,
             epsilon=_exact("--epsilon", self.epsilon),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from fractions import Fraction
@@ -10,19 +11,18 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pytest
 
-from benchmarks.synthesis.naive import plausible_seeds, probabilities
-from benchmarks.synthesis.speed import made_up_network, measure
-from party.synthesis.seeds.deniability import (
-    COIN_DENOMINATOR,
-    RandomizedTest,
-    Seeds,
-    coin,
-    theorem_1,
+from party.synthesis.deniability import COIN_DENOMINATOR, RandomizedTest, coin, theorem_1
+from party.synthesis.network import Network
+from party.synthesis.schema import Attribute, Domain
+from party.synthesis.seeds import (
+    LEAST_CONDITIONAL,
+    PlausibleSeeds,
+    PrefixIndex,
+    SeededRelease,
+    bucket_width,
+    draw_candidates,
+    release_seeded,
 )
-from party.synthesis.seeds.mechanism import SeededRelease, draw_candidates, release_seeded
-from party.synthesis.seeds.plausible_rows import LEAST_CONDITIONAL, PlausibleSeeds, PrefixIndex
-from party.synthesis.table.network import Network
-from party.synthesis.table.randomness import SimulatedRandomness, SystemRandomness
 from pate.errors import InfeasibleError, SchemaError, UsageError
 from pate.noise.exact import SystemNoise
 from pate.noise.simulated import SimulatedNoise
@@ -31,10 +31,30 @@ from tests.support.party.worlds import World, random_world
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from pate.noise.lanes import Lanes
+
 SIZES = (4, 6, 3, 9, 5, 2, 7)
-NETWORK = made_up_network(SIZES)
 M = len(SIZES)
 ONE = Fraction(1)
+
+
+def made_up_network(sizes: tuple[int, ...] = SIZES, *, seed: int = 1) -> Network:
+    """Return a network in which each attribute depends on the two before it."""
+    attributes = tuple(
+        Attribute(f"a{i}", tuple(f"c{c}" for c in range(size)), tuple(c // 2 for c in range(size)))
+        for i, size in enumerate(sizes)
+    )
+    domain = Domain(attributes, 1, None)
+    draw = np.random.default_rng(seed)
+    parents = tuple(tuple(range(max(0, i - 2), i)) for i in range(len(sizes)))
+    tables = tuple(
+        draw.dirichlet(np.full(size, 0.5), math.prod(domain.bucket_counts[p] for p in found))
+        for size, found in zip(sizes, parents, strict=True)
+    )
+    return Network(domain, tuple(range(len(sizes))), parents, tables)
+
+
+NETWORK = made_up_network()
 
 
 def shuffled() -> Network:
@@ -51,7 +71,37 @@ def shuffled() -> Network:
 
 
 def seeds_of(network: Network, count: int, seed: int = 1) -> NDArray[np.intp]:
-    return network.sample(count, SimulatedRandomness(seed))
+    return network.sample(count, SimulatedNoise(seed).lanes)
+
+
+def probabilities(
+    network: Network, resampled: tuple[int, ...], seeds: NDArray[np.intp], y: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Return (n,) the probability that each seed makes the candidate y, by the definition."""
+    order = np.array(network.order)
+    alike = seeds[:, order] == y[order]
+    conditionals = network.conditionals(y[None])[0]
+    found = np.zeros(len(seeds))
+    for omega in sorted(resampled, reverse=True):
+        kept = len(order) - omega
+        found += alike[:, :kept].all(axis=1) * np.prod(conditionals[kept:]) / len(resampled)
+    return found
+
+
+def naive(
+    network: Network,
+    resampled: tuple[int, ...],
+    gamma: Fraction,
+    seeds: NDArray[np.intp],
+    seed: NDArray[np.intp],
+    y: NDArray[np.intp],
+) -> int:
+    """Return k' by Test 1: the seeds whose probability is in the bucket of the seed's."""
+    width = bucket_width(gamma)
+    of_seeds = probabilities(network, resampled, seeds, y)
+    own = probabilities(network, resampled, seed[None], y)[0]
+    positive = of_seeds[of_seeds > 0]
+    return int((np.floor(-np.log(positive) / width) == math.floor(-math.log(own) / width)).sum())
 
 
 @pytest.mark.parametrize("network", [NETWORK, shuffled()], ids=["straight", "shuffled"])
@@ -62,14 +112,14 @@ def test_the_fast_count_is_the_definition(
 ) -> None:
     rows = seeds_of(network, 1500)
     counter = PlausibleSeeds(rows, network, resampled, Fraction(gamma))
-    chosen, made = draw_candidates(rows, network, resampled, 200, SimulatedRandomness(2))
+    chosen, made = draw_candidates(rows, network, resampled, 200, SimulatedNoise(2).lanes)
     counts, certain = counter.count(chosen, made)
     assert certain.all()
-    naive = [
-        plausible_seeds(network, resampled, Fraction(gamma), rows, seed, y)
+    defined = [
+        naive(network, resampled, Fraction(gamma), rows, seed, y)
         for seed, y in zip(chosen, made, strict=True)
     ]
-    assert counts.tolist() == naive
+    assert counts.tolist() == defined
     assert (counts >= 1).all()  # the seed counts
 
 
@@ -77,7 +127,7 @@ def test_gamma_matters_for_a_mixture_alone() -> None:
     rows = seeds_of(NETWORK, 1500)
     found = {}
     for resampled in ((3,), (2, 3, 4, 5)):
-        chosen, made = draw_candidates(rows, NETWORK, resampled, 500, SimulatedRandomness(2))
+        chosen, made = draw_candidates(rows, NETWORK, resampled, 500, SimulatedNoise(2).lanes)
         found[len(resampled)] = [
             PlausibleSeeds(rows, NETWORK, resampled, gamma).count(chosen, made)[0].tolist()
             for gamma in (Fraction("1.01"), Fraction(100))
@@ -99,7 +149,7 @@ def test_a_candidate_that_nothing_is_like_counts_nobody() -> None:
         assert found[:, length].tolist() == alike.tolist()
 
 
-def test_the_index_finds_groups_by_search_where_a_table_would_be_too_large() -> None:
+def test_the_index_finds_groups_among_many_possible_keys() -> None:
     sizes = (4000, 4000, 3)
     draw = np.random.default_rng(5)
     rows = np.stack(
@@ -118,7 +168,7 @@ def test_the_index_finds_groups_by_search_where_a_table_would_be_too_large() -> 
 def test_what_passes_test_1_is_plausible_for_k_seeds(resampled: tuple[int, ...]) -> None:
     """The paper's test, without noise, implies Definition 1: by the probabilities themselves."""
     rows, k, gamma = seeds_of(NETWORK, 1500), 40, Fraction(3)
-    chosen, made = draw_candidates(rows, NETWORK, resampled, 600, SimulatedRandomness(4))
+    chosen, made = draw_candidates(rows, NETWORK, resampled, 600, SimulatedNoise(4).lanes)
     count, certain = PlausibleSeeds(rows, NETWORK, resampled, gamma).count(chosen, made)
     passed = made[certain & (count >= k)]
     assert 20 < len(passed) < 600
@@ -131,8 +181,9 @@ def test_what_passes_test_1_is_plausible_for_k_seeds(resampled: tuple[int, ...])
 
 
 def plan_for(world: World, rows: int, attempts: int, dropped: Fraction) -> SeededRelease:
-    test = RandomizedTest(world.k, world.gamma, Fraction(1))
-    return SeededRelease(test, world.resampled, attempts, attempts, dropped, rows)
+    fixed = len(world.resampled) == 1
+    test = RandomizedTest(world.k, world.gamma, ONE, rows, fixed)
+    return SeededRelease(test, world.resampled, attempts, attempts, dropped)
 
 
 @pytest.mark.parametrize("fixed", [True, False])
@@ -157,7 +208,6 @@ def test_what_comes_out_has_the_exact_law_of_the_proof(fixed: bool) -> None:
             world.network(),
             plan_for(world, 12, attempts, coin_probability),
             SimulatedNoise(number),
-            SimulatedRandomness(number),
         )
         seen = Counter(tuple(row) for row in released.tolist())
         law = world.law(data, coin_probability)
@@ -175,10 +225,10 @@ def test_what_comes_out_has_the_exact_law_of_the_proof(fixed: bool) -> None:
 def release(
     rows: NDArray[np.intp], *, resampled: tuple[int, ...], seed: int = 3
 ) -> list[list[int]]:
-    test = RandomizedTest(50, Fraction(4), ONE)
-    cost = theorem_1(test, Fraction(1, 10**9), Seeds(1000, fixed=False))
-    plan = SeededRelease(test, resampled, 700, 500, coin(cost.epsilon, 1000), 1000)
-    found = release_seeded(rows, NETWORK, plan, SimulatedNoise(seed), SimulatedRandomness(seed))
+    test = RandomizedTest(50, Fraction(4), ONE, 1000, fixed=False)
+    cost = theorem_1(test, Fraction(1, 10**9))
+    plan = SeededRelease(test, resampled, 700, 500, coin(cost.epsilon, 1000))
+    found = release_seeded(rows, NETWORK, plan, SimulatedNoise(seed))
     rows_out: list[list[int]] = found.tolist()
     return rows_out
 
@@ -194,12 +244,15 @@ def test_with_all_attributes_resampled_the_seeds_leave_no_trace() -> None:
     )
 
 
+def plan_of(k: int, seeds: int, *, attempts: int, rows: int) -> SeededRelease:
+    test = RandomizedTest(k, Fraction(4), ONE, seeds, fixed=True)
+    return SeededRelease(test, (4,), attempts, rows, Fraction(1, 8))
+
+
 def test_two_releases_of_the_same_rows_differ() -> None:
     rows = seeds_of(NETWORK, 1500)
-    plan = SeededRelease(RandomizedTest(5, Fraction(4), ONE), (4,), 300, 300, Fraction(1, 8), 1000)
-    one, two = (
-        release_seeded(rows, NETWORK, plan, SystemNoise(), SystemRandomness()) for _ in range(2)
-    )
+    plan = plan_of(5, 1000, attempts=300, rows=300)
+    one, two = (release_seeded(rows, NETWORK, plan, SystemNoise()) for _ in range(2))
     assert one.tolist() != two.tolist()
 
 
@@ -218,12 +271,16 @@ class CountingNoise:
         self.asked.append((scale, count))
         return np.zeros(count, dtype=np.int64)
 
+    @property
+    def lanes(self) -> Lanes:
+        return SimulatedNoise(1).lanes
+
 
 def test_every_attempt_is_made_with_its_own_noise_however_few_rows_are_wanted() -> None:
     rows, noise = seeds_of(NETWORK, 1500), CountingNoise()
-    test = RandomizedTest(5, Fraction(4), Fraction(1, 3))
-    plan = SeededRelease(test, (4,), 70_000, 3, Fraction(1, 8), 1000)
-    released = release_seeded(rows, NETWORK, plan, noise, SimulatedRandomness(1))
+    test = RandomizedTest(5, Fraction(4), Fraction(1, 3), 1000, fixed=True)
+    plan = SeededRelease(test, (4,), 70_000, 3, Fraction(1, 8))
+    released = release_seeded(rows, NETWORK, plan, noise)
     assert released.shape == (3, M)
     assert noise.asked == [(Fraction(3), 70_000)]
 
@@ -237,59 +294,42 @@ def test_what_floats_cannot_judge_is_dropped() -> None:
     counter = PlausibleSeeds(np.zeros((9, 2), dtype=np.intp), network, (1, 2), Fraction(4))
     y = np.array([[0, 0], [0, 1]], dtype=np.intp)
     assert counter.count(y, y)[1].tolist() == [True, False]
-    test = RandomizedTest(1, Fraction(4), Fraction(100))  # next to no noise
+    test = RandomizedTest(1, Fraction(4), Fraction(100), 60, fixed=False)  # next to no noise
     released = release_seeded(
         np.ones((60, 2), dtype=np.intp),
         Network(network.domain, (0, 1), ((), ()), (rare, halves)),
-        SeededRelease(test, (1, 2), 200, 200, Fraction(1, 8), 60),
+        SeededRelease(test, (1, 2), 200, 200, Fraction(1, 8)),
         SimulatedNoise(1),
-        SimulatedRandomness(1),
     )
     assert len(released)
     assert (released[:, 0] == 0).all()
 
 
 def test_fewer_seeds_than_were_charged_for_release_nothing() -> None:
-    plan = SeededRelease(RandomizedTest(5, Fraction(4), ONE), (4,), 10, 10, Fraction(1, 8), 1000)
+    plan = plan_of(5, 1000, attempts=10, rows=10)
     with pytest.raises(InfeasibleError, match="fewer seeds than the cost assumes") as caught:
-        release_seeded(
-            seeds_of(NETWORK, 999), NETWORK, plan, SimulatedNoise(1), SimulatedRandomness(1)
-        )
+        release_seeded(seeds_of(NETWORK, 999), NETWORK, plan, SimulatedNoise(1))
     assert "999" not in str(caught.value)  # a party's record count stays there
 
 
-@pytest.mark.parametrize(
-    ("resampled", "attempts", "rows", "dropped", "least"),
-    [
-        ((4,), 0, 1, Fraction(1, 8), 1000),
-        ((4,), 10, 0, Fraction(1, 8), 1000),
-        ((4,), 10, 1, Fraction(0), 1000),
-        ((4,), 10, 1, Fraction(1), 1000),
-        ((4,), 10, 1, Fraction(1, 3), 1000),
-        ((4,), 10, 1, Fraction(1, COIN_DENOMINATOR * 2), 1000),
-        ((4,), 10, 1, Fraction(1, 8), 0),
-    ],
-)
-def test_a_plan_that_makes_no_sense_is_refused(
-    resampled: tuple[int, ...], attempts: int, rows: int, dropped: Fraction, least: int
-) -> None:
-    with pytest.raises(UsageError):
-        SeededRelease(
-            RandomizedTest(5, Fraction(4), ONE), resampled, attempts, rows, dropped, least
-        )
+def test_a_plan_that_makes_no_sense_is_refused() -> None:
+    test = RandomizedTest(5, Fraction(4), ONE, 1000, fixed=True)
+    for attempts, rows, dropped in (
+        (0, 1, Fraction(1, 8)),
+        (10, 0, Fraction(1, 8)),
+        (10, 1, Fraction(0)),
+        (10, 1, ONE),
+        (10, 1, Fraction(1, 3)),
+        (10, 1, Fraction(1, COIN_DENOMINATOR * 2)),
+    ):
+        with pytest.raises(UsageError):
+            SeededRelease(test, (4,), attempts, rows, dropped)
 
 
-def test_more_seeds_than_there_are_cannot_be_asked_for() -> None:
-    with pytest.raises(InfeasibleError, match="k = 50 is more than the 49 guaranteed seeds"):
-        SeededRelease(RandomizedTest(50, Fraction(4), ONE), (4,), 10, 10, Fraction(1, 8), 49)
-
-
-@pytest.mark.parametrize("resampled", [(), (0,), (M + 1,), (3, 3), (-1, 2)], ids=str)
-def test_numbers_of_resampled_attributes_that_are_none_are_refused(
-    resampled: tuple[int, ...],
-) -> None:
-    with pytest.raises(UsageError, match=f"from 1 to {M}"):
-        release(seeds_of(NETWORK, 1500), resampled=resampled)
+def test_numbers_of_resampled_attributes_that_are_none_are_refused() -> None:
+    for resampled in ((), (0,), (M + 1,), (3, 3), (-1, 2)):
+        with pytest.raises(UsageError, match=f"from 1 to {M}"):
+            release(seeds_of(NETWORK, 1500), resampled=resampled)
 
 
 def test_seeds_of_another_domain_are_refused() -> None:
@@ -302,8 +342,3 @@ def test_a_gamma_that_floats_cannot_tell_from_1_is_refused_for_a_mixture() -> No
     with pytest.raises(UsageError, match=r"at least 1\.001"):
         PlausibleSeeds(rows, NETWORK, (3, 4), 1 + Fraction(1, 10**6))
     PlausibleSeeds(rows, NETWORK, (3,), 1 + Fraction(1, 10**6))
-
-
-def test_the_benchmark_agrees_with_the_definition() -> None:
-    found = measure(seeds=5000, attempts=5000, sample=60)
-    assert found["agree"] == 60
