@@ -29,7 +29,6 @@ from aggregator_server.ledger.store.postgres.session import (
     take_lock,
     translated,
 )
-from aggregator_server.ledger.store.stores import or_closed
 from pate.errors import PateError, StateError, UnreachableError
 from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory
@@ -72,7 +71,8 @@ class PostgresDatabase:
         self._noted: InDatabase | None = None
         self._locked = False
         self._opened = ExitStack()
-        with or_closed(self):
+        with ExitStack() as undone:
+            undone.callback(self.close)
             if fill is not None:
                 require_closed_folder(private_directory(place.anchor.parent))
                 if place.head is not None:
@@ -89,6 +89,7 @@ class PostgresDatabase:
                 self._make(fill)
             elif not there:
                 raise StateError(f"there is no ledger: {place}")
+            undone.pop_all()
 
     def _become_writer(self) -> None:
         place = self.place
