@@ -135,7 +135,7 @@ class MechanismOptions(SumOptions, ParameterOptions):
         int | None,
         of_campaign(
             min=1,
-            help="Rounds of labels; of dense votes, after class counts. Default: 2 if interactive; by rule",
+            help="Rounds of labels, default 1, interactive 2; or of dense votes, default 4",
         ),
     ] = None
     max_queries: Annotated[

@@ -117,7 +117,7 @@ def spec_of(
         nearest = str(replace(code_of(NEAREST), answer=answer_of(options.answer or CLASS)))
         delta = _delta_of_matrix(options, delta, sums, count, say, nearest)
     neighbour = _neighbour_terms(options, code, inputs, delta, say, chosen)
-    rounds = _rounds(options, neighbour, say)
+    rounds = _rounds(options, neighbour)
     if neighbour is not None and code != NEAREST and not _in_rounds(neighbour):
         delta = _delta_of_matrix(options, delta, sums, count, say, neighbour.code)
     made = CampaignSpec(
@@ -148,14 +148,12 @@ def spec_of(
     return made
 
 
-def _rounds(options: MechanismOptions, terms: NeighbourTerms | None, say: Say) -> int:
+def _rounds(options: MechanismOptions, terms: NeighbourTerms | None) -> int:
     """Return the number of rounds: as stated, or where records vote in rounds by rule."""
     if terms is None or not _in_rounds(terms):
         return options.rounds or (2 if options.aggregator == "interactive-gnmax" else 1)
     if options.rounds is not None:
         return 1 + options.rounds
-    if options.expected_records is None and options.representatives is not None:
-        say(_guessed("rounds are"))  # else it was said of both
     columns = len(_columns(options) or ())
     records = options.expected_records or RECORDS
     mu = _mu_if_added(options.epsilon, delta_of(options.publish, options.delta))
@@ -183,13 +181,6 @@ def _rounds_in_words(spec: CampaignSpec) -> str:
         f"records vote in {spec.rounds} rounds: class counts with noise of {first:.4g} votes, then "
         f"{spec.rounds - 1} times their disagreement with a public model, with noise of {later:.4g} on each "
         "number; --answer class is one release"
-    )
-
-
-def _guessed(what: str) -> str:
-    return (
-        f"{what} chosen as for {RECORDS:,} records of all parties, a guess; state yours with "
-        "--expected-records"
     )
 
 
@@ -264,8 +255,10 @@ def _neighbour_terms(
     if number is None:
         records = options.expected_records or RECORDS
         if options.expected_records is None:
-            both = rounds and options.rounds is None
-            say(_guessed("representatives and rounds are" if both else "representatives are"))
+            say(
+                f"representatives are chosen as for {RECORDS:,} records of all parties, a guess; state yours "
+                "with --expected-records"
+            )
         usual = default_number(records, _ANY, options.epsilon, delta, votes * answer.most)
         number = number_for(code, usual, len(inputs))
         if code == DENSE and rounds:

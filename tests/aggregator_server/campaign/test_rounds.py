@@ -20,14 +20,22 @@ from pate.campaign.order import query_of_round
 from pate.campaign.settings import spec_of
 from pate.data.embeddings import Embeddings
 from pate.data.values import Dataset, batch_hash
-from pate.errors import BudgetError, LedgerError, ProtocolError, RefusedError, UsageError
+from pate.errors import (
+    BudgetError,
+    LedgerError,
+    ProtocolError,
+    QuorumError,
+    RefusedError,
+    UsageError,
+)
 from pate.mechanisms import rounds_cost
 from pate.rounds.model import MOST_CUT, RoundModel
 from pate.votes import NoisySum
 from protos import wire
 from protos.pate.v1 import vote_pb2
 from tests.support.campaign_messages import SERVER_KEY, request_in
-from tests.support.world.in_process import Killed, World, kills
+from tests.support.world.in_process import Killed, Parties, World, kills
+from tests.support.world.kinds import PUBLIC as PUBLIC_SETS
 from tests.support.world.kinds import ROWS, EveryWorld, every_kind
 
 if TYPE_CHECKING:
@@ -47,6 +55,7 @@ KINDS = {
     if each.rounds and (each.inputs, each.unit) == ("embeddings", "record")
 }
 MASKED = KINDS["masked", "distributed"]
+PUBLIC_ROWS = PUBLIC_SETS["embeddings"]
 CLASSES = 3
 WIDTH = 4
 PUBLIC = 120
@@ -373,17 +382,42 @@ def test_a_party_refuses_what_is_no_round(tmp_path: Path) -> None:
     world.ledger("a").verify()
 
 
+class TwoFaced(Parties):
+    """A server that shows one party another model than the others in a masked sum."""
+
+    def answer(self, name: str, body: bytes) -> bytes:
+        request = request_in(body)
+        batch = request.ask_keys.batch
+        if name == "a" and batch.round == 2:
+            batch.shown = model().to_bytes()
+            rows = PUBLIC_ROWS.take(list(batch.rows)).row_hashes()
+            batch.digest = batch_hash([query_of_round(each, 2, batch.shown) for each in rows])
+            body = wire.sign_request(request, SERVER_KEY)
+        return super().answer(name, body)
+
+
+def test_no_sum_has_answers_to_two_models(tmp_path: Path) -> None:
+    world = EveryWorld(tmp_path, MASKED)
+    world.parties = TwoFaced(tmp_path, world.voter)
+    world.create()
+    with pytest.raises(QuorumError):
+        world.serve()
+    assert len(world.state().batches) == len(world.state().released) == 1
+    for name in NAMES:
+        (record,) = world.ledger(name).campaigns()
+        assert len(record.opened) == 1
+
+
 # --- options -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("given", "rounds", "code"),
     [
-        ({"code": "dense-16"}, 4, "dense-16 residual"),
+        ({"code": "dense-16"}, 5, "dense-16 residual"),
         ({"code": "dense-16", "rounds": 1}, 2, "dense-16 residual"),
-        ({"code": "dense-16", "epsilon": 0.05}, 2, "dense-16 residual"),
-        ({"code": "dense-16", "expected_records": 10**6}, 5, "dense-16 residual"),
-        ({"code": "dense", "answer": "residual"}, 3, "dense-64 residual"),
+        ({"code": "dense-16", "epsilon": 0.05}, 5, "dense-16 residual"),
+        ({"code": "dense", "answer": "residual"}, 5, "dense-64 residual"),
         ({"code": "dense-16", "answer": "class"}, 1, "dense-16"),
         ({"code": "dense-16", "sigma2": "40"}, 1, "dense-16"),
         ({"code": "dense-16", "series": "s", "unit": "patient"}, 1, "dense-16"),
