@@ -29,6 +29,10 @@ _ROUNDS: Final = 4
 _CUT_FROM: Final = 1.0
 #: Largest nu with which more directions are taken.
 _WIDER: Final = 1.5
+#: Above this nu of the first of them, few classes have only so many directions.
+_LOUD: Final = 40.0
+_FEWEST: Final = 8
+_FEW_CLASSES: Final = 4
 
 
 @dataclass(frozen=True)
@@ -82,18 +86,25 @@ def plan_of(classes: int, directions: int, records: float, mu: float) -> Plan:
 def directions_of(classes: int, records: float, mu: float, most: int) -> int:
     """Return K: the most directions, up to ``most``, whose noise is still small.
 
+    Where it is large even in the fewest of them, up to four classes are told apart in a handful.
+
     >>> [directions_of(10, 21_000, mu, 4_000) for mu in (0.03, 0.25, 1.0)]
     [64, 128, 256]
+    >>> directions_of(2, 550, 0.03, 4_000)
+    8
 
     Raises:
         UsageError: as :func:`noise_ratio`.
     """
+    first = DIRECTIONS[0]
+    if classes <= _FEW_CLASSES and noise_ratio(classes, first, records, mu) > _LOUD:
+        return min(_FEWEST, most)
     fitting = [
         number
         for number in DIRECTIONS
         if number <= most and noise_ratio(classes, number, records, mu) <= _WIDER
     ]
-    return max(fitting, default=min(DIRECTIONS[0], most))
+    return max(fitting, default=min(first, most))
 
 
 def parts_of(mu_squared: Fraction, rounds: int) -> tuple[Fraction, ...]:

@@ -43,8 +43,9 @@ if TYPE_CHECKING:
     Counts = NDArray[np.int64]
 
 #: Prior variances of the weights that are tried, in the direction of largest curvature, and the power of
-#: curvature that they are in proportion to.
-_SIZES: Final = tuple(2.0**power for power in range(-16, 25))
+#: curvature that they are in proportion to. With a smaller one nothing but class shares would be left of
+#: what is released: noise shrinks weights anyway.
+_SIZES: Final = tuple(2.0**power for power in range(-6, 25))
 _POWER: Final = 0.5
 #: Eigenvalues below this part of the largest are of no direction.
 _LEAST: Final = 1e-9
