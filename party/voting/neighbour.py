@@ -165,7 +165,9 @@ class NeighbourVotes:
         except UsageError as error:
             raise ProtocolError(str(error)) from error
         seen = self.conform(public)
-        if isinstance(seen, Table) and self.records.inputs.schema() != seen.schema():
+        in_rounds = code.answer.name == RESIDUAL
+        coded = in_rounds and (content_hash(seen), tuple(rows)) in self.coded
+        if not coded and isinstance(seen, Table) and self.records.inputs.schema() != seen.schema():
             return self._read_as(seen).vote(
                 seen,
                 rows,
@@ -176,7 +178,7 @@ class NeighbourVotes:
                 voters=voters,
                 shown=shown,
             )
-        if code.answer.name == RESIDUAL:
+        if in_rounds:
             return self._residuals(seen, rows, classes, shown, code, most_votes, votes_per_patient)
         queries = seen.take(list(rows))
         require_different(queries.row_hashes())

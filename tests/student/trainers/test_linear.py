@@ -22,6 +22,7 @@ from student.trainers import linear, selftraining
 from student.trainers.base import Effort
 from student.trainers.counts import cells_of
 from student.trainers.graph import averaged, neighbour_graph
+from student.trainers.head import is_clear
 from student.trainers.linear import linear_chances
 from student.weights import load, save
 from tests.student.trainers.test_counts import draw, lesson_of, people
@@ -148,7 +149,7 @@ def in_rounds(sigma: float, rounds: int, classes: int = 2) -> tuple[Table, Noisy
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_a_student_takes_the_model_of_the_last_round(classes: int) -> None:
+def test_a_student_takes_the_model_of_the_last_round(classes: int, tmp_path: Path) -> None:
     _, likely = people(1000, 1)
     public, noisy = in_rounds(3.0, 3, classes)
     found = linear_chances(public, noisy)
@@ -163,7 +164,29 @@ def test_a_student_takes_the_model_of_the_last_round(classes: int) -> None:
     assert np.corrcoef(linear_chances(public, before)[:, 0], likely[:, 0])[0, 1] < 0.6  # type: ignore[index]
     student = selftraining.train(lesson_of(public, noisy), seed=0, effort=Effort(steps=20))
     held, chances = people(2000, 5)
-    assert np.corrcoef(student.predict_probabilities(held)[:, 0], chances[:, 0])[0, 1] > 0.85
+    guessed = student.predict_probabilities(held)
+    assert np.corrcoef(guessed[:, 0], chances[:, 0])[0, 1] > 0.85
+    save(student, tmp_path)
+    stored = sorted(path.name for path in tmp_path.iterdir())
+    assert stored == ["boosting.skops", "logistic.skops", "model.json"]
+    assert np.array_equal(load(tmp_path).predict_probabilities(held), guessed)
+
+
+def test_a_head_copies_a_model_closely_unless_its_noise_hides_the_records() -> None:
+    _, exact = in_rounds(0.0, 2)
+    _, clear = in_rounds(3.0, 2)
+    _, hidden = in_rounds(100.0, 2)
+    assert is_clear(exact)
+    assert is_clear(clear)
+    assert not is_clear(hidden)
+    # Two rounds of this noise hide less than one.
+    assert not is_clear(replace(clear, sigma=900.0 * GRID, earlier=clear.earlier[:1]))
+    assert is_clear(replace(clear, sigma=900.0 * GRID))
+    for other in (None, replace(clear, model=None), summed(3.0)[1]):
+        assert not is_clear(other)
+    counts = clear.earlier[0]
+    only = NoisyVotes(clear.queries, counts.counts, counts.sigma, clear.code, model=clear.model)
+    assert not is_clear(only)
 
 
 def test_rounds_without_records_teach_nothing() -> None:
