@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 PARTS: Final = {
     "csv_lines": "tables",
     "pictures": "images",
-    "dicom_header": "dicom",
-    "dicom_pixels": "dicom",
+    "dicom_image": "dicom",
 }
 
 
