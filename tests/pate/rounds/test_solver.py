@@ -31,7 +31,8 @@ def play(classes: int, rounds: int, sigma: float, *, labels: Any = None) -> Any:
     labels = own if labels is None else labels
     draw = np.random.default_rng(7)
     counts = np.bincount(labels, minlength=classes) + sigma * draw.normal(size=classes)
-    start, released = Start.of(counts, sigma), []
+    start = Start.of(counts, sigma)
+    released: list[Released] = []
     for _ in range(rounds):
         shown = next_model(rows, start, released)
         sums = residual_sums(codes, labels, classes, shown) / GRID
@@ -85,7 +86,8 @@ def test_more_rounds_than_needed_cost_little() -> None:
         sigma, hits = 40.0 * np.sqrt(rounds), []
         for seed in range(12):
             draw = np.random.default_rng(seed)
-            start, released = Start.of(np.bincount(labels).astype(float), 0.0), []
+            start = Start.of(np.bincount(labels).astype(float), 0.0)
+            released: list[Released] = []
             for _ in range(rounds):
                 shown = next_model(rows, start, released)
                 sums = residual_sums(codes, labels, 2, shown) / GRID
