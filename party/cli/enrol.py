@@ -100,7 +100,7 @@ def new_sealing_key(
     from party.identity.keys import new_sealing_key as make
     from party.voting.ahead_store import BUNDLES_FILE, AheadFile
     from pate.errors import UsageError
-    from pate.masking.ahead.waiting import drop_stale
+    from pate.masking.ahead.store import drop_stale
     from pate.masking.keys import KeyPair
 
     place = the_home(home, name, with_ledger=False)

@@ -16,7 +16,7 @@ from party.voting.ahead_store import BUNDLES_FILE, AheadFile
 from party.voting.noise_shares import with_noise
 from pate.errors import RefusedError
 from pate.masking.ahead.party import PartyAhead
-from pate.masking.ahead.waiting import Asker
+from pate.masking.ahead.store import Asker
 from pate.masking.encoding import decode, encode
 from pate.masking.keys import KeyPair
 from pate.runtime.failpoints import reach
@@ -24,14 +24,14 @@ from protos import ahead, masked
 from protos.pate.v1 import vote_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from party.ledger.ledger import PartyLedger
     from party.voting.noise_shares import NoiseShares
-    from pate.masking.ahead.round import Round
+    from pate.masking.ahead.bundle import Round
     from pate.noise.exact import NoiseInShares
     from pate.votes import Counts
 
@@ -97,7 +97,7 @@ class AheadVotes:
         """
         roster = ahead.roster_from_wire(asked)
         identity = self._identity.public_key().public_bytes_raw()
-        if roster.identities.get(self._name) == identity:
+        if roster.plain.identities.get(self._name) == identity:
             key, _ = self._party.sealing()
             if roster.keys[self._name] != key:
                 return vote_pb2.Bundles()
@@ -173,7 +173,7 @@ class AheadVotes:
     ) -> vote_pb2.Consent:
         """Sign the list of survivors."""
         round_, _, _ = self._round(campaign, asked.attempt)
-        signature = self._party.sign(round_, _by_party(asked.masked))
+        signature = self._party.sign(round_, masked.signatures_from_wire(asked.masked))
         reach("list-signed")
         return vote_pb2.Consent(signature=signature)
 
@@ -193,7 +193,10 @@ class AheadVotes:
             DiskError: if it cannot be recorded; then nothing leaves.
         """
         round_, batch, hashes = self._round(campaign, asked.attempt)
-        given = _by_party(asked.masked), _by_party(asked.consents)
+        given = (
+            masked.signatures_from_wire(asked.masked),
+            masked.signatures_from_wire(asked.consents),
+        )
         survivors = self._party.check_list(round_, *given)
         # A list that the ledger refuses is not fixed: the right one may still come.
         self._ledger.open_batch(
@@ -231,7 +234,3 @@ class AheadVotes:
         round_ = ahead.round_of(campaign, asked, self._party.roster(asked.roster))
         hashes = [whole[at : at + _HASH_BYTES] for at in range(0, len(whole), _HASH_BYTES)]
         return round_, asked.batch.digest, hashes
-
-
-def _by_party(signatures: Iterable[vote_pb2.PeerSignature]) -> dict[str, bytes]:
-    return {each.party: each.signature for each in signatures}

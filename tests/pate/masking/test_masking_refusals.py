@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from pate.errors import PateError, ProtocolError, QuorumError, RefusedError, UsageError
-from pate.masking.answers import Phase
-from pate.masking.keys import BOX_BYTES, KeyPair, seal
-from pate.masking.messages import _LOW_ORDER, Keys, UnmaskingShares
+from pate.masking.announced import Announced, sign_keys, survivors_to_sign
+from pate.masking.context import Phase
+from pate.masking.keys import _LOW_ORDER, BOX_BYTES, KeyPair, Keys, seal
 from pate.masking.party import PartyMasking
-from pate.masking.roster import Announced, sign_keys, survivors_to_sign
+from pate.masking.shamir import UnmaskingShares
 from tests.support.masking.attempts import (
     Attempt,
     bytes_from,
@@ -297,14 +297,15 @@ def test_a_share_outside_the_field_is_refused_and_its_sender_named() -> None:
     keys = attempt.server.keys_for(ME)
     for name in NAMES:
         attempt.parties[name].shares(keys)
-    pair = attempt.parties[PEER]._share_pair
-    assert isinstance(pair, KeyPair)
     announced = Announced(CONTEXT, keys)
-    boxes = {
-        name: seal(announced, attempt.parties[name]._share_pair, name, ME, (1, 1))  # type: ignore[arg-type]
-        for name in NAMES[1:]
-    }
-    bad = seal(announced, pair, PEER, ME, (1, 2**257))
+
+    def sealed(name: str, shares: tuple[int, int]) -> bytes:
+        own = attempt.parties[name]._own
+        assert own is not None
+        return seal(own.share, keys[ME].share_key, ME, announced.box(name, ME), shares)
+
+    boxes = {name: sealed(name, (1, 1)) for name in NAMES[1:]}
+    bad = sealed(PEER, (1, 2**257))
     with pytest.raises(ProtocolError, match=f"share from {PEER} to {ME} is no element"):
         me(attempt).mask(boxes | {PEER: bad}, attempt.values[ME])
     me(attempt).mask(boxes, attempt.values[ME])
@@ -376,7 +377,9 @@ def test_two_lists_of_survivors_are_not_both_signed() -> None:
         for place, name in enumerate(dropped)
     }
     for name, other in ((ME, dropped), (NAMES[4], alive)):
-        with pytest.raises(RefusedError, match="asked for a signature a second time"):
+        with pytest.raises(
+            RefusedError, match="asked for signatures of the list of survivors a second time"
+        ):
             attempt.parties[name].sign_survivors(other)
     for name in dropped:
         with pytest.raises(ProtocolError, match="the list of survivors is not signed by"):
@@ -447,7 +450,7 @@ def test_a_second_opening_is_refused() -> None:
     attempt = attempt_at(Phase.UNMASK)
     every = dict(attempt.server.signatures)
     first = me(attempt).unmask(every)
-    with pytest.raises(RefusedError, match="asked for an opening a second time"):
+    with pytest.raises(RefusedError, match="asked for openings a second time"):
         me(attempt).unmask({name: every[name] for name in NAMES[:4]})
     assert me(attempt).unmask(every) == first
 
@@ -468,10 +471,13 @@ def test_phases_are_answered_in_order_alone() -> None:
     ):
         with pytest.raises(ProtocolError, match=f"and the next is {what}"):
             ask()
-    with pytest.raises(ProtocolError, match="asked for a signature, and the next is masked votes"):
+    with pytest.raises(
+        ProtocolError,
+        match=r"asked for signatures of .*, and the next is masked votes",
+    ):
         me(attempt).sign_survivors(NAMES)
     me(attempt).mask(boxes, values)
-    with pytest.raises(ProtocolError, match="asked for an opening, and the next is a signature"):
+    with pytest.raises(ProtocolError, match="asked for openings, and the next is signatures"):
         me(attempt).unmask({name: bytes(64) for name in NAMES})
 
 
@@ -505,11 +511,11 @@ def test_nothing_is_answered_after_forgetting() -> None:
     for ask in (party.keys, lambda: party.unmask(attempt.server.signatures)):
         with pytest.raises(RefusedError, match="is over"):
             ask()
-    left = [getattr(party, name) for name in ("_mask_pair", "_share_pair", "_seed", "_held")]
+    left = [getattr(party, name) for name in ("_own", "_held")]
     assert not any(left)
 
 
 def test_no_secret_of_its_own_is_kept_once_its_votes_are_masked() -> None:
     attempt = attempt_at(Phase.CONSISTENCY)
     party = me(attempt)
-    assert (party._mask_pair, party._share_pair, party._seed) == (None, None, None)
+    assert party._own is None

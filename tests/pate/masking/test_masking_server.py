@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from pate.errors import ProtocolError
-from pate.masking import unmasking
-from pate.masking.messages import UnmaskingShares
-from pate.masking.roster import sign_keys
-from pate.masking.shamir import PRIME, from_bytes, to_bytes
-from pate.masking.unmasking import MOST_TRIES, _choices
+from pate.masking import masks
+from pate.masking.announced import sign_keys
+from pate.masking.masks import MOST_TRIES, _choices
+from pate.masking.shamir import PRIME, UnmaskingShares, from_bytes, to_bytes
 from tests.support.masking.attempts import Attempt, context_for, identity_of, name_of, party_of
 
 if TYPE_CHECKING:
@@ -32,10 +31,10 @@ def test_keys_that_are_not_a_party_s_own_are_refused() -> None:
     server.take_keys(ME, mine)
     copied = sign_keys(CONTEXT, PEER, identity_of(PEER), mine)
     for name, keys, otherwise in (
-        ("mallory", theirs, "'mallory', which is not in the roster"),
+        ("mallory", theirs, "'mallory', which takes no part"),
         (PEER, mine, f"keys of {PEER} are not signed"),
         (PEER, replace(theirs, signature=bytes(64)), f"keys of {PEER} are not signed"),
-        (PEER, copied, f"{PEER} announced a key that {ME} has announced"),
+        (PEER, copied, f"{ME} and {PEER} announced the same key"),
         (ME, party_of(CONTEXT, ME, instance=1).keys(), f"{ME} sent keys a second time"),
     ):
         with pytest.raises(ProtocolError, match=otherwise):
@@ -181,7 +180,7 @@ def test_wrong_openings_without_shares_to_spare_leave_no_sum() -> None:
 
 def test_what_tries_may_cost_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """One try more would find the seed: with no work to spare for it, there is no sum."""
-    monkeypatch.setattr(unmasking, "MOST_WORK", 0)
+    monkeypatch.setattr(masks, "MOST_WORK", 0)
     attempt = Attempt(CONTEXT)
     openings = opened(attempt, 5)
     for name in NAMES[:5]:
@@ -196,7 +195,9 @@ def test_a_party_that_dealt_wrong_shares_is_named() -> None:
     """It shares another seed than the one it is committed to."""
     attempt = Attempt(CONTEXT)
     attempt.announce(NAMES)
-    attempt.parties[PEER]._seed = bytes(32)
+    own = attempt.parties[PEER]._own
+    assert own is not None
+    attempt.parties[PEER]._own = replace(own, seed=bytes(32))
     attempt.share(NAMES)
     attempt.vote(NAMES)
     attempt.agree(NAMES)

@@ -1,4 +1,7 @@
-"""Unmasking: reconstructs secrets from shares that may be wrong, and removes masks from a sum."""
+"""Masks: their keys, votes under them, and a sum from which they are removed.
+
+Unmasking reconstructs secrets from shares that may be wrong.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,25 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
 from pate.errors import ProtocolError
-from pate.masking.keys import KeyPair, own_mask_key, pair_mask_key
-from pate.masking.shamir import combine, from_bytes, secret_of, weights
+from pate.masking.encoding import encode
+from pate.masking.keys import KeyPair, derive
+from pate.masking.shamir import (
+    UnmaskingShares,
+    combine,
+    from_bytes,
+    secret_of,
+    to_bytes,
+    weights,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from pate.masking.keys import KnownKeys
-    from pate.masking.messages import UnmaskingShares
-    from pate.masking.ring import Residues
-    from pate.masking.stream import MaskStream
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pate.masking.announced import KnownKeys
+    from pate.masking.ring import MaskStream, Residues
 
 #: Most subsets of shares tried for one secret. With spare shares, one wrong share is excluded at
 #: any threshold below this, and two at thresholds up to 40.
@@ -24,6 +36,52 @@ MOST_TRIES: Final = 1_000
 #: Largest cost of all tries beyond the first for one sum, in squares of the threshold: some twenty
 #: seconds. Many bad dealers must not cost the server an hour.
 MOST_WORK: Final = 45_000_000
+
+
+def own_mask_key(known: KnownKeys, name: str, seed: bytes) -> bytes:
+    """Return the key of a party's own mask."""
+    return derive(seed, encode("own mask", known.context.digest, known.digest, name.encode()))
+
+
+def pair_mask_key(known: KnownKeys, own: KeyPair, name: str, peer: str) -> bytes:
+    """Return the key of the mask of ``name``, whose mask pair is ``own``, and ``peer``.
+
+    It is the same from both sides.
+    """
+    secret = own.agree(known.keys[peer].mask_key, peer)
+    both = [
+        part for each in sorted((name, peer)) for part in (each.encode(), known.keys[each].mask_key)
+    ]
+    return derive(secret, encode("pair mask", known.context.digest, known.digest, *both))
+
+
+def hide(
+    known: KnownKeys,
+    name: str,
+    secrets: tuple[KeyPair, bytes],
+    values: NDArray[np.integer],
+    peers: Iterable[str],
+    stream: MaskStream,
+) -> bytes:
+    """Return a party's values under its own mask and those that it shares with others."""
+    ring, (mask, seed) = stream.ring, secrets
+    total = ring.reduce(values).ravel()
+    ring.add(total, stream(own_mask_key(known, name, seed), total.size))
+    for peer in peers:
+        shared = stream(pair_mask_key(known, mask, name, peer), total.size)
+        # The same mask is added by one of the two and subtracted by the other.
+        (ring.add if name < peer else ring.subtract)(total, shared)
+    return ring.pack(total)
+
+
+def revealed(
+    received: Mapping[str, tuple[int, int]], survivors: Collection[str]
+) -> UnmaskingShares:
+    """Return what a party reveals: shares of the seeds of survivors, and of the mask keys of others."""
+    return UnmaskingShares(
+        {name: to_bytes(seed) for name, (seed, _) in received.items() if name in survivors},
+        {name: to_bytes(key) for name, (_, key) in received.items() if name not in survivors},
+    )
 
 
 class Unmasking:
@@ -34,8 +92,8 @@ class Unmasking:
             first dealt a wrong share to the second, or the second revealed another one.
     """
 
-    def __init__(self, announced: KnownKeys, stream: MaskStream) -> None:
-        self._announced = announced
+    def __init__(self, known: KnownKeys, stream: MaskStream) -> None:
+        self._known = known
         self._stream = stream
         self._work = 0
         self._weights: dict[tuple[int, ...], tuple[int, ...]] = {}
@@ -48,17 +106,7 @@ class Unmasking:
         dropouts: Mapping[str, Sequence[str]],
         openings: Mapping[str, UnmaskingShares],
     ) -> None:
-        """Remove all masks from a sum.
-
-        Args:
-            total: changed in place.
-            survivors: names of the parties in the sum.
-            dropouts: by name, the survivors that mask with it.
-            openings: shares that were revealed, checked, by sender.
-
-        Raises:
-            ProtocolError: if the shares of some secret do not give it back.
-        """
+        """Remove all masks from a sum, in place; ``dropouts`` has the survivors that mask with each."""
         seeds: dict[str, dict[str, int]] = {}
         keys: dict[str, dict[str, int]] = {}
         for holder, opening in openings.items():
@@ -71,41 +119,22 @@ class Unmasking:
             self.pair_masks(total, name, dropouts[name], keys[name])
 
     def own_mask(self, total: Residues, name: str, shares: Mapping[str, int]) -> None:
-        """Remove a survivor's own mask.
-
-        Args:
-            total: changed in place.
-            name: of the survivor.
-            shares: of its seed, by sender.
-
-        Raises:
-            ProtocolError: if the shares do not give the committed seed.
-        """
-        committed = self._announced.keys[name].seed_commitment
+        """Remove a survivor's own mask, in place, by shares of its seed."""
+        committed = self._known.keys[name].seed_commitment
         seed = self._recover(
             name,
             "seed",
             shares,
-            lambda seed: hmac.compare_digest(self._announced.committed(name, seed), committed),
+            lambda seed: hmac.compare_digest(self._known.committed(name, seed), committed),
         )
-        key = own_mask_key(self._announced, name, seed)
+        key = own_mask_key(self._known, name, seed)
         self._stream.ring.subtract(total, self._stream(key, total.size))
 
     def pair_masks(
         self, total: Residues, name: str, survivors: Sequence[str], shares: Mapping[str, int]
     ) -> None:
-        """Remove the masks that survivors share with a dropout.
-
-        Args:
-            total: changed in place.
-            name: of the dropout.
-            survivors: those that mask with it.
-            shares: of its mask key, by sender.
-
-        Raises:
-            ProtocolError: if the shares do not give its private key.
-        """
-        public = self._announced.keys[name].mask_key
+        """Remove the masks that survivors share with a dropout, in place, by shares of its mask key."""
+        public = self._known.keys[name].mask_key
         private = self._recover(
             name,
             "mask key",
@@ -114,14 +143,14 @@ class Unmasking:
         )
         pair, ring = KeyPair(private), self._stream.ring
         for peer in survivors:
-            mask = self._stream(pair_mask_key(self._announced, pair, name, peer), total.size)
+            mask = self._stream(pair_mask_key(self._known, pair, name, peer), total.size)
             (ring.subtract if peer < name else ring.add)(total, mask)
 
     def _recover(
         self, name: str, kind: str, shares: Mapping[str, int], right: Callable[[bytes], bool]
     ) -> bytes:
-        threshold = self._announced.threshold
-        points = self._announced.context.points
+        threshold = self._known.graph.threshold
+        points = self._known.context.roster.points
         liars = {holder for _, holder in self.faults}
         # Senders of earlier wrong shares come last.
         holders = sorted(shares, key=lambda holder: (holder in liars, points[holder]))
@@ -143,7 +172,7 @@ class Unmasking:
 
     def _blame(self, name: str, shares: Mapping[str, int], good: Sequence[str]) -> None:
         """Record the senders of shares that are not on the polynomial of ``good``."""
-        points = self._announced.context.points
+        points = self._known.context.roster.points
         at = [points[holder] for holder in good]
         for holder in sorted(shares.keys() - set(good)):
             by = weights(at, points[holder])

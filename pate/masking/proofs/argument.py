@@ -1,0 +1,322 @@
+"""The argument: a party proves its votes, the server checks the proof, and the sum against all proofs."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.errors import ProtocolError, RefusedError, UsageError
+from pate.masking.encoding import HASH_BYTES, check_bytes, draw
+from pate.masking.proofs.code import SALT_BYTES, slot_values
+from pate.masking.proofs.transcript import (
+    SEED_BYTES,
+    Statement,
+    climb,
+    grow,
+    leaf,
+    link_weights,
+    opened,
+    path,
+    read,
+    weights,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from pate.masking.context import Context
+    from pate.masking.proofs.code import Shape
+    from pate.masking.proofs.field import Elements
+    from pate.masking.ring import LinkedRing, Residues
+
+#: Symbols processed at once: 16 MiB, and some copies of it.
+_AT_ONCE: Final = 2**21
+
+
+class Prover:
+    """Proves one party's votes.
+
+    Args:
+        statement: party, attempt and shape of the votes.
+        votes: (queries, classes) integers, none negative, each row with a sum of k.
+        random: returns that many uniform bytes, such as ``secrets.token_bytes``.
+
+    Attributes:
+        commitment: root over everything, 32 bytes.
+        link_masks: (tests, used slots) elements, uniform: the party adds them to the masked sum.
+            Together with the proof they reveal combinations of the votes.
+
+    Raises:
+        UsageError: if the votes are not valid.
+    """
+
+    def __init__(
+        self, statement: Statement, votes: NDArray[np.integer], random: Callable[[int], bytes]
+    ) -> None:
+        shape, code, field = statement.shape, statement.shape.code, statement.shape.code.field
+        self.statement = statement
+        self._check(votes)
+        hidden = field.uniform(random, shape.rows, code.columns)
+        rows = np.concatenate([self._planes(votes), hidden], axis=1)
+        masks = field.uniform(random, 2 * code.tests, code.degree)
+        link, near = masks[: code.tests], masks[code.tests :]
+        self.link_masks: Elements = link[:, : shape.linked[1]].copy()
+        self._rows = code.interpolate(rows)
+        self._link, self._near = code.interpolate(link), code.interpolate(near)
+        # Uniform among polynomials with 2 * degree coefficients that are 0 at all slots: what is
+        # 0 there and of low degree, and any multiple of X^degree - 1.
+        zero = np.zeros((code.tests, code.degree), np.uint64)
+        zero[:, code.slots :] = field.uniform(random, code.tests, code.columns)
+        above = field.uniform(random, code.tests, code.degree)
+        below = field.minus(code.interpolate(zero), above)
+        self._zero = np.concatenate([below, above], axis=1)
+        self._symbols = self._encoded()
+        salts = draw(random, SALT_BYTES * code.length)
+        self._salts = [salts[at : at + SALT_BYTES] for at in range(0, len(salts), SALT_BYTES)]
+        self._levels = grow(
+            [
+                leaf(statement.binding, place, salt, column.tobytes())
+                for place, (salt, column) in enumerate(zip(self._salts, self._symbols, strict=True))
+            ]
+        )
+        self.commitment: bytes = self._levels[-1][0]
+        self._given: tuple[bytes, bytes] | None = None
+
+    def prove(self, seed: bytes) -> bytes:
+        """Answer the server's seed.
+
+        A repeated seed gets the same bytes: a second answer would reveal more of the rows than is
+        masked.
+
+        Args:
+            seed: 32 bytes, which the server reveals once it has all commitments and masked votes.
+
+        Raises:
+            RefusedError: for a second seed.
+            UsageError: if it does not have 32 bytes.
+        """
+        if not isinstance(seed, bytes) or len(seed) != SEED_BYTES:
+            raise UsageError(f"the seed of proofs must be {SEED_BYTES} bytes")
+        if self._given is None:
+            self._given = (seed, self._proof(seed))
+            # Values that are not revealed are no longer needed.
+            self._symbols = np.empty((0, 0), np.dtype("<u4"))
+            self._rows = self._link = self._near = self._zero = np.empty((0, 0), np.uint64)
+            self._salts, self._levels = [], []
+        before, proof = self._given
+        if not hmac.compare_digest(before, seed):
+            raise RefusedError("asked to prove votes a second time, with another seed")
+        return proof
+
+    def _check(self, votes: NDArray[np.integer]) -> None:
+        shape = self.statement.shape
+        if votes.shape != (shape.queries, shape.classes) or not np.issubdtype(
+            votes.dtype, np.integer
+        ):
+            raise UsageError(
+                f"votes to prove are ({shape.queries}, {shape.classes}) integers, got "
+                f"{votes.shape} {votes.dtype}"
+            )
+        if np.any(votes < 0) or np.any(votes.sum(axis=1, dtype=np.int64) != shape.teachers):
+            raise UsageError(
+                f"votes that are negative or do not sum to {shape.teachers} cannot be proved, "
+                "nor can votes with a noise share: leave out --vote-proofs or use central noise"
+            )
+
+    def _planes(self, votes: NDArray[np.integer]) -> Elements:
+        """Return the data of the slots: (rows, slots)."""
+        return self.statement.shape.planes(votes)
+
+    def _encoded(self) -> NDArray[np.uint32]:
+        """Return all codewords, one symbol of each in a row: (length, width)."""
+        shape, code = self.statement.shape, self.statement.shape.code
+        out = np.empty((code.length, shape.width), np.dtype("<u4"))
+        step, at = max(1, _AT_ONCE // code.length), 0
+        for group in (self._rows, self._link, self._near, self._zero):
+            for start in range(0, len(group), step):
+                words = code.encode(group[start : start + step])
+                out[:, at : at + len(words)] = words.T
+                at += len(words)
+        return out
+
+    def _proof(self, seed: bytes) -> bytes:
+        shape, code, field = (
+            self.statement.shape,
+            self.statement.shape.code,
+            self.statement.shape.code.field,
+        )
+        asked = weights(self.statement, seed)
+        link = field.mod(field.combine(shape.spread(asked.link), self._rows) + self._link)
+        near = field.mod(field.combine(asked.near, self._rows) + self._near)
+        valid = field.mod(self._squares(asked.bits) + self._zero)
+        totals = shape.totals(asked.totals)
+        sums = field.minus(field.combine(totals, self._rows), shape.target(asked.totals))
+        valid[:, : code.degree] = field.mod(valid[:, : code.degree] + sums)
+        shown = b"".join(map(field.write, (near, link, valid)))
+        at = opened(self.statement, seed, self.commitment, shown)
+        salts = b"".join(self._salts[place] for place in at)
+        paths = b"".join(path(self._levels, place) for place in at)
+        return shown + self._symbols[at].tobytes() + salts + paths
+
+    def _squares(self, by: Elements) -> Elements:
+        """Return the weighted sum of bit * (bit - 1): (tests, 2 * degree) coefficients."""
+        shape, code, field = (
+            self.statement.shape,
+            self.statement.shape.code,
+            self.statement.shape.code.field,
+        )
+        # A product has 2 * degree coefficients, and these symbols are its values at that many
+        # points.
+        points = self._symbols[:: code.stretch // 2, : shape.rows]
+        total = np.zeros((code.tests, 2 * code.degree), np.uint64)
+        step = max(1, _AT_ONCE // len(points))
+        for start in range(0, shape.rows, step):
+            bits = points[:, start : start + step].T.astype(np.uint64)
+            squares = field.mod(bits * (bits + np.uint64(field.prime - 1)))
+            total = field.mod(total + field.combine(by[:, start : start + step], squares))
+        return code.interpolate_coset(total)
+
+
+def verify(statement: Statement, commitment: bytes, seed: bytes, raw: bytes) -> Elements:
+    """Check a proof.
+
+    Returns:
+        The link, (tests, used slots): weighted counts plus the committed link masks.
+    """
+    shape, code, field = statement.shape, statement.shape.code, statement.shape.code.field
+    proof = read(statement, raw)
+    at = opened(statement, seed, commitment, proof.shown)
+    for place, column, salt, siblings in zip(
+        at, proof.columns, proof.salts, proof.paths, strict=True
+    ):
+        node = leaf(statement.binding, place, salt, field.write(column))
+        if not hmac.compare_digest(climb(node, place, siblings), commitment):
+            raise statement.refused("a column does not match its commitment")
+    asked = weights(statement, seed)
+    columns = np.ascontiguousarray(proof.columns.T)
+    rows, masks = columns[: shape.rows], columns[shape.rows :]
+    link_masks, near_masks, zeros = np.split(masks, 3)
+    if not np.array_equal(
+        code.encode(proof.near)[:, at], field.mod(field.combine(asked.near, rows) + near_masks)
+    ):
+        raise statement.refused("its rows are not codewords")
+    links = field.combine(shape.spread(asked.link), rows)
+    if not np.array_equal(code.encode(proof.link)[:, at], field.mod(links + link_masks)):
+        raise statement.refused("its link does not match the committed counts")
+    squares = field.mod(rows * (rows + np.uint64(field.prime - 1)))
+    sums = field.combine(shape.totals(asked.totals), rows)
+    target = code.encode(shape.target(asked.totals))[:, at]
+    expected = field.combine(asked.bits, squares) + field.minus(sums, target) + zeros
+    if not np.array_equal(code.encode(proof.valid)[:, at], field.mod(expected)):
+        raise statement.refused("its test of counts does not match the committed counts")
+    if np.any(slot_values(code, proof.valid)):
+        raise statement.refused("a count is out of range, or a row has a wrong sum")
+    return code.values(proof.link)[:, : shape.linked[1]]
+
+
+def check_link(
+    shape: Shape,
+    context: bytes,
+    seed: bytes,
+    *,
+    links: Sequence[Elements],
+    votes: NDArray[np.int64],
+    masks: Elements,
+    teachers: int,
+) -> None:
+    """Check a sum against the proofs of all its parties.
+
+    Args:
+        shape: of any party of the sum; its own k does not matter.
+        context: digest of the attempt, 32 bytes.
+        seed: of the proofs, 32 bytes.
+        links: results of :func:`verify`, one per survivor.
+        votes: (queries, classes), the sum of the survivors' votes.
+        masks: (tests, used slots), the sum of their link masks modulo the prime.
+        teachers: of the survivors together, below the prime.
+    """
+    field = shape.code.field
+    otherwise = (
+        "the sum is not that of the votes that were proved: a party masked other votes than it "
+        "proved, and cannot be identified; the batch is refused"
+    )
+    # Beyond this range different integers would have the same residue.
+    if np.any(votes < 0) or np.any(votes > min(teachers, field.prime - 1)):
+        raise ProtocolError(otherwise)
+    tests, used = shape.linked
+    by = link_weights(shape, context, seed).reshape(tests, shape.classes * shape.blocks)
+    counts = shape.padded(votes).reshape(shape.classes * shape.blocks, shape.code.slots)
+    wanted = field.mod(field.combine(by, counts)[:, :used] + masks)
+    if not np.array_equal(field.mod(np.stack(links).sum(axis=0, dtype=np.uint64)), wanted):
+        raise ProtocolError(otherwise)
+
+
+class Collected:
+    """Commitments, masked votes and links of one attempt.
+
+    Args:
+        context: of the attempt.
+        seed: of its proofs, 32 bytes; the context has its hash.
+        ring: of masked votes and links.
+
+    Attributes:
+        proved: hash of the accepted proof, by party.
+    """
+
+    def __init__(self, context: Context, seed: bytes, ring: LinkedRing) -> None:
+        self._context = context
+        self._seed = seed
+        self._ring = ring
+        self._packed: dict[str, bytes] = {}
+        self._links: dict[str, Elements] = {}
+        self.proved: dict[str, bytes] = {}
+
+    def masked(self, name: str, packed: bytes) -> Residues:
+        """Return the masked values of a party's message, which follow its commitment."""
+        check_bytes(packed, self._context.masked_bytes, f"what {name} masked")
+        return self._ring.unpack(packed[HASH_BYTES:], self._context.values)
+
+    def keep(self, name: str, packed: bytes) -> None:
+        """Store a party's message: it is not in the sum before its votes are proved."""
+        self._packed[name] = packed
+
+    def take_proof(self, name: str, proof: bytes) -> None:
+        """Check a proof.
+
+        Raises:
+            ProtocolError: if it does not hold; names the party.
+        """
+        statement = Statement(self._context.shape_of(name), self._context.digest, name)
+        commitment = self._packed[name][:HASH_BYTES]
+        self._links[name] = verify(statement, commitment, self._seed, proof)
+        self.proved[name] = hashlib.sha256(proof).digest()
+
+    def total(self, survivors: Sequence[str]) -> Residues:
+        """Return the masked sum over these parties, and drop their masked values."""
+        total = self._ring.reduce(np.zeros(self._context.values, dtype=np.int64))
+        for name in survivors:
+            self._ring.add(total, self.masked(name, self._packed[name]))
+        self._packed.clear()
+        return total
+
+    def opened(self, total: Residues, survivors: Sequence[str]) -> NDArray[np.int64]:
+        """Return the sum of votes, (count,), from an unmasked total."""
+        context = self._context
+        votes, masks = self._ring.split(total)
+        counts = votes.astype(np.int64)
+        shapes = [context.shape_of(name) for name in survivors]
+        check_link(
+            shapes[0],
+            context.digest,
+            self._seed,
+            links=[self._links[name] for name in survivors],
+            votes=counts.reshape(context.matrix.shape),
+            masks=masks.reshape(shapes[0].linked),
+            teachers=sum(shape.teachers for shape in shapes),
+        )
+        return counts
