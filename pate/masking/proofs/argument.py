@@ -58,7 +58,7 @@ class Prover:
     def __init__(
         self, statement: Statement, votes: NDArray[np.integer], random: Callable[[int], bytes]
     ) -> None:
-        shape, code, field = statement.shape, statement.shape.code, statement.shape.code.field
+        shape, code, field = statement.parts
         self.statement = statement
         self._check(votes)
         hidden = field.uniform(random, shape.rows, code.columns)
@@ -134,7 +134,7 @@ class Prover:
 
     def _encoded(self) -> NDArray[np.uint32]:
         """Return all codewords, one symbol of each in a row: (length, width)."""
-        shape, code = self.statement.shape, self.statement.shape.code
+        shape, code, _ = self.statement.parts
         out = np.empty((code.length, shape.width), np.dtype("<u4"))
         step, at = max(1, _AT_ONCE // code.length), 0
         for group in (self._rows, self._link, self._near, self._zero):
@@ -145,11 +145,7 @@ class Prover:
         return out
 
     def _proof(self, seed: bytes) -> bytes:
-        shape, code, field = (
-            self.statement.shape,
-            self.statement.shape.code,
-            self.statement.shape.code.field,
-        )
+        shape, code, field = self.statement.parts
         asked = weights(self.statement, seed)
         link = field.mod(field.combine(shape.spread(asked.link), self._rows) + self._link)
         near = field.mod(field.combine(asked.near, self._rows) + self._near)
@@ -165,11 +161,7 @@ class Prover:
 
     def _squares(self, by: Elements) -> Elements:
         """Return the weighted sum of bit * (bit - 1): (tests, 2 * degree) coefficients."""
-        shape, code, field = (
-            self.statement.shape,
-            self.statement.shape.code,
-            self.statement.shape.code.field,
-        )
+        shape, code, field = self.statement.parts
         # A product has 2 * degree coefficients, and these symbols are its values at that many
         # points.
         points = self._symbols[:: code.stretch // 2, : shape.rows]
@@ -188,7 +180,7 @@ def verify(statement: Statement, commitment: bytes, seed: bytes, raw: bytes) -> 
     Returns:
         The link, (tests, used slots): weighted counts plus the committed link masks.
     """
-    shape, code, field = statement.shape, statement.shape.code, statement.shape.code.field
+    shape, code, field = statement.parts
     proof = read(statement, raw)
     at = opened(statement, seed, commitment, proof.shown)
     for place, column, salt, siblings in zip(

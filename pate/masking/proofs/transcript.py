@@ -19,8 +19,8 @@ import numpy as np
 
 from pate.errors import ProtocolError, UsageError
 from pate.masking.encoding import HASH_BYTES, digest, encode, whole
-from pate.masking.proofs.code import SALT_BYTES, Shape, code_for
-from pate.masking.proofs.field import ELEMENT_BYTES, FIELD, Elements
+from pate.masking.proofs.code import SALT_BYTES, Code, Shape, code_for
+from pate.masking.proofs.field import ELEMENT_BYTES, FIELD, Elements, Field
 
 SEED_BYTES: Final = 32
 _LEAF: Final = b"\0"
@@ -105,6 +105,11 @@ class Statement:
     shape: Shape
     context: bytes
     name: str
+
+    @property
+    def parts(self) -> tuple[Shape, Code, Field]:
+        """The shape, its code, and the field of that."""
+        return self.shape, self.shape.code, self.shape.code.field
 
     @cached_property
     def binding(self) -> bytes:

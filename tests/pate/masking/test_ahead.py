@@ -540,31 +540,6 @@ def test_no_round_is_masked_with_a_bundle_that_was_dropped(field: Field) -> None
 # --- what a party that lies costs -------------------------------------------------------------
 
 
-def test_wrong_shares_spoil_at_most_the_sum() -> None:
-    """With one share to spare the server finds it; with none there is no sum, and never a wrong one."""
-    field = Field(5, 3, 0)
-    for opening, found in ((field.names, True), ([A, B, C], False)):
-        number = int(found)
-        round_ = field.round(number, attempt=number, batch=bytes([number]) * 32)
-        server = ServerAhead(round_)
-        for name in field.names:
-            server.take_masked(name, *field.mask(name, round_))
-        server.advance()
-        for name in opening:
-            shares = field.open(name, round_, server.survivors)
-            if name == A:
-                wrong = bytes([shares.seed_shares[B][0] ^ 1]) + shares.seed_shares[B][1:]
-                shares = replace(shares, seed_shares={**shares.seed_shares, B: wrong})
-            server.take_unmasking(name, shares)
-        if not found:
-            with pytest.raises(ProtocolError, match="do not give it back"):
-                server.advance()
-            continue
-        server.advance()
-        assert server.faults == ((B, A),)
-        assert centred(server.result(), 16).tolist() == total(field, field.names)
-
-
 def test_a_party_that_deals_garbage_spoils_the_sums_it_is_in(
     field: Field, monkeypatch: pytest.MonkeyPatch
 ) -> None:
