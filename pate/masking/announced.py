@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from pate.errors import ProtocolError, QuorumError
 from pate.masking.encoding import HASH_BYTES, SIGNATURE_BYTES, check_bytes, digest, encode
 from pate.masking.graph import Graph, graph_of
-from pate.masking.keys import Keys, check_signature, check_unlike, commitment
+from pate.masking.keys import Keys, check_signature, check_unlike, commitment, unseal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from pate.masking.context import Context
+    from pate.masking.keys import KeyPair
 
 
 class KnownKeys(Protocol):
@@ -49,6 +50,9 @@ class KnownKeys(Protocol):
 
     def committed(self, name: str, seed: bytes) -> bytes:
         """Return the commitment to ``seed`` if it is that of ``name``, 32 bytes."""
+
+    def box(self, sender: str, recipient: str) -> bytes:
+        """Return what a box is bound to, for its key and as associated data."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +121,23 @@ class Announced:
             recipient.encode(),
             self.keys[recipient].share_key,
         )
+
+
+def open_boxes(
+    known: KnownKeys, recipient: str, own: KeyPair, boxes: Mapping[str, bytes]
+) -> dict[str, tuple[int, int]]:
+    """Return the shares (of the seed, of the mask key) that others sealed for a party, by sender."""
+    return {
+        sender: unseal(
+            own,
+            known.keys[sender].share_key,
+            known.box(sender, recipient),
+            boxes[sender],
+            sender=sender,
+            recipient=recipient,
+        )
+        for sender in sorted(boxes)
+    }
 
 
 def sign_keys(context: Context, name: str, identity: Ed25519PrivateKey, keys: Keys) -> Keys:

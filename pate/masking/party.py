@@ -34,10 +34,17 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from pate.errors import ProtocolError, QuorumError, RefusedError
-from pate.masking.announced import Announced, Outline, check_consents, sign_keys, survivors_to_sign
+from pate.masking.announced import (
+    Announced,
+    Outline,
+    check_consents,
+    open_boxes,
+    sign_keys,
+    survivors_to_sign,
+)
 from pate.masking.context import Phase, phases
 from pate.masking.encoding import SIGNATURE_BYTES, check_bytes, digest
-from pate.masking.keys import BOX_BYTES, Keys, OneTime, commitment, seal, unseal
+from pate.masking.keys import BOX_BYTES, Keys, OneTime, commitment, seal
 from pate.masking.masks import hide, revealed
 from pate.masking.proofs.argument import Prover
 from pate.masking.proofs.transcript import SEED_BYTES, Statement, commit_seed
@@ -263,17 +270,7 @@ class PartyMasking:
             )
         self.context.matrix.check(values)
         own = _kept(self._own)
-        held = {
-            sender: unseal(
-                own.share,
-                announced.keys[sender].share_key,
-                announced.box(sender, self.name),
-                boxes[sender],
-                sender=sender,
-                recipient=self.name,
-            )
-            for sender in sorted(boxes)
-        }
+        held = open_boxes(announced, self.name, own.share, boxes)
         committed, prover = b"", self._prover_of(values)
         if prover is not None:
             committed = prover.commitment

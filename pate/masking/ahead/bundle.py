@@ -200,6 +200,10 @@ class Round:
         """Return the commitment to ``seed`` if it is that of the bundle of ``name``."""
         return self.bundles[name].committed(seed)
 
+    def box(self, sender: str, recipient: str) -> bytes:
+        """Return what a box of a bundle is bound to."""
+        return self.bundles[sender].box(recipient, self.roster.keys[recipient])
+
     def sign_masked(self, name: str, identity: Ed25519PrivateKey) -> bytes:
         """Return a party's signature that it has masked its votes in this round, 64 bytes."""
         return identity.sign(self._masked_to_sign(name))

@@ -21,9 +21,9 @@ from pate.errors import ProtocolError, RefusedError
 from pate.masking.ahead.bundle import Bundle, Secrets, make_bundle, pair_of
 from pate.masking.ahead.roster import BundleRoster, sign_sealing
 from pate.masking.ahead.store import Kind, drop_of, place_of, require_room, waits
-from pate.masking.announced import survivors_to_sign
+from pate.masking.announced import open_boxes, survivors_to_sign
 from pate.masking.encoding import decode, encode, pairs_from_bytes, pairs_to_bytes
-from pate.masking.keys import KeyPair, Keys, unseal
+from pate.masking.keys import KeyPair, Keys
 from pate.masking.masks import hide, revealed
 from pate.masking.ring import ChaChaStream, Ring
 from pate.masking.shamir import UnmaskingShares, to_bytes
@@ -123,17 +123,7 @@ class PartyAhead:
         secrets = self._secrets(own)
         if boxes.keys() != round_.bundles.keys() - {name}:
             raise ProtocolError("the boxes of a round are not one of each other party")
-        held = {
-            peer: unseal(
-                self._sealing,
-                round_.keys[peer].share_key,
-                round_.bundles[peer].box(name, self._sealing.public),
-                boxes[peer],
-                sender=peer,
-                recipient=name,
-            )
-            for peer in sorted(boxes)
-        } | {name: secrets.shares}
+        held = open_boxes(round_, name, self._sealing, boxes) | {name: secrets.shares}
         attempt = round_.context.campaign + round_.context.attempt
         self._store.change(
             {
