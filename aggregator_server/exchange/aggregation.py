@@ -306,10 +306,11 @@ class MaskedAggregation(MaskedSteps[vote_pb2.AskKeys, ServerMasking]):
         before_opening: Callable[[tuple[str, ...]], None] = lambda _: None,
     ) -> None:
         self._only = only
+        attempt = wire.new_id()
         # Drawn for each attempt, and revealed when all masked votes are in.
         seed = secrets.token_bytes(masked.SEED_BYTES) if campaign.proofs else None
         opens = vote_pb2.AskKeys(
-            attempt=wire.new_id(),
+            attempt=attempt,
             batch=batch_to_wire(batch),
             seed_hash=b"" if seed is None else commit_seed(seed),
         )

@@ -75,6 +75,7 @@ class SumServer(ABC):
         self._awaited = frozenset(parties)
         self._stream = stream
         self._total = stream.ring.reduce(np.zeros(context.values, dtype=np.int64))
+        self._to_sign = b""
         self._masked: dict[str, bytes] = {}
         self._signed: dict[str, bytes] = {}
         self._openings: dict[str, UnmaskingShares] = {}
@@ -129,8 +130,9 @@ class SumServer(ABC):
         self._expect(Phase.CONSISTENCY, name)
         if self._is_repeated(self._signed, name, signature):
             return
-        to_sign = survivors_to_sign(self._known, self.survivors)
-        check_survivors(self.context, name, to_sign, signature)
+        # Once for all: with a thousand parties the list is long.
+        self._to_sign = self._to_sign or survivors_to_sign(self._known, self.survivors)
+        check_survivors(self.context, name, self._to_sign, signature)
         self._signed[name] = signature
 
     def take_unmasking(self, name: str, opening: UnmaskingShares) -> None:
