@@ -12,16 +12,20 @@ answer        columns                    numbers, in units of 1/grid of a vote
                                          left of T, if j are, at ``none``: T - j
 ``number``    points of a range, at      z, cut to the range, lies between two of them, a and b:
               least its two ends         g (b - z) / (b - a) at a, and the rest of g = 64 at b
-``contrast``  2 to 8 classes             as ``class``, less most of what all classes have in common:
-                                         of length 1, with signs; with dense codes only
+``residual``  2 to 256 classes           the probabilities of a public model less 1 in the column of
+                                         the class, with signs; in rounds (:mod:`pate.rounds`), with
+                                         dense codes only
+``residual``  2 to 256 classes           what a shown model says of the record, less its class: with
+             signs; in rounds, with dense codes only (:mod:`pate.rounds.residual`)
 ============  =========================  ======================================================
 
 A teacher that votes for several labels casts ``labels-T-of-L`` at each query: 1 at each of at most T of L
 labels, and there is no other column, since how many teachers vote is public.
 
-Only the numbers of ``contrast`` may be negative. An answer has L1 norm and squared L2 norm of at most one
-vote, with several labels of at most T votes, and a contrast has L1 norm of at most two. The records that
-voted somewhere can be counted from all columns: with several labels by ``none`` and a T-th of each label.
+Only the numbers of ``residual`` may be negative. An answer has L1 norm and squared L2 norm of at most one
+vote, with several labels of at most T votes. A residual is cut with the code: a unit's whole array has L2
+norm of at most one vote. The records that voted somewhere can be counted from all columns: with several
+labels by ``none`` and a T-th of each label; in rounds by the first one, which counts classes.
 
 Source: T is the tau of "tau voting", Dziedzic et al., "Private Multi-Winner Voting for Machine
 Learning", PoPETs 2023.
@@ -51,8 +55,8 @@ CLASS: Final = "class"
 LABELS: Final = "labels"
 ORDERED: Final = "ordered"
 NUMBER: Final = "number"
-#: Another form of the default.
-CONTRAST: Final = "contrast"
+#: Another form of the default, in rounds.
+RESIDUAL: Final = "residual"
 #: The column of records with fewer labels than count.
 NONE: Final = "none"
 #: Parts into which the range of a number is divided, between one point and the next.
@@ -62,14 +66,12 @@ MOST_POINTS: Final = 64
 #: Most labels of a record that count.
 MOST_LABELS: Final = 64
 
-#: Units of a contrast that are one vote, and most classes: of many the gain is small.
-FINE: Final = 2**10
-MOST_CONTRASTED: Final = 8
-#: Part of a contrast's squared length that is the same for all classes: by it records are counted.
-_COMMON: Final = 0.1
+#: Most classes of residuals: an array has a number for each.
+MOST_CLASSES: Final = 2**8
 
 _TEXT: Final = re.compile(
-    r"(class|ordered|number|contrast)|labels-([1-9][0-9]?)(?:-of-([1-9][0-9]{0,3}))?", re.ASCII
+    r"(class|ordered|number|residual)|labels-([1-9][0-9]?)(?:-of-([1-9][0-9]{0,3}))?",
+    re.ASCII,
 )
 _CHOICE: Final = b"pate labels that"
 
@@ -79,12 +81,12 @@ class Answer:
     """An answer.
 
     Attributes:
-        name: one of :data:`ANSWERS`, or :data:`CONTRAST`.
+        name: one of :data:`ANSWERS`, or :data:`RESIDUAL`.
         most: T, the most labels of a record that count; 1 for any other answer.
         of: L, the number of labels, where teachers vote for several; 0 for records.
     """
 
-    name: Literal["class", "labels", "ordered", "number", "contrast"] = "class"
+    name: Literal["class", "labels", "ordered", "number", "residual"] = "class"
     most: int = 1
     of: int = 0
 
@@ -96,25 +98,25 @@ class Answer:
 
     @property
     def one_hot(self) -> bool:
-        """Whether an answer is a class, the largest in its column, so that a query may get a label."""
-        return self.name in (CLASS, ORDERED, CONTRAST)
+        """Whether an answer is of one class."""
+        return self.name in (CLASS, ORDERED, RESIDUAL)
+
+    @property
+    def labelled(self) -> bool:
+        """Whether a query may get a label: the class whose count is largest there."""
+        return self.one_hot and self.name != RESIDUAL
 
     @property
     def permission(self) -> str:
-        """The one of :data:`ANSWERS` that a policy must allow: a contrast says a class."""
-        return CLASS if self.name == CONTRAST else self.name
+        """The one of :data:`ANSWERS` that a policy must allow: a residual says a class."""
+        return CLASS if self.name == RESIDUAL else self.name
 
     @property
     def grid(self) -> int:
         """Units of the numbers that are one vote."""
         if self.of:
             return 1
-        return {LABELS: self.most, NUMBER: PARTS, CONTRAST: FINE}.get(self.name, 1)
-
-    @property
-    def total(self) -> int:
-        """Most votes that an answer's L1 norm is."""
-        return 2 if self.name == CONTRAST else self.most
+        return {LABELS: self.most, NUMBER: PARTS}.get(self.name, 1)
 
     @property
     def columns(self) -> int:
@@ -122,7 +124,7 @@ class Answer:
 
         Of several labels they are T: with fewer than T labels ``none`` is one of them.
         """
-        return {NUMBER: 2, CONTRAST: MOST_CONTRASTED}.get(self.name, self.most)
+        return {NUMBER: 2, RESIDUAL: MOST_CLASSES}.get(self.name, self.most)
 
     @property
     def in_words(self) -> str:
@@ -133,15 +135,17 @@ class Answer:
             LABELS: f"for up to {self.most} label{'s' * (self.most > 1)}",
             NUMBER: "divided between two points of a range",
             ORDERED: "for classes in their order",
-            CONTRAST: "for one class against the others",
+            RESIDUAL: "by its disagreement with a public model",
         }.get(self.name, "")
 
     def release_in_words(self, labels: int, asked: int) -> str:
         """Return what was released for ``asked`` queries: labels, or noisy counts only.
 
-        Of several labels, or a number, no one column is what an input is.
+        Of several labels, a number, or residuals, no one column is what an input is.
         """
-        return f"{labels} labels" if self.one_hot or not asked else "noisy counts and no label"
+        if self.name == RESIDUAL and asked:
+            return "noisy sums of rounds and their models"
+        return f"{labels} labels" if self.labelled or not asked else "noisy counts and no label"
 
     def check(self, answers: NDArray[np.int64]) -> None:
         """Check (n, columns) answers, in whole numbers, against what one may be at most.
@@ -152,9 +156,8 @@ class Answer:
         import numpy as np  # only with answers: options and screens need their names
 
         total, squared = np.abs(answers).sum(axis=1), np.square(answers).sum(axis=1)
-        signs = self.name != CONTRAST and bool((answers < 0).any())
         most = self.most * self.grid
-        if signs or (total > self.total * self.grid).any() or (squared > most * self.grid).any():
+        if (answers < 0).any() or (total > most).any() or (squared > most * self.grid).any():
             raise DataError(f"a record says more than the answer {self} allows")
 
     def check_columns(self, names: Sequence[str] | None) -> None:
@@ -167,7 +170,7 @@ class Answer:
             self._check_labels(names)
             return
         if names is None:
-            if self.name in (ORDERED, NUMBER, CONTRAST):
+            if self.name in (ORDERED, NUMBER, RESIDUAL):
                 raise UsageError(
                     f"answer = {self} needs a class list that the campaign states: "
                     + {NUMBER: "its range", ORDERED: "in their order"}.get(self.name, "--classes")
@@ -181,9 +184,9 @@ class Answer:
             )
         if self.name == NUMBER:
             points_of(names)
-        if self.name == CONTRAST and not 2 <= len(names) <= MOST_CONTRASTED:
+        if self.name == RESIDUAL and not 2 <= len(names) <= MOST_CLASSES:
             raise UsageError(
-                f"answer = {self} is for 2 to {MOST_CONTRASTED} classes, not {len(names)}: leave it out"
+                f"answer = {self} is for 2 to {MOST_CLASSES} classes, not {len(names)}: leave it out"
             )
 
     def _check_labels(self, names: Sequence[str] | None) -> None:
@@ -208,12 +211,12 @@ def answer_of(text: str) -> Answer:
     found = _TEXT.fullmatch(text)
     if found is None or (found[2] and int(found[2]) > MOST_LABELS):
         raise UsageError(
-            f"an answer is class, labels-T with T from 1 to {MOST_LABELS}, ordered, number or contrast, "
-            f"got {text[:60]!r}"
+            f"an answer is class, labels-T with T from 1 to {MOST_LABELS}, ordered, number or "
+            f"residual, got {text[:60]!r}"
         )
     if found[2]:
         return Answer("labels", int(found[2]), int(found[3] or 0))
-    return Answer(cast("Literal['class', 'ordered', 'number', 'contrast']", text))
+    return Answer(cast("Literal['class', 'ordered', 'number', 'residual']", text))
 
 
 def range_in(text: str) -> tuple[str, ...]:
@@ -242,25 +245,6 @@ def points_of(names: Sequence[str]) -> tuple[float, ...]:
             f"ascend, not {', '.join(names):.80}"
         )
     return points
-
-
-def contrast_of(columns: int) -> NDArray[np.int64]:
-    """Return (m, m) the answer of each of m classes, in rows, of length :data:`FINE` at most.
-
-    A class less the mean of all has length sqrt(1 - 1/m). Scaled to 1 it tells classes apart by
-    sqrt(m/(m - 1)) times as much as 1 in one column does. A part that is the same in all columns is
-    added: by it records are counted.
-
-    >>> contrast_of(2).tolist()
-    [[915, -457], [-457, 915]]
-    """
-    import numpy as np
-
-    apart = np.sqrt((1 - _COMMON) * columns / (columns - 1)) * (np.eye(columns) - 1 / columns)
-    made: NDArray[np.int64] = np.trunc(FINE * (apart + np.sqrt(_COMMON) / columns**0.5)).astype(
-        np.int64
-    )
-    return made
 
 
 def of_labels(

@@ -24,8 +24,7 @@ from pate.masking.announced import (
 from pate.masking.context import Phase, phases
 from pate.masking.encoding import check_bytes
 from pate.masking.keys import BOX_BYTES, Keys, check_unlike
-from pate.masking.masks import Unmasking
-from pate.masking.proofs.argument import Collected
+from pate.masking.masks import Collected, Unmasking
 from pate.masking.proofs.transcript import commit_seed
 from pate.masking.ring import ChaChaStream, LinkedStream, MaskStream, Ring, VoteStream
 from pate.masking.shamir import UnmaskingShares

@@ -138,8 +138,9 @@ class MatrixMechanism(MechanismText):
     def labels(self, noisy: Votes) -> tuple[int | None, ...]:
         """Return the label of each noisy row, None where its margin is below the threshold.
 
-        The margin is the largest noisy count less the second largest. Of several labels, or a number,
-        no row has a label: no one column is what its input is, and a student learns from the counts.
+        The margin is the largest noisy count less the second largest. Of several labels, a number, or
+        residuals, no row has a label: no one column is what its input is, and a student learns from the
+        counts.
 
         Args:
             noisy: (queries, classes) int64, as :meth:`released` returned it.
@@ -148,7 +149,7 @@ class MatrixMechanism(MechanismText):
             ProtocolError: for rows that cannot be noisy votes.
         """
         noisy = check_rows(noisy, noisy=True)
-        if not len(noisy) or not code_of(self.code).answer.one_hot:
+        if not len(noisy) or not code_of(self.code).answer.labelled:
             return (None,) * len(noisy)
         second, first = np.partition(noisy, -2, axis=1)[:, -2:].T
         clear = (first - second >= self.threshold).tolist()

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.answers import CLASS, CONTRAST, LABELS, NONE, NUMBER, answer_of, points_of
+from pate.answers import CLASS, LABELS, NONE, NUMBER, RESIDUAL, answer_of, points_of
 from pate.codes import code_of
 from pate.data.embeddings import Embeddings
 from pate.data.values import Table
@@ -34,7 +34,15 @@ from student.trainers.base import Effort, Lesson, Progress, by_model, decided, s
 from student.trainers.boosting import CLOSELY, TREES, fit_chances, train_on_counts
 from student.trainers.counts import cells_of
 from student.trainers.encoding import EmbeddedRows, Encoding, learn_encoding
-from student.trainers.head import PENALTY, SMOOTHED, fit_head, head_chances, smoothed_rows
+from student.trainers.head import (
+    COPIED,
+    PENALTY,
+    SMOOTHED,
+    fit_head,
+    head_chances,
+    is_clear,
+    smoothed_rows,
+)
 from student.trainers.labels import (
     HEADS,
     ONLY_NOISE,
@@ -177,7 +185,7 @@ def train(
     else:
         raise DataError("self-training is for tables; use --model propagation for images")
     answer = CLASS if lesson.noisy is None else str(code_of(lesson.noisy.code).answer)
-    answer = CLASS if answer == CONTRAST else answer
+    answer = CLASS if answer == RESIDUAL else answer
     if lesson.noisy is not None and answer.startswith(LABELS):
         rows = encoding.encode(lesson.public)
         if lesson.teachers:
@@ -237,9 +245,11 @@ def train(
         step()
         if chances is not None:
             rows, trees = encoding.encode(lesson.public), effort.steps or TREES
-            model = fit_chances(rows, chances, seed=seed, trees=trees, far=CLOSELY)
+            found = {"boosting": fit_chances(rows, chances, seed=seed, trees=trees, far=CLOSELY)}
+            if lesson.noisy.model is not None:  # it is smoother than trees are
+                found["logistic"] = fit_head(rows, chances, steps=effort.steps)
             step()
-            return TableStudent(encoding, {"boosting": model}, None, lesson.classes, answer=answer)
+            return TableStudent(encoding, found, None, lesson.classes, answer=answer)
     if answer == NUMBER or not len(lesson.labels):
         raise DataError(ONLY_NOISE)
     present = np.unique(lesson.labels)
@@ -284,6 +294,8 @@ def _head(
         rows = encoding.encode(lesson.public)
         # With many classes each has few rows, and a softer penalty.
         penalty = PENALTY * min(1.0, SMOOTHED / len(lesson.classes))
+        if is_clear(lesson.noisy):
+            penalty *= COPIED
         head = fit_head(rows, chances, steps=effort.steps, penalty=penalty)
         models, constant = {HEAD: head}, None
     step()
