@@ -31,7 +31,7 @@ from pate.formats.enrolment import ROUTE, Answer, Bundle, SealingKey, check_name
 from pate.masking.ahead.roster import sign_sealing
 from pate.masking.keys import KeyPair
 from pate.runtime.failpoints import reach
-from pate.runtime.home import private_directory, sync_directory, write_file
+from pate.runtime.home import private_directory, sync, write_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -279,7 +279,7 @@ def _make(bundle: Bundle, home: Path, mark: str, new_identity: bool) -> _Draft:
             "campaign_key": bundle.campaign_key.hex(),
         }
         for above in (folder.parent, home):
-            sync_directory(above)
+            sync(above)
         write_file(home / _PENDING, json.dumps(fields, indent=1).encode() + b"\n")
         reach("enrolment-pending")
     except BaseException:
