@@ -18,7 +18,7 @@ from aggregator_server.ledger.verify import verify
 from party.ledger import chain
 from party.ledger.chain import CHAIN as PARTY_CHAIN
 from party.ledger.ledger import PartyLedger
-from party.voting import ahead_store, noise_shares
+from party.voting import ahead, noise_shares
 from pate.errors import LedgerError, StateError, UsageError
 from pate.storage.durable_file import LAYOUT
 from pate.storage.entries import append, each_entry, each_row, last_head
@@ -235,7 +235,7 @@ def test_a_change_of_tables_changes_the_number_of_the_layout() -> None:
     layouts = {
         "server": tables.SQLITE,
         "party": chain.SCHEMA,
-        "keys ahead": ahead_store._SCHEMA,
+        "keys ahead": ahead._SCHEMA,
         "noise shares": noise_shares._SCHEMA,
         "envelopes": schema.SCHEMA,
     }
