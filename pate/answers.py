@@ -14,14 +14,18 @@ answer        columns                    numbers, in units of 1/grid of a vote
               least its two ends         g (b - z) / (b - a) at a, and the rest of g = 64 at b
 ``contrast``  2 to 8 classes             as ``class``, less most of what all classes have in common:
                                          of length 1, with signs; with dense codes only
+``balanced``  the classes                of teachers, which vote for a class: the one that is probable
+                                         compared with its mean over the public set
+``array``     the classes                of teachers: the coefficients of an answer to the whole public set
 ============  =========================  ======================================================
 
 A teacher that votes for several labels casts ``labels-T-of-L`` at each query: 1 at each of at most T of L
 labels, and there is no other column, since how many teachers vote is public.
 
-Only the numbers of ``contrast`` may be negative. An answer has L1 norm and squared L2 norm of at most one
-vote, with several labels of at most T votes, and a contrast has L1 norm of at most two. The records that
-voted somewhere can be counted from all columns: with several labels by ``none`` and a T-th of each label.
+Only the numbers of ``contrast`` and ``array`` may be negative. An answer of a record has L1 norm and squared
+L2 norm of at most one vote, with several labels of at most T votes, and a contrast has L1 norm of at most
+two. The records that voted somewhere can be counted from all columns: with several labels by ``none`` and a
+T-th of each label.
 
 Source: T is the tau of "tau voting", Dziedzic et al., "Private Multi-Winner Voting for Machine
 Learning", PoPETs 2023.
@@ -51,8 +55,10 @@ CLASS: Final = "class"
 LABELS: Final = "labels"
 ORDERED: Final = "ordered"
 NUMBER: Final = "number"
-#: Another form of the default.
+#: Other forms of the default.
 CONTRAST: Final = "contrast"
+BALANCED: Final = "balanced"
+ARRAY: Final = "array"
 #: The column of records with fewer labels than count.
 NONE: Final = "none"
 #: Parts into which the range of a number is divided, between one point and the next.
@@ -69,7 +75,8 @@ MOST_CONTRASTED: Final = 8
 _COMMON: Final = 0.1
 
 _TEXT: Final = re.compile(
-    r"(class|ordered|number|contrast)|labels-([1-9][0-9]?)(?:-of-([1-9][0-9]{0,3}))?", re.ASCII
+    r"(class|ordered|number|contrast|balanced|array)|labels-([1-9][0-9]?)(?:-of-([1-9][0-9]{0,3}))?",
+    re.ASCII,
 )
 _CHOICE: Final = b"pate labels that"
 
@@ -79,12 +86,12 @@ class Answer:
     """An answer.
 
     Attributes:
-        name: one of :data:`ANSWERS`, or :data:`CONTRAST`.
+        name: one of :data:`ANSWERS`, or one of the other forms of a class.
         most: T, the most labels of a record that count; 1 for any other answer.
         of: L, the number of labels, where teachers vote for several; 0 for records.
     """
 
-    name: Literal["class", "labels", "ordered", "number", "contrast"] = "class"
+    name: Literal["class", "labels", "ordered", "number", "contrast", "balanced", "array"] = "class"
     most: int = 1
     of: int = 0
 
@@ -97,12 +104,12 @@ class Answer:
     @property
     def one_hot(self) -> bool:
         """Whether an answer is a class, the largest in its column, so that a query may get a label."""
-        return self.name in (CLASS, ORDERED, CONTRAST)
+        return self.name in (CLASS, ORDERED, CONTRAST, BALANCED)
 
     @property
     def permission(self) -> str:
-        """The one of :data:`ANSWERS` that a policy must allow: a contrast says a class."""
-        return CLASS if self.name == CONTRAST else self.name
+        """The one of :data:`ANSWERS` that a policy must allow: all forms of a class say one."""
+        return CLASS if self.name in (CONTRAST, BALANCED, ARRAY) else self.name
 
     @property
     def grid(self) -> int:
@@ -134,6 +141,7 @@ class Answer:
             NUMBER: "divided between two points of a range",
             ORDERED: "for classes in their order",
             CONTRAST: "for one class against the others",
+            BALANCED: "for the class that is probable compared with its mean",
         }.get(self.name, "")
 
     def release_in_words(self, labels: int, asked: int) -> str:
@@ -208,12 +216,14 @@ def answer_of(text: str) -> Answer:
     found = _TEXT.fullmatch(text)
     if found is None or (found[2] and int(found[2]) > MOST_LABELS):
         raise UsageError(
-            f"an answer is class, labels-T with T from 1 to {MOST_LABELS}, ordered, number or contrast, "
-            f"got {text[:60]!r}"
+            f"an answer is class, labels-T with T from 1 to {MOST_LABELS}, ordered, number, contrast, "
+            f"balanced or array, got {text[:60]!r}"
         )
     if found[2]:
         return Answer("labels", int(found[2]), int(found[3] or 0))
-    return Answer(cast("Literal['class', 'ordered', 'number', 'contrast']", text))
+    return Answer(
+        cast("Literal['class', 'ordered', 'number', 'contrast', 'balanced', 'array']", text)
+    )
 
 
 def range_in(text: str) -> tuple[str, ...]:

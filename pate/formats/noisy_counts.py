@@ -61,3 +61,9 @@ class NoisyVotes:
     def dense(self) -> bool:
         """Whether a record counts at every query, by how far it lies in that direction."""
         return code_of(self.code).name == DENSE
+
+    @property
+    def of_teachers(self) -> bool:
+        """Whether teachers voted, for a class, and all of it is one release."""
+        code = code_of(self.code)
+        return code.of_teachers and not code.answer.of

@@ -17,6 +17,7 @@ import numpy as np
 from pate.codes import code_of
 from pate.errors import DataError
 from pate.features.space import space_over
+from student.trainers.arrays import teachers_chances
 from student.trainers.beliefs import evidence_of
 from student.trainers.counts import LEAST_SHARE, cells_of
 from student.trainers.graph import averaged, neighbour_graph, spread
@@ -66,6 +67,8 @@ def head_chances(lesson: Lesson, seed: int) -> Floats | None:
         seed: of the draw of landmarks.
     """
     noisy = lesson.noisy
+    if noisy is not None and noisy.of_teachers:
+        return teachers_chances(lesson.public, noisy, lesson.teachers)
     if noisy is not None and noisy.dense:
         return linear_chances(lesson.public, noisy, _views(lesson.public))
     cells = None if noisy is None else cells_of(lesson.public, noisy)

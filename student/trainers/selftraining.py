@@ -20,16 +20,27 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.answers import CLASS, CONTRAST, LABELS, NONE, NUMBER, answer_of, points_of
+from pate.answers import (
+    ARRAY,
+    BALANCED,
+    CLASS,
+    CONTRAST,
+    LABELS,
+    NONE,
+    NUMBER,
+    answer_of,
+    points_of,
+)
 from pate.codes import code_of
 from pate.data.embeddings import Embeddings
 from pate.data.values import Table
 from pate.errors import DataError
+from student.trainers.arrays import teachers_chances
 from student.trainers.base import Effort, Lesson, Progress, by_model, decided, silent
 from student.trainers.boosting import CLOSELY, TREES, fit_chances, train_on_counts
 from student.trainers.counts import cells_of
@@ -177,7 +188,7 @@ def train(
     else:
         raise DataError("self-training is for tables; use --model propagation for images")
     answer = CLASS if lesson.noisy is None else str(code_of(lesson.noisy.code).answer)
-    answer = CLASS if answer == CONTRAST else answer
+    answer = CLASS if answer in (CONTRAST, BALANCED, ARRAY) else answer
     if lesson.noisy is not None and answer.startswith(LABELS):
         rows = encoding.encode(lesson.public)
         if lesson.teachers:
@@ -220,6 +231,14 @@ def train(
         return TableStudent(encoding, models, None, lesson.classes, kind, answer)
     if isinstance(encoding, EmbeddedRows):
         return _head(lesson, encoding, answer, seed, effort, progress)
+    if lesson.noisy is not None and lesson.noisy.of_teachers:
+        step = by_model(progress, 2)
+        chances = teachers_chances(lesson.public, lesson.noisy, lesson.teachers)
+        step()
+        # Where the public set is small trees say less than a line; their mean is better than either.
+        line = fit_head(encoding.encode(lesson.public), chances, steps=effort.steps)
+        made = _fitted_to(lesson, encoding, chances, seed, effort, step)
+        return replace(made, models={**made.models, "logistic": line})
     cells = None if lesson.noisy is None else cells_of(lesson.public, lesson.noisy)
     if cells is not None:
         rows = encoding.encode(lesson.public)
@@ -233,13 +252,10 @@ def train(
         return TableStudent(encoding, {"boosting": model}, None, lesson.classes, answer=answer)
     if lesson.noisy is not None and lesson.noisy.dense:
         step = by_model(progress, 2)
-        chances = linear_chances(lesson.public, lesson.noisy)
+        summed = linear_chances(lesson.public, lesson.noisy)
         step()
-        if chances is not None:
-            rows, trees = encoding.encode(lesson.public), effort.steps or TREES
-            model = fit_chances(rows, chances, seed=seed, trees=trees, far=CLOSELY)
-            step()
-            return TableStudent(encoding, {"boosting": model}, None, lesson.classes, answer=answer)
+        if summed is not None:
+            return _fitted_to(lesson, encoding, summed, seed, effort, step, answer)
     if answer == NUMBER or not len(lesson.labels):
         raise DataError(ONLY_NOISE)
     present = np.unique(lesson.labels)
@@ -259,6 +275,22 @@ def train(
         probabilities = _average(models, None, rows, len(lesson.classes))
         guesses, weights = _with_guesses(lesson, probabilities, settings)
     return TableStudent(encoding, models, None, lesson.classes, answer=answer)
+
+
+def _fitted_to(
+    lesson: Lesson,
+    encoding: Encoding,
+    chances: NDArray[np.float64],
+    seed: int,
+    effort: Effort,
+    step: Callable[[], None],
+    answer: str = CLASS,
+) -> TableStudent:
+    """Return boosted trees fitted to class probabilities of all public rows."""
+    rows, trees = encoding.encode(lesson.public), effort.steps or TREES
+    model = fit_chances(rows, chances, seed=seed, trees=trees, far=CLOSELY)
+    step()
+    return TableStudent(encoding, {"boosting": model}, None, lesson.classes, answer=answer)
 
 
 def _head(
