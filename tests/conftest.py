@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
+import secrets
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pate.runtime import child
 from pate.runtime.environment import QUIET_FLOWER
 from tests.support.postgres import running_cluster
 
@@ -123,6 +126,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(f"{sum(used.values()):7.1f} of {len(used)} tests")
         for nodeid in sorted(used, key=used.__getitem__, reverse=True)[:15]:
             terminalreporter.line(f"{used[nodeid]:7.1f} {nodeid}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_ports() -> None:
+    """Let no two processes of tests choose one port: that of a server that was killed must be free again.
+
+    Programs of the product choose above these.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    ports = list(range(10_000 + 500 * (worker % 20), 10_500 + 500 * (worker % 20)))
+    began = secrets.randbelow(len(ports))
+    child._ports = itertools.cycle(ports[began:] + ports[:began])
 
 
 @pytest.fixture(scope="session")

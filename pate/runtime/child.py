@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
+import itertools
 import os
 import queue
 import resource
@@ -41,7 +42,7 @@ from pate.runtime.home import open_private, private_directory
 from pate.runtime.imports import importing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pate.runtime.forked import Forked
 
@@ -58,6 +59,8 @@ _LISTEN_BACKLOG: Final = 512
 #: Ports that are tried first where any free one will do, and how many of them.
 _PORTS: Final = range(20_000, 32_768)
 _TRIES: Final = 20
+#: In which order.
+_ports: Iterator[int] = iter(lambda: secrets.choice(_PORTS), None)
 #: Most characters of a log in an error message.
 _LAST_LINES: Final = 12
 _MOST_AT_ONCE: Final = 4096
@@ -283,8 +286,7 @@ def free_port(host: str = "127.0.0.1") -> int:
     It is below those that systems give to outgoing connections, one of which might take it before it is
     listened on.
     """
-    for _ in range(_TRIES):
-        port = secrets.choice(_PORTS)
+    for port in itertools.islice(_ports, _TRIES):
         with contextlib.suppress(OSError), socket.create_server((host, port)):
             return port
     with socket.create_server((host, 0)) as probe:
