@@ -2,7 +2,7 @@
 
 The sum of many teachers' answers averages out their variance, not their bias. So the penalty is weak, a tenth
 of what is best for one teacher by itself, by leave-one-out on its shard. Features are those of the public set
-(:func:`pate.features.space.directions_over`), as the student's are. A teacher is linear in closed form:
+(:func:`pate.features.space.space_over`), as the student's are. A teacher is linear in closed form:
 nothing is trained ahead or stored, and a thousand take seconds.
 
 A teacher depends on its shard and the public set, to the last bit: each is computed by itself.
@@ -28,7 +28,7 @@ from pate.codes import AXES, Code
 from pate.data.values import Table
 from pate.features.axes import Axes
 from pate.features.progress import Parts
-from pate.features.space import directions_over
+from pate.features.space import space_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -116,7 +116,7 @@ class Averaged:
         seen = self.conform(public)
         parts = Parts(len(seen), len(seen), len(self.records) + 1)
         with parts.next():
-            space = directions_over(seen)
+            space = space_over(seen)
         with parts.next():
             points = space.embed(seen)
         middle = points.mean(axis=0, dtype=np.float64).astype(np.float32)

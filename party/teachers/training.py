@@ -24,7 +24,7 @@ from pate.data.checks import require_teachable, require_trainable
 from pate.data.values import Table
 from pate.errors import SchemaError
 from pate.features.axes import Axes
-from pate.features.space import directions_over
+from pate.features.space import space_over
 from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory
 
@@ -143,7 +143,7 @@ class Ensemble:
             return self.vote(public.take(list(rows)), classes)
         columns = columns_of(self.classes, classes)
         seen = self.conform(public)
-        axes = Axes.fit(directions_over(seen).embed(seen), rows)
+        axes = Axes.fit(space_over(seen).embed(seen), rows)
         said = np.concatenate([self._answers(chunk) for _, chunk in self._chunks(seen)], axis=1)
         votes = np.zeros((len(rows), len(classes)), dtype=np.int64)
         for answers in said:

@@ -1,14 +1,14 @@
 """Axes: directions of the public set in which a teacher's answer to all of it is one short array.
 
-The K representatives of a campaign have directions (:mod:`pate.features.dense`). X are the public rows in
-these, less their mean m, and H their second moments X'X / n. An answer is a matrix of scores Z, one row for
-each public row, whose columns are the classes. Its array is H^(-3/4) X'Z / n: for Z = X W it is H^(1/4) W.
-Its length is cut to a fixed one, so what a teacher says has a bounded length whatever it has learnt. H^(1/2)
-would make the noise of all its parts alike in the answer; H^(1/4) gives the weak directions a little more,
-of which each teacher says less and all together just as much.
+The directions are the principal ones of the public rows, less their mean; of all bases of these it is the one
+nearest to the K representatives of a campaign but the first (:mod:`pate.features.dense`). X are the public
+rows in these, and H their second moments X'X / n. An answer is a matrix of scores Z, one row for each public
+row, whose columns are the classes. Its array is H^(-3/4) X'Z / n: for Z = X W it is H^(1/4) W. Its length is
+cut to a fixed one, so what a teacher says has a bounded length whatever it has learnt. H^(1/2) would make the
+noise of all its parts alike in the answer; H^(1/4) gives the weak directions a little more, of which each
+teacher says less and all together just as much.
 
-The direction of m has no variance to speak of, and no part in that. There is the answer's level instead, its
-mean over the public rows less 1/m, as a tenth of the squared length.
+The first row is the answer's level, its mean over the public rows less 1/m, as a tenth of the squared length.
 
 A representative's direction and a power of a symmetric matrix depend on no sign or order of eigenvectors, so
 the parties' and the student's axes agree but for the last digits. Nothing that is charged depends on that:
@@ -25,7 +25,7 @@ import numpy as np
 
 from pate.codes import GRID
 from pate.errors import DataError
-from pate.features.dense import Directions, looked_at
+from pate.features.dense import looked_at, nearest_basis, principal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,55 +47,53 @@ class Axes:
     """The axes of a public set.
 
     Attributes:
-        centred: (n, K) X, the public rows in all directions but that of their mean, in votes.
-        moments: (K,) of H, ascending.
-        vectors: (K, K) orthonormal columns, its eigenvectors.
-        mean: (K,) the direction of the mean, of length 1.
+        rows: (n, K - 1) X, the public rows less their mean.
+        moments: (K - 1,) of H, ascending.
+        vectors: (K - 1, K - 1) orthonormal columns, its eigenvectors.
     """
 
-    centred: Wide
+    rows: Wide
     moments: Wide
     vectors: Wide
-    mean: Wide
 
     @classmethod
     def fit(cls, points: Floats, queries: Sequence[int]) -> Axes:
         """Return the axes of public rows.
 
         Args:
-            points: (n, w) float32, the public rows in the space of directions.
+            points: (n, w) float32, the public rows in the feature space.
             queries: the K representatives among them.
 
         Raises:
-            DataError: for points without directions.
+            DataError: if all rows are in one place.
         """
-        directions = Directions.fit(points[list(queries)], points[looked_at(len(points))])
-        rows = directions.codes(points) / GRID
-        middle = rows.mean(axis=0)
-        length = float(np.linalg.norm(middle))
-        if not length:
-            raise DataError("public rows whose mean is 0 have no level")
-        mean = middle / length
-        centred = rows - middle
-        centred -= np.outer(centred @ mean, mean)
-        moments, vectors = np.linalg.eigh(centred.T @ centred / len(rows))
-        return cls(centred, np.maximum(moments, 0.0), vectors, mean)
+        wide = points.astype(np.float64)
+        centred = wide - wide.mean(axis=0)
+        usual = float(np.sqrt(np.square(centred).sum(axis=1).mean()))
+        if not 0 < usual < 1e300:
+            raise DataError("public rows that are all in one place have no directions")
+        centred /= usual
+        near = centred[list(queries)[1:]]
+        basis = nearest_basis(near, principal(centred[looked_at(len(points))], len(near)))
+        rows = centred @ basis.T
+        moments, vectors = np.linalg.eigh(rows.T @ rows / len(rows))
+        return cls(rows, np.maximum(moments, 0.0), vectors)
 
     @property
     def kept(self) -> NDArray[np.bool_]:
-        """(K,) which eigenvectors are of directions in which the public rows differ."""
+        """(K - 1,) which eigenvectors are of directions in which the public rows differ."""
         made: NDArray[np.bool_] = self.moments > _LEAST * self.moments[-1]
         return made
 
     @cached_property
     def reading(self) -> Wide:
-        """(K, n) the matrix H^(-3/4) X' / n, which reads the array of scores."""
-        return self._power(-0.75) @ self.centred.T / len(self.centred)
+        """(K - 1, n) the matrix H^(-3/4) X' / n, which reads the array of scores."""
+        return self._power(-0.75) @ self.rows.T / len(self.rows)
 
     @cached_property
     def answering(self) -> Wide:
-        """(n, K) the matrix X H^(-1/4): the scores, less their means, that an array stands for."""
-        return self.centred @ self._power(-0.25)
+        """(n, K - 1) the matrix X H^(-1/4): the scores, less their means, that an array stands for."""
+        return self.rows @ self._power(-0.25)
 
     def _power(self, exponent: float) -> Wide:
         vectors, moments = self.vectors[:, self.kept], self.moments[self.kept]
@@ -106,7 +104,7 @@ class Axes:
         """Return (K, m) int64, the array of one answer: of length at most :data:`~pate.codes.GRID`.
 
         Args:
-            read: (K, m) :attr:`reading` times its scores.
+            read: (K - 1, m) :attr:`reading` times its scores.
             level: (m,) their means, which are made shares of 1.
 
         Raises:
@@ -121,15 +119,9 @@ class Axes:
         length = float(np.linalg.norm(apart))
         if length > 0:
             apart = apart / length
-        whole = np.sqrt(1 - LEVEL) * apart + np.sqrt(LEVEL) * np.outer(
-            self.mean, shares - 1 / len(shares)
+        return cut(
+            np.vstack([np.sqrt(LEVEL) * (shares - 1 / len(shares)), np.sqrt(1 - LEVEL) * apart])
         )
-        return cut(whole)
-
-    def level_of(self, sums: Wide) -> Wide:
-        """Return (m,) the summed levels, less 1/m each, in summed arrays of teachers, in votes."""
-        made: Wide = self.mean @ sums / np.sqrt(LEVEL)
-        return made
 
 
 def cut(whole: Wide) -> Counts:

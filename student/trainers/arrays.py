@@ -24,7 +24,7 @@ import numpy as np
 
 from pate.codes import AXES, GRID, code_of
 from pate.features.axes import LEVEL, Axes
-from pate.features.space import directions_over
+from pate.features.space import space_over
 from student.trainers.counts import LEAST_SHARE
 from student.trainers.proportions import softmax
 
@@ -55,7 +55,7 @@ def teachers_chances(public: Inputs, noisy: NoisyVotes, teachers: int) -> Floats
         noisy: counts, or arrays, of teachers in one release.
         teachers: M.
     """
-    points = directions_over(public).embed(public)
+    points = space_over(public).embed(public)
     if code_of(noisy.code).name != AXES:
         return _of_counts(points.astype(np.float64), noisy)
     axes = Axes.fit(points, noisy.queries.tolist())
@@ -63,10 +63,10 @@ def teachers_chances(public: Inputs, noisy: NoisyVotes, teachers: int) -> Floats
     classes = sums.shape[1]
     sums = sums - sums.mean(axis=1, keepdims=True)
     vectors, roots = axes.vectors[:, axes.kept], np.sqrt(axes.moments[axes.kept])
-    seen = vectors.T @ sums / math.sqrt(1 - LEVEL)
+    seen = vectors.T @ sums[1:] / math.sqrt(1 - LEVEL)
     found = vectors @ (shrunk(roots, seen, noise**2 / (1 - LEVEL)) * seen)
     scores = axes.answering @ found
-    level = _level(axes.level_of(sums), noise**2 / LEVEL)
+    level = _level(sums[0] / math.sqrt(LEVEL), noise**2 / LEVEL)
     length = math.sqrt(float(np.square(scores).sum(axis=1).mean()))
     if not length:
         return np.tile(level, (len(points), 1))
