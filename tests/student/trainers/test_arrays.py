@@ -12,8 +12,9 @@ from pate.features.space import space_over
 from pate.formats.noisy_counts import NoisyVotes
 from student.trainers.arrays import levelled, shrunk, teachers_chances
 
-PUBLIC = Table(tuple("abcd"), tuple(np.random.default_rng(3).normal(size=(4, 300))))
-TRUTH = PUBLIC.columns[0] + PUBLIC.columns[1]
+COLUMNS = np.random.default_rng(3).normal(size=(4, 300))
+PUBLIC = Table(tuple("abcd"), tuple(COLUMNS))
+TRUTH = COLUMNS[0] + COLUMNS[1]
 ROWS = [at * 300 // 5 for at in range(5)]
 TEACHERS = 200
 
