@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from aggregator_server.ledger.encoding import Probabilities
     from aggregator_server.ledger.ledger import Ledger
     from aggregator_server.ledger.state import CampaignState
+    from pate.rounds.model import RoundModel
     from pate.storage.hash_chain import Entry
 
 #: Largest message in either direction, bytes.
@@ -352,6 +353,16 @@ class _Servicer(student_pb2_grpc.StudentServicer):
             counts=state.noisy.counts.astype("<i8").tobytes(),
             sigma=state.noisy.sigma,
             code=state.noisy.code,
+            shown=_model(state.noisy.shown),
+            earlier=[
+                student_pb2.RoundCounts(
+                    counts=each.counts.astype("<i8").tobytes(),
+                    sigma=each.sigma,
+                    shown=_model(each.shown),
+                )
+                for each in state.noisy.earlier
+            ],
+            model=_model(state.noisy.model),
         )
 
     def GetPrivacyStatement(  # noqa: N802
@@ -396,6 +407,10 @@ class _Servicer(student_pb2_grpc.StudentServicer):
 
 #: Bits of a cursor that number the events of one entry.
 _INDEX_BITS: Final = 20
+
+
+def _model(model: RoundModel | None) -> bytes:
+    return b"" if model is None else model.to_bytes()
 
 
 def _told(entry: Entry) -> Iterator[student_pb2.LabelEvent]:

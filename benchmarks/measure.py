@@ -8,6 +8,7 @@ import numpy as np
 
 from benchmarks.data import units_of
 from benchmarks.record import Estimate
+from student.evaluation.figures import area, ranks, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,8 +28,6 @@ PLAIN: Final = ("auc", "macro_auc", "mae", "r2", "auc_others", "auc_next")
 ERRORS: Final = ("mae",)
 #: Above so many classes the area under each one's curve is not computed: it takes long.
 _MOST_CLASSES: Final = 10
-#: Times that the test units are drawn again.
-_DRAWN: Final = 200
 _NORMAL: Final = 1.959964
 
 
@@ -54,10 +53,8 @@ def auc(scores: Floats, labels: Truth) -> float:
 
 def macro_auc(scores: Floats, truth: Truth) -> float:
     """Return the mean area under the ROC curve of the labels that some rows have and some have not."""
-    from sklearn.metrics import roc_auc_score
-
-    told = (truth.any(axis=0)) & (~truth.astype(np.bool_)).any(axis=0)
-    return float(roc_auc_score(truth[:, told], scores[:, told])) if told.any() else 0.5
+    found = area(ranks(scores), truth.astype(np.bool_))
+    return 0.5 if np.isnan(found) else found
 
 
 def mae(said: Floats, truth: Truth) -> float:
@@ -114,19 +111,13 @@ def estimate(figure: Figure, scores: Sequence[Floats], test: Dataset) -> Estimat
 
     truth = truth_of(test)
     each = [figure(one, truth) for one in scores]
-    random = np.random.default_rng(0)
-    unit = units_of(test)
-    count = int(unit.max()) + 1
-    rows = np.split(np.argsort(unit, kind="stable"), np.cumsum(np.bincount(unit))[:-1])
-    drawn = []
-    for _ in range(_DRAWN):
-        some = random.integers(count, size=count)
-        picked = some if count == len(test) else np.concatenate([rows[at] for at in some])
-        drawn.append(np.mean([figure(one[..., picked, :], truth[picked]) for one in scores]))
-    half = _NORMAL * float(np.std(drawn))
+    half = _NORMAL * spread(
+        lambda rows: float(np.mean([figure(one[..., rows, :], truth[rows]) for one in scores])),
+        units_of(test),
+    )
     if len(each) > 1:
-        spread = float(np.std(each, ddof=1)) / np.sqrt(len(each))
-        half = float(np.hypot(half, t.ppf(0.975, len(each) - 1) * spread))
+        error = float(np.std(each, ddof=1)) / np.sqrt(len(each))
+        half = float(np.hypot(half, t.ppf(0.975, len(each) - 1) * error))
     mean = float(np.mean(each))
     most = np.inf if figure is mae else 1.0
     least = -np.inf if figure is r2 else 0.0

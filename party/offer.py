@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING, Final
 
 from pate.accounting.composition import Gate, Pure, composition_named
 from pate.accounting.events import GatedBatch  # noqa: TC001 — its reader looks it up
+from pate.answers import RESIDUAL
 from pate.campaign import choices
 from pate.campaign.flat_text import nested, write_flat
 from pate.campaign.sum_terms import SumTerms  # noqa: TC001 — its reader looks it up
 from pate.campaign.terms import check_mechanisms
 from pate.codes import NEAREST, code_of
 from pate.errors import AccountingError, ProtocolError, RefusedError, UsageError
-from pate.mechanisms import MECHANISMS, Mechanism, worst_cost
+from pate.mechanisms import MECHANISMS, Mechanism, rounds_cost, worst_cost
 from pate.text_form import in_text, read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from fractions import Fraction
 
+    from pate.accounting.composition import Composition
     from pate.campaign.flat_text import Places
     from pate.storage.hash_chain import Json
 
@@ -53,7 +55,7 @@ class Offer:
         epsilon: announced budget, towards the public.
         delta: of that epsilon; 0 for neighbour votes with geometric noise.
         public_queries: size of the public set.
-        rounds: how often a query may be put to a mechanism.
+        rounds: how often a query may be put to a mechanism, or records vote.
         public_set: content hash of the public set, hex, or None if unknown; likewise for
             ``schema``.
         schema: one line that describes its inputs.
@@ -214,8 +216,8 @@ class Offer:
         if self.one_release and self.cap is not None:
             # Otherwise the cap, on which the party's accountant relies, would not bound this cost.
             _require(
-                worst_cost(made, self.mechanisms, 1) <= self.cap,
-                "one matrix costs more than the campaign's cap: nothing could be released",
+                self.whole_cost(made, 1) <= self.cap,
+                "one matrix, or all rounds, cost more than the campaign's cap: nothing could be released",
             )
 
     @property
@@ -225,8 +227,29 @@ class Offer:
 
     @property
     def one_release(self) -> bool:
-        """Whether all votes are one matrix, released once: of records, or for several labels."""
+        """Whether all votes, or those of a round, are one matrix: of records, or for several labels."""
         return self.records_vote or self.code != NEAREST
+
+    @property
+    def in_rounds(self) -> bool:
+        """Whether records vote in rounds, each with a matrix of its own."""
+        return code_of(self.code).answer.name == RESIDUAL
+
+    def whole_cost(self, composition: Composition, answers: int) -> Fraction:
+        """Return the largest cost of some answers; where records vote in rounds, of all rounds.
+
+        Args:
+            composition: in whose currency.
+            answers: number of queries that are answered.
+
+        Raises:
+            AccountingError: if the mechanisms have no cost in it.
+            ProtocolError: if they are not known.
+        """
+        _require(self.mechanisms is not None, "the campaign's mechanisms are not known")
+        if self.in_rounds:
+            return rounds_cost(composition, self.mechanisms or (), self.rounds) * min(answers, 1)
+        return worst_cost(composition, self.mechanisms or (), answers)
 
     @property
     def votes_per_unit(self) -> int | None:

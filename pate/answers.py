@@ -12,8 +12,9 @@ answer        columns                    numbers, in units of 1/grid of a vote
                                          left of T, if j are, at ``none``: T - j
 ``number``    points of a range, at      z, cut to the range, lies between two of them, a and b:
               least its two ends         g (b - z) / (b - a) at a, and the rest of g = 64 at b
-``contrast``  2 to 8 classes             as ``class``, less most of what all classes have in common:
-                                         of length 1, with signs; with dense codes only
+``residual``  2 to 256 classes           the probabilities of a public model less 1 in the column of
+                                         the class, with signs; in rounds (:mod:`pate.rounds`), with
+                                         dense codes only
 ``balanced``  the classes                of teachers, which vote for a class: the one that is probable
                                          compared with its mean over the public set
 ``array``     the classes                of teachers: the coefficients of an answer to the whole public set
@@ -22,10 +23,10 @@ answer        columns                    numbers, in units of 1/grid of a vote
 A teacher that votes for several labels casts ``labels-T-of-L`` at each query: 1 at each of at most T of L
 labels, and there is no other column, since how many teachers vote is public.
 
-Only the numbers of ``contrast`` and ``array`` may be negative. An answer of a record has L1 norm and squared
-L2 norm of at most one vote, with several labels of at most T votes, and a contrast has L1 norm of at most
-two. The records that voted somewhere can be counted from all columns: with several labels by ``none`` and a
-T-th of each label.
+Only the numbers of ``residual`` and ``array`` may be negative. An answer of a record has L1 norm and squared
+L2 norm of at most one vote, with several labels of at most T votes. A residual is cut with the code: a unit's
+whole array has L2 norm of at most one vote. The records that voted somewhere can be counted from all columns:
+with several labels by ``none`` and a T-th of each label; in rounds by the first one, which counts classes.
 
 Source: T is the tau of "tau voting", Dziedzic et al., "Private Multi-Winner Voting for Machine
 Learning", PoPETs 2023.
@@ -55,8 +56,8 @@ CLASS: Final = "class"
 LABELS: Final = "labels"
 ORDERED: Final = "ordered"
 NUMBER: Final = "number"
-#: Other forms of the default.
-CONTRAST: Final = "contrast"
+#: Other forms of the default: in rounds, and of teachers in one release.
+RESIDUAL: Final = "residual"
 BALANCED: Final = "balanced"
 ARRAY: Final = "array"
 #: The column of records with fewer labels than count.
@@ -68,14 +69,11 @@ MOST_POINTS: Final = 64
 #: Most labels of a record that count.
 MOST_LABELS: Final = 64
 
-#: Units of a contrast that are one vote, and most classes: of many the gain is small.
-FINE: Final = 2**10
-MOST_CONTRASTED: Final = 8
-#: Part of a contrast's squared length that is the same for all classes: by it records are counted.
-_COMMON: Final = 0.1
+#: Most classes of residuals: an array has a number for each.
+MOST_CLASSES: Final = 2**8
 
 _TEXT: Final = re.compile(
-    r"(class|ordered|number|contrast|balanced|array)|labels-([1-9][0-9]?)(?:-of-([1-9][0-9]{0,3}))?",
+    r"(class|ordered|number|residual|balanced|array)|labels-([1-9][0-9]?)(?:-of-([1-9][0-9]{0,3}))?",
     re.ASCII,
 )
 _CHOICE: Final = b"pate labels that"
@@ -91,7 +89,7 @@ class Answer:
         of: L, the number of labels, where teachers vote for several; 0 for records.
     """
 
-    name: Literal["class", "labels", "ordered", "number", "contrast", "balanced", "array"] = "class"
+    name: Literal["class", "labels", "ordered", "number", "residual", "balanced", "array"] = "class"
     most: int = 1
     of: int = 0
 
@@ -103,25 +101,25 @@ class Answer:
 
     @property
     def one_hot(self) -> bool:
-        """Whether an answer is a class, the largest in its column, so that a query may get a label."""
-        return self.name in (CLASS, ORDERED, CONTRAST, BALANCED)
+        """Whether an answer is of one class."""
+        return self.name in (CLASS, ORDERED, RESIDUAL, BALANCED, ARRAY)
+
+    @property
+    def labelled(self) -> bool:
+        """Whether a query may get a label: the class whose count is largest there."""
+        return self.one_hot and self.name not in (RESIDUAL, ARRAY)
 
     @property
     def permission(self) -> str:
         """The one of :data:`ANSWERS` that a policy must allow: all forms of a class say one."""
-        return CLASS if self.name in (CONTRAST, BALANCED, ARRAY) else self.name
+        return CLASS if self.name in (RESIDUAL, BALANCED, ARRAY) else self.name
 
     @property
     def grid(self) -> int:
         """Units of the numbers that are one vote."""
         if self.of:
             return 1
-        return {LABELS: self.most, NUMBER: PARTS, CONTRAST: FINE}.get(self.name, 1)
-
-    @property
-    def total(self) -> int:
-        """Most votes that an answer's L1 norm is."""
-        return 2 if self.name == CONTRAST else self.most
+        return {LABELS: self.most, NUMBER: PARTS}.get(self.name, 1)
 
     @property
     def columns(self) -> int:
@@ -129,7 +127,7 @@ class Answer:
 
         Of several labels they are T: with fewer than T labels ``none`` is one of them.
         """
-        return {NUMBER: 2, CONTRAST: MOST_CONTRASTED}.get(self.name, self.most)
+        return {NUMBER: 2, RESIDUAL: MOST_CLASSES}.get(self.name, self.most)
 
     @property
     def in_words(self) -> str:
@@ -140,16 +138,18 @@ class Answer:
             LABELS: f"for up to {self.most} label{'s' * (self.most > 1)}",
             NUMBER: "divided between two points of a range",
             ORDERED: "for classes in their order",
-            CONTRAST: "for one class against the others",
+            RESIDUAL: "by its disagreement with a public model",
             BALANCED: "for the class that is probable compared with its mean",
         }.get(self.name, "")
 
     def release_in_words(self, labels: int, asked: int) -> str:
         """Return what was released for ``asked`` queries: labels, or noisy counts only.
 
-        Of several labels, or a number, no one column is what an input is.
+        Of several labels, a number, or residuals, no one column is what an input is.
         """
-        return f"{labels} labels" if self.one_hot or not asked else "noisy counts and no label"
+        if self.name == RESIDUAL and asked:
+            return "noisy sums of rounds and their models"
+        return f"{labels} labels" if self.labelled or not asked else "noisy counts and no label"
 
     def check(self, answers: NDArray[np.int64]) -> None:
         """Check (n, columns) answers, in whole numbers, against what one may be at most.
@@ -160,9 +160,8 @@ class Answer:
         import numpy as np  # only with answers: options and screens need their names
 
         total, squared = np.abs(answers).sum(axis=1), np.square(answers).sum(axis=1)
-        signs = self.name != CONTRAST and bool((answers < 0).any())
         most = self.most * self.grid
-        if signs or (total > self.total * self.grid).any() or (squared > most * self.grid).any():
+        if (answers < 0).any() or (total > most).any() or (squared > most * self.grid).any():
             raise DataError(f"a record says more than the answer {self} allows")
 
     def check_columns(self, names: Sequence[str] | None) -> None:
@@ -175,7 +174,7 @@ class Answer:
             self._check_labels(names)
             return
         if names is None:
-            if self.name in (ORDERED, NUMBER, CONTRAST):
+            if self.name in (ORDERED, NUMBER, RESIDUAL):
                 raise UsageError(
                     f"answer = {self} needs a class list that the campaign states: "
                     + {NUMBER: "its range", ORDERED: "in their order"}.get(self.name, "--classes")
@@ -189,9 +188,9 @@ class Answer:
             )
         if self.name == NUMBER:
             points_of(names)
-        if self.name == CONTRAST and not 2 <= len(names) <= MOST_CONTRASTED:
+        if self.name == RESIDUAL and not 2 <= len(names) <= MOST_CLASSES:
             raise UsageError(
-                f"answer = {self} is for 2 to {MOST_CONTRASTED} classes, not {len(names)}: leave it out"
+                f"answer = {self} is for 2 to {MOST_CLASSES} classes, not {len(names)}: leave it out"
             )
 
     def _check_labels(self, names: Sequence[str] | None) -> None:
@@ -216,13 +215,13 @@ def answer_of(text: str) -> Answer:
     found = _TEXT.fullmatch(text)
     if found is None or (found[2] and int(found[2]) > MOST_LABELS):
         raise UsageError(
-            f"an answer is class, labels-T with T from 1 to {MOST_LABELS}, ordered, number, contrast, "
+            f"an answer is class, labels-T with T from 1 to {MOST_LABELS}, ordered, number, residual, "
             f"balanced or array, got {text[:60]!r}"
         )
     if found[2]:
         return Answer("labels", int(found[2]), int(found[3] or 0))
     return Answer(
-        cast("Literal['class', 'ordered', 'number', 'contrast', 'balanced', 'array']", text)
+        cast("Literal['class', 'ordered', 'number', 'residual', 'balanced', 'array']", text)
     )
 
 
@@ -252,25 +251,6 @@ def points_of(names: Sequence[str]) -> tuple[float, ...]:
             f"ascend, not {', '.join(names):.80}"
         )
     return points
-
-
-def contrast_of(columns: int) -> NDArray[np.int64]:
-    """Return (m, m) the answer of each of m classes, in rows, of length :data:`FINE` at most.
-
-    A class less the mean of all has length sqrt(1 - 1/m). Scaled to 1 it tells classes apart by
-    sqrt(m/(m - 1)) times as much as 1 in one column does. A part that is the same in all columns is
-    added: by it records are counted.
-
-    >>> contrast_of(2).tolist()
-    [[915, -457], [-457, 915]]
-    """
-    import numpy as np
-
-    apart = np.sqrt((1 - _COMMON) * columns / (columns - 1)) * (np.eye(columns) - 1 / columns)
-    made: NDArray[np.int64] = np.trunc(FINE * (apart + np.sqrt(_COMMON) / columns**0.5)).astype(
-        np.int64
-    )
-    return made
 
 
 def of_labels(

@@ -23,12 +23,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-from pate.answers import ARRAY, BALANCED, CONTRAST, MOST_CONTRASTED, Answer, answer_of
+from pate.answers import ARRAY, BALANCED, RESIDUAL, Answer, answer_of
 from pate.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pate.accounting.choices import Adjacency
 
 #: Names of the codes of records.
@@ -138,11 +136,16 @@ class Code:
         opposite: |A - B|^2 <= (|A| + |B|)^2 <= 4 c^2 g^2, and |A|_1 <= sqrt(d) |A|.
 
         Both norms of a product of arrays are the products of the norms: an answer of several labels
-        multiplies the sums of changes and of squares by T votes, one of any other kind by one vote, but a
-        contrast, which has signs, the sum of changes by two: the bound of dense votes allows for signs.
+        multiplies the sums of changes and of squares by T votes, one of any other kind by one vote.
 
         >>> code_of("nearest").change(3), code_of("dense-64").change(1)
         (Change(total=6, squared=18, counts=6), Change(total=16384, squared=4194304, counts=128))
+
+        A unit's residuals are one array of length g at most, of d times as many counts as there are classes,
+        whatever model is shown and however many records the unit has:
+
+        >>> code_of("dense-64 residual").change(1)
+        Change(total=262144, squared=4194304, counts=16384)
 
         A unit that reaches c teachers changes what each of them casts, in any way. Two sets of at most T of L
         labels differ in at most w = min(2T, L) labels, at each of the q queries: the teacher's array moves
@@ -160,7 +163,7 @@ class Code:
         >>> code_of("axes-9").change(1).squared, code_of("axes-9").change(1, "remove").squared
         (4194304, 1048576)
 
-        Source: docs/proofs/record-votes.md, sections 2 and 3, and for teachers section 5.
+        Source: docs/proofs/record-votes.md, sections 2 and 3, for teachers 5, for residuals 6.
         """
         sides = 2 if adjacency == "change" else 1
         if self.name == AXES:
@@ -179,12 +182,15 @@ class Code:
                 votes**2 * self.places * labels,
                 self.places * moved,
             )
+        if self.answer.name == RESIDUAL:
+            counts = self.places * self.answer.columns
+            length = math.isqrt(counts * GRID**2)
+            return Change(2 * votes * length, (2 * votes * GRID) ** 2, counts)
         places, most = 2 * votes * self.places, self.answer.most
         counts = places * self.answer.columns
         if self.name == DENSE:
             length = math.isqrt(self.places * GRID**2)
-            total = 2 * votes * self.answer.total * length
-            return Change(total, most * (2 * votes * GRID) ** 2, counts)
+            return Change(2 * votes * most * length, most * (2 * votes * GRID) ** 2, counts)
         grid = self.grid
         return Change(most * grid * places, most * grid**2 * votes * places, counts)
 
@@ -205,8 +211,8 @@ def code_of(text: str) -> Code:
         made = replace(_own(own), answer=answer)
     else:
         made = _own(text)
-    if made.answer.name == CONTRAST and made.name != DENSE:
-        raise UsageError(f"the answer contrast has signs and is for dense codes, got {text[:60]!r}")
+    if made.answer.name == RESIDUAL and made.name != DENSE:
+        raise UsageError(f"the answer residual has signs and is for dense codes, got {text[:60]!r}")
     said_by_teachers = made.answer.of > 0 or made.answer.name in (BALANCED, ARRAY)
     if made.name == AXES:
         if space:
@@ -231,20 +237,6 @@ def adjacency_for(code: Code, unit: str) -> Adjacency:
     """
     removed = unit == "party" and code.of_teachers and not code.answer.of
     return "remove" if removed else "change"
-
-
-def usual_answer(code: Code, classes: Sequence[str] | None) -> Answer:
-    """Return what records say unless it is stated: their class; by a dense code in contrast, if it can be.
-
-    Args:
-        code: where they vote.
-        classes: the class list, None while unknown.
-
-    >>> str(usual_answer(code_of("dense-64"), "ab")), str(usual_answer(code_of("nearest"), "ab"))
-    ('contrast', 'class')
-    """
-    few = classes is not None and 2 <= len(classes) <= MOST_CONTRASTED
-    return Answer("contrast") if code.name == DENSE and few else _CLASS
 
 
 def _own(text: str) -> Code:

@@ -47,7 +47,8 @@ from typing import (
 from pate.errors import AccountingError, PateError
 from pate.foreign import json_value, shown
 
-_FRACTION: Final = re.compile(r"(0|[1-9][0-9]{0,99})(/[1-9][0-9]{0,99})?", re.ASCII)
+#: Of each digits enough for the sum of two costs.
+_FRACTION: Final = re.compile(r"(0|[1-9][0-9]{0,249})(/[1-9][0-9]{0,249})?", re.ASCII)
 _HEX: Final = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
 #: Names that modules may import for their annotations only.
 _FOR_ANNOTATIONS: Final = {"Fraction": Fraction, "Mapping": Mapping}

@@ -14,6 +14,7 @@ from pate.masking.messages import Keys, UnmaskingShares
 from pate.masking.proofs.outline import Outline
 from pate.masking.proofs.terms import Proofs
 from pate.mechanisms.matrix import MAX_MATRIX, MAX_MATRIX_QUERIES
+from pate.rounds.model import RoundModel
 from protos.bits import bits_from_names, names_from_bits
 from protos.bounds import (
     HASH_BYTES,
@@ -25,7 +26,7 @@ from protos.bounds import (
     length,
 )
 from protos.pate.v1 import vote_pb2
-from protos.terms import bits_of, code_in, digest_of, is_one_release
+from protos.terms import bits_of, code_in, digest_of, in_rounds, is_one_release
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +42,8 @@ def check_batch(batch: vote_pb2.Batch, campaign: vote_pb2.Campaign) -> None:
     """Check the queries that votes are requested for.
 
     Raises: ProtocolError: for none, for a repeated one, for one that is not in the public set, or
-            for too many of neighbour votes, or others than the number that is charged.
+            for too many of neighbour votes, or others than the number that is charged; where records vote
+            in rounds, for a round that there is not, or without the model that it shows.
     """
     length(batch.digest, HASH_BYTES, "batch hash")
     check(campaign.HasField("terms"), "votes are asked for before the roster is complete")
@@ -61,6 +63,29 @@ def check_batch(batch: vote_pb2.Batch, campaign: vote_pb2.Campaign) -> None:
     rows = np.fromiter(batch.rows, dtype=np.uint64, count=count)
     check(int(rows.max()) < campaign.queries, "queries outside the public set")
     check(len(np.unique(rows)) == count, "a batch with a query twice")
+    if not in_rounds(campaign):
+        check(not batch.round and not batch.shown, "a round of a campaign that has none")
+        return
+    check(1 <= batch.round <= campaign.rounds, f"round {batch.round} of {campaign.rounds}")
+    check(count == code.places, f"{count} queries, but records vote in {code.places} directions")
+    check(
+        (batch.round > 1) == bool(batch.shown),
+        "the first round counts classes, and each later one shows a model",
+    )
+    shown_in(batch, classes)
+
+
+def shown_in(batch: vote_pb2.Batch, classes: int) -> RoundModel | None:
+    """Return the model that a round shows; None in the first one.
+
+    Raises:
+        ProtocolError: if it is none, or of another shape.
+    """
+    if not batch.shown:
+        return None
+    model = RoundModel.from_bytes(batch.shown)
+    model.check_shape(len(batch.rows), classes)
+    return model
 
 
 def check_step(request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> None:
@@ -185,7 +210,7 @@ def context_of(
         members=tuple(Member(each.name, each.identity) for each in campaign.terms.roster),
         rows=len(batch.rows),
         classes=len(campaign.classes),
-        bits=bits_of(campaign, len(batch.rows)),
+        bits=bits_of(campaign, len(batch.rows), batch.round),
         threshold=campaign.threshold,
         colluders=campaign.colluders,
         terms=digest_of(campaign),

@@ -15,6 +15,7 @@ from google.protobuf.json_format import MessageToDict
 
 from pate.accounting.composition import Gate
 from pate.accounting.events import GatedBatch
+from pate.answers import RESIDUAL
 from pate.campaign.choices import MOST_WANTED, UNITS
 from pate.campaign.sum_terms import SumTerms
 from pate.campaign.terms import check_mechanisms
@@ -22,6 +23,7 @@ from pate.codes import NEAREST, Code, code_of
 from pate.errors import AccountingError, ProtocolError, UsageError
 from pate.masking.context import ring_bits
 from pate.mechanisms import MECHANISMS, DistributedMechanism
+from pate.rounds.rule import MOST_ROUNDS
 from pate.text_form import fraction_from_text, parse, read
 from protos.bounds import (
     HASH_BYTES,
@@ -149,11 +151,19 @@ def check_campaign(campaign: vote_pb2.Campaign) -> None:
         check(matrix, "a series of campaigns in which teachers vote")
         line(campaign.series, MAX_NAME, "name of a series")
     check(
-        not matrix or (campaign.rounds == 1 and campaign.unit != "party" and not campaign.proofs),
-        "neighbour votes are cast once, by records or patients, and prove nothing of their sums",
+        not matrix or (campaign.unit != "party" and not campaign.proofs),
+        "neighbour votes are cast by records or patients, and prove nothing of their sums",
     )
     check(campaign.code != NEAREST, "a code that is to be left out")
     code = code_in(campaign)
+    if in_rounds(campaign):
+        check(
+            1 < campaign.rounds <= MOST_ROUNDS + 1 and campaign.delta > 0 and not campaign.series,
+            f"records that vote in {campaign.rounds} rounds at delta {campaign.delta:g}; in a series they "
+            "vote once",
+        )
+    else:
+        check(not matrix or campaign.rounds == 1, "records vote once but for residuals")
     check(
         matrix != code.of_teachers if campaign.code else True,
         f"a campaign of {campaign.mechanism} with the code {code}",
@@ -169,6 +179,10 @@ def check_campaign(campaign: vote_pb2.Campaign) -> None:
         raise ProtocolError(f"the class list of a campaign: {error}") from error
     if campaign.HasField("terms"):
         check(len(campaign.classes) >= 2, "terms without a class list")
+        check(
+            not in_rounds(campaign) or len(campaign.terms.mechanisms) == 2,
+            "records that vote in rounds have a mechanism for the first round, and one for the others",
+        )
         _check_terms(campaign, campaign.terms, sums)
 
 
@@ -184,8 +198,13 @@ def code_in(campaign: vote_pb2.Campaign) -> Code:
         raise ProtocolError(f"the code of a campaign: {error}") from error
 
 
+def in_rounds(campaign: vote_pb2.Campaign) -> bool:
+    """Return whether records vote in rounds, each with a matrix of its own."""
+    return code_in(campaign).answer.name == RESIDUAL
+
+
 def is_one_release(campaign: vote_pb2.Campaign) -> bool:
-    """Return whether all votes are one matrix, whose rows have no known sum."""
+    """Return whether all votes, or those of a round, are one matrix, whose rows have no known sum."""
     return campaign.most_votes > 0 or bool(campaign.code)
 
 
@@ -284,10 +303,16 @@ def _text(value: Mechanism | GatedBatch) -> str:
     return json.dumps(value.to_dict(), sort_keys=True)
 
 
-def shares_of(campaign: vote_pb2.Campaign) -> Shares | None:
-    """Return the law of the noise that a party adds to each count; None: it adds none."""
-    first = mechanisms_of(campaign.terms)[0]
-    return first.shares if isinstance(first, DistributedMechanism) else None
+def shares_of(campaign: vote_pb2.Campaign, round_: int = 0) -> Shares | None:
+    """Return the law of the noise that a party adds to each count; None: it adds none.
+
+    Args:
+        campaign: checked, with its terms.
+        round_: of the votes, where records vote in rounds.
+    """
+    found = mechanisms_of(campaign.terms)
+    mechanism = found[-1 if round_ > 1 else 0]
+    return mechanism.shares if isinstance(mechanism, DistributedMechanism) else None
 
 
 def votes_per_unit(campaign: vote_pb2.Campaign) -> int:
@@ -295,7 +320,7 @@ def votes_per_unit(campaign: vote_pb2.Campaign) -> int:
     return min(each.votes_per_unit for each in mechanisms_of(campaign.terms))
 
 
-def bits_of(campaign: vote_pb2.Campaign, rows: int) -> int:
+def bits_of(campaign: vote_pb2.Campaign, rows: int, round_: int = 0) -> int:
     """Return the width of the integers of a masked sum over ``rows`` queries: 8, 16 or 32 bits.
 
     With noise the sum exceeds the bound with probability 2^-60; a sum that wrapped would be wrong, but
@@ -305,7 +330,7 @@ def bits_of(campaign: vote_pb2.Campaign, rows: int) -> int:
         ProtocolError: if no width is sufficient.
     """
     teachers = sum(member.teachers for member in campaign.terms.roster)
-    shares = shares_of(campaign)
+    shares = shares_of(campaign, round_)
     try:
         code = code_in(campaign)
         most = code.bounds(teachers)[1]

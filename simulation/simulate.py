@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pate.runtime.screen import Screen
     from simulation.datasets import DatasetSplit
     from simulation.options import SimulationOptions
-    from student.evaluation.answers import AnyEvaluation
+    from student.evaluation.evaluate import AnyEvaluation
 
 #: Shares of the records for the public set and the test set.
 _PUBLIC_SHARE, _TEST_SHARE = 0.3, 0.15
@@ -314,12 +314,7 @@ def _campaign(
 
 
 def _evaluated(folder: Path, test: Dataset) -> AnyEvaluation:
-    from student.evaluation.answers import evaluate_answers
-    from student.evaluation.evaluate import LabelledData, evaluate
-    from student.trainers.selftraining import TableStudent
+    from student.evaluation.evaluate import LabelledData, evaluated
     from student.weights import load
 
-    student = load(folder)
-    if test.answers is not None and isinstance(student, TableStudent):
-        return evaluate_answers(student, LabelledData(test))
-    return evaluate(student, test)
+    return evaluated(load(folder), LabelledData(test))

@@ -22,13 +22,14 @@ from pate.formats.privacy_statement import (
     rounded_up,
     series_of,
 )
-from student.evaluation.markdown import labels_by_class, measured, plain
+from student.evaluation.words import labels_by_class, measured, plain
+from student.trainers.base import has_classes
 from student.trainers.choose import IMAGE_MODELS
 from student.trainers.selftraining import HEAD, TableStudent
 
 if TYPE_CHECKING:
     from pate.codes import Code
-    from student.evaluation.answers import AnyEvaluation
+    from student.evaluation.evaluate import AnyEvaluation
     from student.evaluation.fairness import Coverage
     from student.onnx_graph import Written
     from student.trainers.base import Student
@@ -124,7 +125,7 @@ and nothing else: no record and no vote of any single data holder.
 #: What a record voted for.
 _ASKED: Final = {
     "class": "its class",
-    "contrast": "its class",
+    "residual": "its class, in rounds by its disagreement with a public model",
     "ordered": "its class",
     "labels": "its labels, at most {most} of them",
     "number": "its number, divided between two points of a range",
@@ -135,7 +136,7 @@ def _by_records(code: Code) -> str:
     where = "at the public input that is most like it"
     if code.name == "dense":
         where = f"by how far it lies in each of {code.places} directions of the public inputs"
-    classes = code.answer.one_hot
+    classes = code.answer.labelled
     text = _BY_RECORDS.format(
         what=_ASKED[code.answer.name].format(most=code.answer.most),
         where=where,
@@ -170,11 +171,13 @@ def _what(student: Student, provenance: Provenance, statement: Mapping[str, obje
         and "forest" not in student.models
     ):
         kind = "boosted trees, fitted to noisy counts"
+        if "logistic" in student.models:
+            kind = "boosted trees and a linear model, fitted to the model of the last round"
     records_vote = do_records_vote(statement["mechanism"])
     learnt = (
         f"labels learnt from | {_labels(provenance, 'records' if records_vote else 'teachers')}"
     )
-    if _has_no_classes(student):
+    if not has_classes(student):
         learnt = f"learnt from | {plain(provenance.learnt_from)}, and no label"
     return f"""
 # Student of {title}
@@ -206,14 +209,10 @@ def _predicts(student: Student) -> str:
     return f"It predicts a number from {low} to {high}: {what}."
 
 
-def _has_no_classes(student: Student) -> bool:
-    return isinstance(student, TableStudent) and not student.has_classes
-
-
 def _taught_by(student: Student, statement: Mapping[str, object], records_vote: bool) -> str:
     if records_vote:
         return _by_records(_code_in(statement))
-    return _OF_SEVERAL if _has_no_classes(student) else _BY_TEACHERS
+    return _OF_SEVERAL if not has_classes(student) else _BY_TEACHERS
 
 
 def _labels(provenance: Provenance, voters: str) -> str:
@@ -309,7 +308,7 @@ def _training(student: Student, provenance: Provenance) -> str:
         for name, value in provenance.training.items()
     )
     said = "Labels of a noisy vote can be wrong; the training expects a few that are."
-    if _has_no_classes(student):
+    if not has_classes(student):
         said = "The size of the noise is known, and the training allows for it."
     return f"""
 ## Training
@@ -399,7 +398,7 @@ The models are in the `.skops` files, for scikit-learn.
 Each label has a column of 1 and 0 and one of its probability. It is predicted from the probability
 on that `model.json` has in `thresholds`: the one that makes the expected F1 on the public set largest.
 """
-    if _has_no_classes(student):
+    if not has_classes(student):
         return text
     if isinstance(student, TableStudent) and student.answer == ORDERED:
         text += """

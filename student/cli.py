@@ -34,13 +34,12 @@ from student.options import (
 )
 from student.output import (
     answers_csv,
-    answers_grid,
     chosen_here,
     confusion_grid,
     decision_grid,
     group_grid,
+    measures_grid,
     predictions_csv,
-    score_grid,
     tell_few_labels,
     tell_published,
     tell_remarks,
@@ -60,8 +59,7 @@ if TYPE_CHECKING:
     from pate.data.values import Images, Inputs
     from pate.formats.labels import LabelSet
     from student.arrivals import Campaign
-    from student.evaluation.answers import AnyEvaluation
-    from student.evaluation.evaluate import LabelledData
+    from student.evaluation.evaluate import AnyEvaluation, LabelledData
     from student.session import Trainer
     from student.trainers.base import Lesson, Student
 
@@ -196,63 +194,45 @@ def evaluate(
 
     The data should be public: numbers measured on private records are a release of their own.
     """
-    from student.evaluation.answers import evaluate_answers
-    from student.evaluation.evaluate import Evaluation
-    from student.evaluation.evaluate import evaluate as measure
-    from student.evaluation.threshold import Question
-    from student.trainers.selftraining import TableStudent
+    from student.evaluation.evaluate import Evaluation, evaluated
+    from student.evaluation.scores import Question
+    from student.trainers.base import has_classes
     from student.weights import load
 
     screen = Screen(NAME)
     student, question = load(model), Question(positive, threshold, at_sensitivity)
-    if isinstance(student, TableStudent) and not student.has_classes:
-        if question != Question() or group_column is not None:
-            raise UsageError(
-                "--positive, --threshold, --at-sensitivity and --group-column are for students of classes"
-            )
-        asked = "labels" if student.thresholds else "number", student.classes
-        test = labelled_data(
-            data,
-            label,
-            None,
-            patient_column,
-            window,
-            asked,
-            encoder,
-            text=text,
-            dicom_labels=dicom_labels,
-            screen=screen,
+    kind = "class"
+    if has_classes(student):
+        question.positive_of(student.classes)  # before reading much
+    elif question != Question() or group_column is not None:
+        raise UsageError(
+            "--positive, --threshold, --at-sensitivity and --group-column are for students of classes"
         )
-        found = evaluate_answers(student, test)
-        _write_figures(found, model, out, test.name)
-        if as_json:
-            print_json(found.to_json())
-            return
-        screen.show(answers_grid(found))
-        screen.say(found.in_words)
-        return
-    question.positive_of(student.classes)  # before reading much
+    else:
+        kind = "labels" if getattr(student, "thresholds", ()) else "number"
     test = labelled_data(
         data,
         label,
         group_column,
         patient_column,
         window,
-        ("class", student.classes),
+        (kind, student.classes),
         encoder,
         text=text,
         dicom_labels=dicom_labels,
         screen=screen,
     )
-    result = measure(
-        student, test.records, name=test.name, patients=test.patients, question=question
-    )
+    result = evaluated(student, test, question=question)
     out = _write_figures(result, model, out, test.name)
     if as_json:
         print_json(result.to_json())
         return
+    if not isinstance(result, Evaluation):
+        screen.show(measures_grid(result))
+        screen.say(result.in_words)
+        return
     screen.show(confusion_grid(result))
-    screen.show(score_grid(result))
+    screen.show(measures_grid(result))
     if result.groups is not None:
         screen.show(group_grid(result.groups))
     if result.decision is not None:
@@ -267,12 +247,7 @@ def evaluate(
             "encoder": encoder,
         }  # fmt: skip
         tell_remarks(result, command, screen)
-    if result.apart is not None:
-        screen.say(f"predicted classes are {result.apart} places from the true ones, on average")
-    screen.say(
-        f"{result.accuracy:.2%} of {result.count} right; pictures in {out}: evaluation.png, "
-        "calibration.png"
-    )
+    screen.say(f"{result.in_words}; pictures in {out}: evaluation.png, calibration.png")
 
 
 @app.command()
@@ -293,7 +268,7 @@ def predict(
     positive one of two classes where its probability is large enough.
     """
     from pate.runtime.home import write_file
-    from student.evaluation.threshold import Question
+    from student.evaluation.scores import Question
     from student.trainers.base import answer_in, decided
     from student.trainers.selftraining import TableStudent
     from student.weights import load
@@ -398,6 +373,8 @@ def _trainer(kind: str, options: TrainOptions, screen: Screen, pixels: Images | 
         given = f"{len(lesson.queries)} labels"
         if lesson.noisy is not None and not len(lesson.queries):
             given = f"noisy counts of {len(lesson.noisy.queries)} representatives"
+            if lesson.noisy.model is not None:
+                given = f"the model of {len(lesson.noisy.earlier)} rounds"
         screen.say(f"training the {title} on {given}")
         describing = screen.bar("describing the public inputs", percent=True, late=True)
         with screen.bar(title) as move, describing as described, telling(described):

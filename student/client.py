@@ -15,7 +15,8 @@ import numpy as np
 from pate.codes import NEAREST
 from pate.errors import DataError, ProtocolError, RefusedError, SchemaError, UnreachableError
 from pate.formats.labels import checked_statement
-from pate.formats.noisy_counts import NoisyVotes
+from pate.formats.noisy_counts import NoisyVotes, RoundCounts
+from pate.rounds.model import RoundModel
 from pate.runtime.environment import is_loopback, proxy_variable
 from protos.pate.v1 import student_pb2 as wire
 from protos.pate.v1.student_pb2_grpc import StudentStub
@@ -248,17 +249,25 @@ class StudentClient:
         if not message.queries:
             return None
         rows, classes = len(message.queries), self._class_count()
-        if message.classes != classes or len(message.counts) != 8 * rows * classes:
+        if message.classes != classes or any(
+            len(each.counts) != 8 * rows * classes for each in (message, *message.earlier)
+        ):
             raise ProtocolError(f"{self._address} sent noisy votes of another shape")
-        counts = np.frombuffer(message.counts, dtype="<i8").reshape(rows, classes)
+        shape = rows, classes
         try:
             noisy = NoisyVotes(
                 np.array(message.queries, dtype=np.int64),
-                counts.astype(np.int64),
+                _counts(message.counts, shape),
                 message.sigma,
                 message.code or NEAREST,
+                _model(message.shown),
+                tuple(
+                    RoundCounts(_counts(each.counts, shape), each.sigma, _model(each.shown))
+                    for each in message.earlier
+                ),
+                _model(message.model),
             )
-        except (DataError, OverflowError) as error:
+        except (DataError, ProtocolError, OverflowError) as error:
             raise ProtocolError(f"{self._address} sent {error}") from error
         if noisy.queries[-1] >= self._public.queries:
             raise ProtocolError(f"{self._address} sent noisy votes on unknown queries")
@@ -327,6 +336,14 @@ class StudentClient:
         if code not in _GONE:
             raise RefusedError(f"{self._address} refused: {details or code.name}") from error
         patience.lost(details or code.name)
+
+
+def _counts(raw: bytes, shape: tuple[int, int]) -> NDArray[np.int64]:
+    return np.frombuffer(raw, dtype="<i8").reshape(shape).astype(np.int64)
+
+
+def _model(raw: bytes) -> RoundModel | None:
+    return RoundModel.from_bytes(raw) if raw else None
 
 
 def _metadata(proof: str | None) -> tuple[tuple[str, str], ...]:

@@ -36,7 +36,7 @@ from student.trainers.choose import EMBEDDING_MODELS, IMAGE_MODELS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from student.evaluation.answers import AnyEvaluation
+    from student.evaluation.evaluate import AnyEvaluation
     from student.onnx_graph import Written
     from student.trainers.base import Student
 
@@ -201,8 +201,7 @@ def write_evaluation(evaluation: AnyEvaluation, folder: Path, promise: str = "")
     """
     from matplotlib import rc_context
 
-    from student.evaluation.curves import draw_curves
-    from student.evaluation.picture import draw
+    from student.evaluation.pictures import draw, draw_curves
 
     text = json.dumps(evaluation.to_json(), indent=2, ensure_ascii=False)
     (folder / "evaluation.json").write_text(text + "\n", encoding="utf-8")

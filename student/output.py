@@ -9,7 +9,6 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from pate.runtime.command import print_json
-from pate.runtime.screen import listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,10 +21,9 @@ if TYPE_CHECKING:
     from pate.data.values import Inputs
     from pate.formats.labels import LabelSet
     from pate.runtime.screen import Screen
-    from student.evaluation.answers import LabelsEvaluation, NumberEvaluation
-    from student.evaluation.evaluate import Evaluation
+    from student.evaluation.evaluate import AnyEvaluation, Evaluation
     from student.evaluation.fairness import Groups
-    from student.evaluation.threshold import Decision
+    from student.evaluation.scores import Decision
     from student.session import Published
     from student.trainers.selftraining import TableStudent
 
@@ -57,42 +55,21 @@ def confusion_grid(result: Evaluation, when: str = "") -> Grid:
     return grid
 
 
-def score_grid(result: Evaluation) -> Grid:
-    """Return a table: accuracy and scores, with their intervals and what they compare to."""
+def measures_grid(result: AnyEvaluation) -> Grid:
+    """Return the table of an evaluation, with its intervals and what they compare to."""
     from rich.table import Table
     from rich.text import Text
 
-    counted, scores = result.by_patient, result.scores
     title = f"{result.count} inputs" + (f" of {result.data}" if result.data else "")
-    title += "" if counted is None else f", {counted.patients} patients"
+    title += "" if result.patients is None else f", {result.patients} patients"
     grid = Table(title=Text(title), title_justify="left", caption_justify="left")
-    for name in ("measure", "value", "95 % interval", "for comparison"):
-        grid.add_column(name, justify="right" if name == "value" else "left")
-    low, high = result.right.interval()
-    name, share = result.commonest
-    always = Text(f"{share:.1%}: always {name}")
-    grid.add_row("accuracy", f"{result.accuracy:.1%}", f"{low:.1%} to {high:.1%}", always)
-    if scores is None:
-        return grid
-    area, notes = scores.area, ["Brier score: sum over classes, from 0 to 2"]
-    if area is None:
-        grid.add_row("AUC", "none", "", "all labels are of one class")
-    else:
-        ends = "none" if area.interval is None else "{:.3f} to {:.3f}".format(*area.interval)
-        kind = "AUC" if len(result.classes) == 2 else "AUC, mean over classes"
-        grid.add_row(kind, f"{area.value:.3f}", ends, "0.5: chance")
-        if area.left_out:
-            notes.append(f"AUC: without {listed(area.left_out)}, absent here")
-    grid.add_row(
-        "Brier score",
-        f"{scores.brier:.3f}",
-        "",
-        f"{scores.brier_of_shares:.3f}: class shares",
-    )
-    chance = scores.error_by_chance
-    among = "" if chance is None else f"about {chance:.3f}: chance"
-    grid.add_row("calibration error", f"{scores.calibration_error:.3f}", "", among)
-    grid.caption = Text("\n".join(notes))
+    head, *rows = result.rows
+    for name in head:
+        number = name not in ("measure", "label", "95 % interval", "for comparison")
+        grid.add_column(name, justify="right" if number else "left")
+    for row in rows:
+        grid.add_row(*map(Text, row))
+    grid.caption = Text("\n".join(result.notes))
     return grid
 
 
@@ -102,15 +79,12 @@ def decision_grid(decision: Decision) -> Grid:
     from rich.text import Text
 
     name, least = decision.classes[decision.threshold.positive], decision.threshold.least
-    source = "given" if decision.wanted is None else "chosen on this data"
-    title = Text(f"predicting {name} from a probability of {least} on ({source})")
+    title = Text(f"predicting {name} from a probability of {least} on ({decision.source})")
     grid = Table(title=title, title_justify="left")
     for column in ("measure", "value", "95 % interval", "inputs"):
         grid.add_column(column, justify="left" if column == "measure" else "right")
     for measure, rate in decision.rates.items():
-        ends = (
-            "none" if decision.wanted is not None else "{:.1%} to {:.1%}".format(*rate.interval())
-        )
+        ends = "none" if decision.wanted is not None else rate.ends
         share = ("none", "") if rate.share is None else (f"{rate.share:.1%}", ends)
         grid.add_row(measure, *share, f"{rate.hits} of {rate.count}")
     return grid
@@ -163,8 +137,7 @@ def group_grid(groups: Groups) -> Grid:
     for name in ("group", "inputs", "accuracy", "95 %"):
         grid.add_column(name, justify="left" if name == "group" else "right")
     for name, rate in groups.accuracy.items():
-        low, high = rate.interval()
-        grid.add_row(Text(name), str(rate.count), f"{rate.share:.1%}", f"{low:.1%} to {high:.1%}")
+        grid.add_row(Text(name), str(rate.count), f"{rate.share:.1%}", rate.ends)
     gap = groups.gaps()["accuracy"]
     if gap is not None and gap.told:
         grid.caption = Text(f"{gap.higher} above {gap.lower} by {100 * gap.low:.1f} points or more")
@@ -234,7 +207,7 @@ def tell_few_labels(labels: LabelSet, screen: Screen) -> None:
     from pate.formats.labels import checked_statement
     from pate.formats.privacy_statement import do_records_vote
 
-    if not labels.answer.one_hot:
+    if not labels.answer.labelled:
         return  # a student learns from the counts
     counts = Counter(row.label for row in labels.rows)
     each = [counts[label] for label in range(len(labels.classes))]
@@ -278,20 +251,6 @@ def _planned(mechanism: object) -> str | None:
 
     name = str(_first(mechanism).get("mechanism")).removeprefix("distributed-")
     return name if name in AGGREGATORS else None
-
-
-def answers_grid(result: LabelsEvaluation | NumberEvaluation) -> Grid:
-    """Return a table: one row per label, or per measure of a number."""
-    from rich.table import Table
-    from rich.text import Text
-
-    head, *rows = result.rows
-    grid = Table(title="labels" if head[0] == "label" else "number", title_justify="left")
-    for at, name in enumerate(head):
-        grid.add_column(name, justify="right" if at else "left")
-    for row in rows:
-        grid.add_row(*map(Text, row))
-    return grid
 
 
 def answers_csv(student: TableStudent, inputs: Inputs) -> tuple[bytes, int]:

@@ -15,12 +15,10 @@ from pate.errors import DataError, RefusedError, SchemaError
 from pate.formats.labels import LabelRow, LabelSet, checked_statement
 from student.arrivals import CampaignEnd, PublicSet, RoundEnd
 from student.card import Provenance
-from student.evaluation.answers import evaluate_answers
-from student.evaluation.evaluate import LabelledData, evaluate
+from student.evaluation.evaluate import LabelledData, evaluated
 from student.evaluation.fairness import coverage
 from student.export import publish
-from student.trainers.base import Lesson, Student, learns_from_counts
-from student.trainers.selftraining import TableStudent
+from student.trainers.base import Lesson, Student, has_classes, learns_from_counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 
     from pate.formats.noisy_counts import NoisyVotes
     from student.client import StudentClient
-    from student.evaluation.answers import AnyEvaluation
+    from student.evaluation.evaluate import AnyEvaluation
 
 #: Returns a student's accuracy on labelled inputs, from 0 to 1.
 Measure: TypeAlias = Callable[[Student], float]
@@ -233,16 +231,10 @@ def graduate(
         lesson(public, labels.rows, labels.classes, labels.noisy, teachers_of(labels)), 0
     )
     seconds = time.monotonic() - started
-    several = isinstance(student, TableStudent) and not student.has_classes
-    taken = public if seen is None else seen
-    covered = None if several else coverage(student, taken, labels.rows)
-    evaluation: AnyEvaluation | None = None
-    if test is not None and isinstance(student, TableStudent) and several:
-        evaluation = evaluate_answers(student, test)
-    elif test is not None:
-        evaluation = evaluate(
-            student, test.records, coverage=covered, name=test.name, patients=test.patients
-        )
+    covered = None
+    if has_classes(student):
+        covered = coverage(student, public if seen is None else seen, labels.rows)
+    evaluation = None if test is None else evaluated(student, test, coverage=covered)
     reinforced = sum(row.source == "reinforced" for row in labels.rows)
     provenance = Provenance(
         campaign=labels.campaign.hex(),

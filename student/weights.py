@@ -49,8 +49,8 @@ _MODELS: Final = {
     "boosting": "HistGradientBoostingClassifier",
     HEAD: "LogisticRegression",
 }
-#: The models of a student of labels, of noisy counts, and of dense sums.
-_SETS: Final = (("forest", "logistic"), ("boosting",))
+#: The models of a student of labels, of noisy counts or dense sums, and of rounds.
+_SETS: Final = (("forest", "logistic"), ("boosting",), ("boosting", "logistic"))
 #: Those of a student of embeddings.
 _HEADS: Final = ((HEAD,),)
 

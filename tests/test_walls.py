@@ -36,7 +36,8 @@ MOST_FILES = 16
 LARGE = {"student/trainers", "party/teachers"}
 #: Packages of pure mathematics, and their allowed imports besides the standard library and pate/.
 MATHEMATICS = (
-    "mechanisms", "accounting", "auditing", "planning", "noise", "codes.py", "votes.py", "errors.py",
+    "mechanisms", "accounting", "auditing", "planning", "noise", "rounds", "codes.py", "votes.py",
+    "errors.py",
 )  # fmt: skip
 #: Modules that import flwr.
 GLUE = {

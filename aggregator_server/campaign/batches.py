@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.exchange.aggregation import Batch
+from pate.campaign.order import query_of_round
 from pate.data.values import batch_hash
 from pate.errors import UsageError
 
@@ -27,7 +28,7 @@ def next_places(state: CampaignState, most: int = BATCH_COUNTS) -> range | None:
     """Return the places of the next queries to vote on; None if all have votes.
 
     A batch whose unmasking has begun is asked for again unchanged. Neighbour votes, and votes for
-    several labels, are one matrix, released once.
+    several labels, are one matrix; in rounds one for each.
 
     Args:
         state: of the campaign, with its roster.
@@ -41,10 +42,21 @@ def next_places(state: CampaignState, most: int = BATCH_COUNTS) -> range | None:
     return gap[: max(1, most // len(state.classes))]
 
 
-def batch_at(state: CampaignState, inputs: Inputs, places: range) -> Batch:
-    """Return the batch of the queries at ``places`` of this public set."""
-    rows = tuple(state.voted.rows[places.start : places.stop])
-    return Batch(rows, batch_hash(inputs.take(rows).row_hashes()))
+def batch_at(state: CampaignState, inputs: Inputs, places: range, shown: bytes = b"") -> Batch:
+    """Return the batch of the queries at ``places`` of this public set.
+
+    Args:
+        state: of the campaign, with its roster.
+        inputs: the public set.
+        places: of one round.
+        shown: bytes of the model of a round in which records vote.
+    """
+    rows = state.voted.at(places)
+    hashes = inputs.take(rows).row_hashes()
+    if not state.spec.in_rounds:
+        return Batch(rows, batch_hash(hashes))
+    hashes = [query_of_round(each, state.round, shown) for each in hashes]
+    return Batch(rows, batch_hash(hashes), state.round, shown)
 
 
 def check_apart(state: CampaignState, inputs: Inputs, most: int = BATCH_COUNTS) -> None:

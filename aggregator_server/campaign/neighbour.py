@@ -1,6 +1,6 @@
 """Release of a whole matrix: one charge, one draw of noise, one release.
 
-Neighbour votes, and teachers' votes in one release.
+Neighbour votes, where records vote in rounds those of one round, and teachers' votes in one release.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ class NeighbourRelease:
         See :class:`~aggregator_server.campaign.labelling.Release`.
         """
         state = begin_round(ledger, noise)
-        mechanism, queries = state.mechanism(1), list(state.voted.rows)
+        round_, queries = state.round, list(state.voted.rows)
+        mechanism = state.mechanism(round_)
         if not isinstance(mechanism, MatrixMechanism):
             raise StateError(f"{mechanism.name} answers query by query")
-        if state.noisy is not None:
-            return summary_of(state, 1, exhausted=False)
-        if state.left < state.charged(len(queries))[1]:
+        if len(state.released) == round_:
+            return summary_of(state, round_, exhausted=False)
+        if state.limit - state.spent < state.charged(len(queries))[1]:
             # An interrupted process has spent the charge: a second draw of noise would be uncharged.
+            which = f"release of round {round_}" if state.spec.in_rounds else "single release"
             return summary_of(
                 state,
-                1,
+                round_,
                 exhausted=True,
-                remark="the single release was interrupted after its charge; no labels were released",
+                remark=f"the {which} was interrupted after its charge; nothing of it was released",
             )
         charge = ledger.charge(queries)
         failpoints.reach("charge-recorded")
@@ -48,4 +50,4 @@ class NeighbourRelease:
         outcomes = outcomes_of(mechanism.labels(noisy), who, charge.events)
         state = ledger.release(charge, outcomes, noisy=noisy)
         failpoints.reach("release-recorded")
-        return summary_of(state, 1, exhausted=False)
+        return summary_of(state, round_, exhausted=False)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from aggregator_server.campaign.batches import BATCH_COUNTS, batch_at, check_apart, next_places
 from aggregator_server.campaign.reachable import require_reachable
 from aggregator_server.campaign.release import release_of
+from aggregator_server.campaign.rounds import Models
 from aggregator_server.exchange.aggregation import Batch, MaskedAggregation, PlainAggregation
 from aggregator_server.exchange.ahead import AheadAggregation
 from aggregator_server.exchange.exchange import Exchange
@@ -107,6 +108,7 @@ class Campaign:
         self._await_predictions = await_predictions
         spec = ledger.state().spec
         self._release = release_of(spec, screen.bar)
+        self._models = Models(inputs, ledger)
         self._exchange = Exchange(
             link,
             public_campaign(spec, Outlook.teachers_wanted(spec)),
@@ -139,12 +141,18 @@ class Campaign:
         state = self._ledger.state()
         if state.phase != "finished" and state.missing_votes:  # it may have been closed before
             self._collect()
-        self._keep_replies(None)
+        in_rounds = state.spec.in_rounds
+        if not in_rounds:  # else a later sum needs keys that are among them
+            self._keep_replies(None)
         while not (state := self._ledger.state()).rounds_over:
             if state.phase == "predicting":
                 self._screen.say(f"round {state.round}: waiting for the student's predictions")
                 self._await_predictions(state.round)
+            if state.missing_votes:  # of a later round in which records vote
+                self._collect()
             self._label()
+        if in_rounds:
+            self._keep_replies(None)
         if state.phase != "finished":
             self._ledger.finish()
             reach("campaign-closed")
@@ -229,16 +237,23 @@ class Campaign:
         check_apart(state, self._inputs, self._batch)
         while (places := next_places(state, self._batch)) is not None:
             self._keep_replies(places.start)
-            batch = batch_at(state, self._inputs, places)
+            batch = batch_at(state, self._inputs, places, self._shown())
             found = self._vote(places.start, batch)
             reach("votes-arrived")
             state = self._ledger.record_votes(places.start, found.total, found.responders)
             reach("votes-recorded")
+            if state.spec.in_rounds:
+                self._screen.say(f"{_which(state)}: votes from {listed(found.responders)}")
+                continue
             done, all_ = sum(each.count for each in state.batches), len(state.voted)
             self._screen.say(
                 f"votes on {len(batch.rows)} queries from {listed(found.responders)}"
                 + ("" if len(batch.rows) == all_ else f"; {done} of {all_} have votes now")
             )
+
+    def _shown(self) -> bytes:
+        """Return the model that the current round shows; empty where records do not vote in rounds."""
+        return self._models.shown() if self._ledger.state().spec.in_rounds else b""
 
     def _keep_replies(self, place: int | None) -> None:
         """Delete the stored replies to other sums than the one of this place: they are in the ledger."""
@@ -340,6 +355,9 @@ class Campaign:
         if summary.remark:
             self._screen.say(summary.remark)
         state = self._ledger.state()
+        if state.spec.in_rounds:
+            self._end_round()
+            return
         more = state.spec.interactive and state.round < state.spec.rounds
         self._ledger.end_round(wants_predictions=more)
         reach("round-ended")
@@ -348,7 +366,7 @@ class Campaign:
             f"round {summary.round}: {summary.asked} queries asked, "
             f"{state.spec.voted_for.release_in_words(summary.labels, summary.asked)} released{reinforced}"
         )
-        if not state.spec.voted_for.one_hot:
+        if not state.spec.voted_for.labelled:
             return
         counts = Counter(each.label for each in state.labels.values())
         words = classes_in_words(
@@ -363,6 +381,31 @@ class Campaign:
             fewer = expected_of(state, self._guess).fewer(len(state.labels))
             if fewer:
                 self._screen.say(fewer, "warning")
+
+    def _end_round(self) -> None:
+        """Make and record the model that follows from a round in which records voted; end the round."""
+        model, state = self._models.following(), self._ledger.state()
+        if model is not None:
+            reach("model-made")
+            state = self._ledger.record_model(state.round + 1, model)
+            reach("model-recorded")
+        released = len(state.released) == state.round
+        last = state.round == state.spec.rounds
+        self._ledger.end_round(wants_predictions=False)
+        reach("round-ended")
+        if released:
+            what = "sums of disagreement" if state.round > 1 else "class counts"
+            follows = "the final model" if last else f"the model of round {state.round + 1}"
+            self._screen.say(f"{_which(state)}: noisy {what} released, {follows} is stored")
+        elif state.models:
+            self._screen.say(
+                f"the campaign ends with the model of round {state.round}, which is published",
+                "warning",
+            )
+
+
+def _which(state: CampaignState) -> str:
+    return f"round {state.round} of {state.spec.rounds}"
 
 
 def _terms(state: CampaignState) -> vote_pb2.Terms:

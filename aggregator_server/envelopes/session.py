@@ -107,6 +107,7 @@ class ByEnvelope:
             say=say,
             show=show,
             keys=None if identities is None else KnownKeys(folder, spec, identities, say),
+            sums=spec.rounds if spec.in_rounds else 1,
         )
 
 

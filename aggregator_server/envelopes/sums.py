@@ -29,10 +29,14 @@ class SumsAhead:
         store: of the campaign's envelopes.
         campaign: its id, hex.
         keys: sealing keys that are known before a party has described itself; None: none are.
+        sums: how many there are at least, one after the other: their bundles are asked for together.
     """
 
-    def __init__(self, store: Store, campaign: str, keys: KnownKeys | None = None) -> None:
+    def __init__(
+        self, store: Store, campaign: str, keys: KnownKeys | None = None, sums: int = 1
+    ) -> None:
         self._store = store
+        self._block = min(sums, ahead.MOST_BUNDLES)
         self._keys = keys
         # A bundle is used once in all campaigns of its roster: each campaign has numbers of its own. Two
         # campaigns that meet by chance are refused by the parties.
@@ -40,13 +44,13 @@ class SumsAhead:
 
     @property
     def early(self) -> vote_pb2.AskBundles | None:
-        """The request for the first round's bundles, to be sent with that for a description.
+        """The request for the bundles of the first sums, to be sent with that for a description.
 
         It is the same request that the round begins with, so its reply is there then; if a party has
         another sealing key by then that is another request, and all parties are asked again.
         """
         roster = None if self._keys is None else self._keys.roster
-        return None if roster is None else ahead.roster_to_wire(roster, self._first, 1)
+        return None if roster is None else ahead.roster_to_wire(roster, self._first, self._block)
 
     def aggregation(
         self,
@@ -85,7 +89,9 @@ class SumsAhead:
         sealed = bundle_roster(exchange.campaign, exchange.sealing_keys(names), names)
         if self._keys is not None:
             self._keys.learn(sealed)
-        steps = BundleSteps(sealed, self._first + number, least, only)
+        start = self._first + number - number % self._block
+        block = range(start, start + self._block)
+        steps = BundleSteps(sealed, self._first + number, least, only, block)
         try:
             collect(steps)
             return AheadAggregation.begin(

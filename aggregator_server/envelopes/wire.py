@@ -60,6 +60,7 @@ class EnvelopeWire:
         say: one line for the server's screen.
         show: called with the last envelope for each party whenever one has changed.
         keys: sealing keys that are known before a party has described itself; None: none are.
+        sums: of the campaign, at least.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class EnvelopeWire:
         say: Callable[[str], None],
         show: Callable[[Sequence[Out]], None] = lambda _: None,
         keys: KnownKeys | None = None,
+        sums: int = 1,
     ) -> None:
         self._show = show
         self._store = store
@@ -99,7 +101,7 @@ class EnvelopeWire:
         #: Whether envelopes that are still out were written again, as after a restart.
         self._written = False
         self._was_closed: set[tuple[str, bytes]] = set()
-        self._sums = SumsAhead(store, campaign, keys)
+        self._sums = SumsAhead(store, campaign, keys, sums)
         self._early: vote_pb2.AskBundles | None = None
         #: State of each file of the inbox when it was last looked at.
         self._seen: dict[str, tuple[int, ...]] = {}

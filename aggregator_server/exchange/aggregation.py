@@ -70,10 +70,14 @@ class Batch:
     Attributes:
         rows: indices into the public set, each once.
         digest: SHA-256 over the hashes of these queries, in this order, 32 bytes.
+        round: in which records vote on them, from 1; 0 where they do not vote in rounds.
+        shown: bytes of the model that the round shows.
     """
 
     rows: tuple[int, ...]
     digest: bytes
+    round: int = 0
+    shown: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -338,11 +342,16 @@ class MaskedAggregation:
         """
         residues = self._masking.result()
         teachers = {name: self._teachers[name] for name in self._survivors}
-        return checked_sum(self._campaign, teachers, residues, self._context.bits)
+        round_ = self._opens.batch.round
+        return checked_sum(self._campaign, teachers, residues, self._context.bits, round_)
 
 
 def checked_sum(
-    campaign: vote_pb2.Campaign, teachers: Mapping[str, int], residues: Counts, bits: int
+    campaign: vote_pb2.Campaign,
+    teachers: Mapping[str, int],
+    residues: Counts,
+    bits: int,
+    round_: int,
 ) -> Sum:
     """Return a masked sum that was unmasked, if its rows can be votes.
 
@@ -351,13 +360,14 @@ def checked_sum(
         teachers: of each party in the sum, by name, in the order of the roster.
         residues: (rows, classes) int64 in [0, 2^bits).
         bits: width of the ring.
+        round_: in which records voted; 0 where they do not vote in rounds.
 
     Raises:
         ProtocolError: if its rows cannot be votes of these teachers. Some party sent invalid votes,
             and the masks hide which.
     """
     responders, most = tuple(teachers), sum(teachers.values())
-    shares = shares_of(campaign)
+    shares = shares_of(campaign, round_)
     loose, code = is_one_release(campaign), code_in(campaign)
     try:
         if shares is None and not loose:
@@ -385,4 +395,6 @@ def checked_sum(
 
 def batch_to_wire(batch: Batch) -> vote_pb2.Batch:
     """Return a batch for the wire."""
-    return vote_pb2.Batch(rows=batch.rows, digest=batch.digest)
+    return vote_pb2.Batch(
+        rows=batch.rows, digest=batch.digest, round=batch.round, shown=batch.shown
+    )

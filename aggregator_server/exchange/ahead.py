@@ -223,7 +223,8 @@ class AheadAggregation:
         """
         teachers = {name: self._teachers[name] for name in self.survivors}
         bits = self._masking.round.context.bits
-        return checked_sum(self._campaign, teachers, self._masking.result(), bits)
+        round_ = self._asked.batch.round
+        return checked_sum(self._campaign, teachers, self._masking.result(), bits, round_)
 
     def to_bytes(self) -> bytes:
         """Return the state, for :meth:`restore`."""

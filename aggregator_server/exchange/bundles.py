@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 
 class BundleSteps:
-    """One step: every party sends a bundle of a number. A party may be missing.
+    """One step: every party sends a bundle of a number, and those of later sums. A party may be missing.
 
     Args:
         sealed: the roster that the bundles are made for.
         number: of the bundle.
         least: number of parties that the sum needs.
+        block: bundles that are asked for together; the same request asks for each of them.
         only: names of the parties that may be in it; None: all.
 
     Attributes:
@@ -32,9 +33,16 @@ class BundleSteps:
     needed: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
-        self, sealed: BundleRoster, number: int, least: int, only: Sequence[str] | None = None
+        self,
+        sealed: BundleRoster,
+        number: int,
+        least: int,
+        only: Sequence[str] | None = None,
+        block: range | None = None,
     ) -> None:
-        self._asked = ahead.roster_to_wire(sealed, number, 1)
+        block = range(number, number + 1) if block is None else block
+        self._asked = ahead.roster_to_wire(sealed, block.start, len(block))
+        self._at = number - block.start
         roster = frozenset(each.member.name for each in sealed.parties)
         self._roster = roster if only is None else roster & frozenset(only)
         self._least = least
@@ -66,7 +74,7 @@ class BundleSteps:
                 f"{party.name} has another sealing key now than the one that it described"
             )
         ahead.check_bundles(reply.bundles, self._asked)
-        self.bundles[party.name] = reply.bundles.bundles[0]
+        self.bundles[party.name] = reply.bundles.bundles[self._at]
 
     def advance(self) -> None:
         """See :class:`aggregator_server.exchange.aggregation.Aggregation`."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pate.campaign.roster import RosterParty
     from pate.campaign.spec import CampaignSpec
     from pate.mechanisms import Outcome
+    from pate.rounds.model import RoundModel
     from pate.storage.entries import Row
     from pate.storage.hash_chain import Entry, Head, Json
     from pate.votes import Counts, Total
@@ -291,6 +292,18 @@ class Ledger:
             body, row = bodies.predictions(round_, probabilities)
             self._append("predictions", body, (("predictions", row),))
             return False
+
+    def record_model(self, round_: int, model: RoundModel) -> CampaignState:
+        """Record the model that a round shows to the records, before any party is asked with it.
+
+        Args:
+            round_: of the model; after the last round, the next number: it is the final one.
+            model: of the campaign's directions and classes.
+
+        Raises:
+            LedgerError: if it does not follow from a release, or is recorded already.
+        """
+        return self._append("model", {"round": round_, "model": model.to_bytes().hex()})
 
     def finish(self) -> CampaignState:
         """Close the campaign: nothing is charged or released afterwards."""

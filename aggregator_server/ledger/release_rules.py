@@ -68,7 +68,7 @@ def release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
             fresh[query] = ReleasedLabel(label, charge.round, cast("Source", source), entry.seq)
     if tuple(answered) != charge.queries:
         raise LedgerError("a release answers other queries than were charged")
-    noisy = _noisy(state, charge, fields.many("noisy"), fresh) if matrix else None
+    noisy = (_noisy(state, charge, fields.many("noisy"), fresh),) if matrix else ()
     if fields.fraction("cost") != used:
         raise LedgerError(f"a release used {fields.text('cost')}, the accountant says {used}")
     budget = PrivacyFilter(state.cap, state.spent - charge.cost)
@@ -83,7 +83,7 @@ def release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
         labels=labels.grown(fresh.items()),
         answered={**state.answered, charge.round: before.grown(answered)},
         gate=gate,
-        noisy=noisy,
+        released=state.released + noisy,
         open_charge=None,
     )
 
@@ -100,7 +100,7 @@ def _noisy(
         held = labels.get(query)
         if label != (None if held is None else held.label):
             raise LedgerError(f"query {query} has another label than its noisy counts give")
-    adding = len(state.batches[0].responders) if mechanism.noise_inside else 1
+    adding = len(state.batch_of(charge.queries[0]).responders) if mechanism.noise_inside else 1
     spread = mechanism.shares.spread(adding)
     queries = np.array(charge.queries, dtype=np.int64)
     return NoisyVotes(queries, counts, spread, mechanism.code)

@@ -30,12 +30,14 @@ from pate.errors import (
     BudgetError,
     LedgerError,
     PateError,
+    ProtocolError,
     QuorumError,
     RefusedError,
     SchemaError,
     StateError,
 )
 from pate.mechanisms import mechanism_from_dict
+from pate.rounds.model import RoundModel
 from pate.storage.hash_chain import Chain
 
 if TYPE_CHECKING:
@@ -205,7 +207,7 @@ def _check_free(state: CampaignState, round_: int, queries: tuple[int, ...]) -> 
     if not 0 < len(queries) <= most or len(set(queries)) != len(queries):
         raise LedgerError(f"a charge is for 1 to {most} queries, and each once")
     answered = state.answered.get(round_, frozenset())
-    if state.spec.one_release and queries != tuple(state.voted.rows):
+    if state.spec.one_release and queries != state.voted.at(state.places):
         raise LedgerError("votes of one release are charged for all their queries together")
     for query in queries:
         if query in state.labels:
@@ -224,6 +226,11 @@ def _round_end(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Cam
     if wants and not (more and state.spec.interactive):
         raise LedgerError("no further round needs predictions")
     after = _waste_open(state)
+    if state.spec.in_rounds:
+        # A release that was interrupted is the last: what is shown next would follow from it.
+        if not more or len(state.models) < state.round:
+            return replace(after, phase="labelling", rounds_over=True)
+        return replace(after, phase="voting", round=state.round + 1)
     if wants:
         return replace(after, phase="predicting", round=state.round + 1)
     if more and not state.spec.interactive:
@@ -248,6 +255,25 @@ def _predictions(state: CampaignState, entry: Entry, body: dict[str, Json]) -> C
             state.round: PredictionRecord(fields.text("digest"), entry.seq),
         },
     )
+
+
+def _model(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
+    """Return the state after the model that records are shown in the next round, or the final one."""
+    del entry
+    fields = Fields(body, "round model")
+    following = state.round + 1
+    if not state.spec.in_rounds or state.rounds_over:
+        raise LedgerError("a model where no further round shows one")
+    if fields.integer("round", 1) != following or len(state.models) != state.round - 1:
+        raise LedgerError(f"a model for round {body['round']} in round {state.round}")
+    if len(state.released) != state.round:
+        raise LedgerError(f"a model for round {following} before round {state.round} is released")
+    try:
+        model = RoundModel.from_bytes(bytes.fromhex(fields.text("model")))
+        model.check_shape(len(state.voted.rows), len(state.classes))
+    except (ValueError, ProtocolError) as error:
+        raise LedgerError(f"the model for round {following}: {error}") from error
+    return replace(state, models=(*state.models, model))
 
 
 def _close(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
@@ -299,5 +325,6 @@ _STEPS: Final[Mapping[str, tuple[tuple[str, ...], _Step]]] = {
     "release": (("labelling",), release),
     "round-end": (("labelling",), _round_end),
     "predictions": (("predicting",), _predictions),
+    "model": (("labelling",), _model),
     "close": (("gathering", "voting", "labelling", "predicting"), _close),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -11,6 +11,8 @@ from aggregator_server.ledger.label_table import Labels, ReleasedLabel, Source
 from pate.accounting.composition import total_cost
 from pate.campaign.order import VotedRows
 from pate.errors import LedgerError, StateError
+from pate.formats.noisy_counts import NoisyVotes, RoundCounts
+from pate.mechanisms import rounds_cost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
     from pate.accounting.events import Charged
     from pate.campaign.roster import RosterParty
     from pate.campaign.spec import CampaignSpec
-    from pate.formats.noisy_counts import NoisyVotes
     from pate.mechanisms import Mechanism
+    from pate.rounds.model import RoundModel
     from pate.storage.hash_chain import Head
 
 #: Relative difference that bisection leaves, and that parties allow.
@@ -135,9 +137,10 @@ class CampaignState:
         labels: by query, in the order of release.
         answered: by round, the queries that got a label or no answer in it.
         predictions: records of the student's predictions, by the round they are for.
+        models: where records vote in rounds, those of round 2 and later, and then the final one; public.
         open_charge: the last charge, while its release is possible.
         gate: whether the gate of a gated batch opened; None before it was tried.
-        noisy: the noisy counts of neighbour votes, which are public; None before their release.
+        released: the noisy counts of matrices, one for each round, which are public.
         rounds_over: whether no further round will begin.
         simulated: whether any charge was for seeded noise.
     """
@@ -159,11 +162,25 @@ class CampaignState:
     labels: Mapping[int, ReleasedLabel] = field(default_factory=Labels)
     answered: Mapping[int, AbstractSet[int]] = field(default_factory=dict)
     predictions: Mapping[int, PredictionRecord] = field(default_factory=dict)
+    models: tuple[RoundModel, ...] = ()
     open_charge: Charge | None = None
     gate: Literal["open", "closed"] | None = None
-    noisy: NoisyVotes | None = None
+    released: tuple[NoisyVotes, ...] = ()
     rounds_over: bool = False
     simulated: bool = False
+
+    @property
+    def noisy(self) -> NoisyVotes | None:
+        """The noisy counts of a matrix, in rounds of all that are released, with models; None before."""
+        if not self.released or not self.spec.in_rounds:
+            return self.released[-1] if self.released else None
+        shown: tuple[RoundModel | None, ...] = (None, *self.models)
+        *earlier, last = (
+            RoundCounts(each.counts, each.sigma, model)
+            for each, model in zip(self.released, shown, strict=False)
+        )
+        model = self.models[len(earlier)] if len(self.models) > len(earlier) else None
+        return replace(self.released[-1], shown=last.shown, earlier=tuple(earlier), model=model)
 
     @property
     def left(self) -> Fraction:
@@ -211,6 +228,8 @@ class CampaignState:
     @property
     def limit(self) -> Fraction:
         """The largest total spending by the end of the current round."""
+        if self.spec.in_rounds and self.mechanisms:
+            return rounds_cost(self.currency, self.mechanisms, self.round)
         if self.round == 1 and self.spec.rounds > 1:
             return self.cap * self.spec.first_round_share
         return self.cap
@@ -227,8 +246,19 @@ class CampaignState:
         return None if most is None else most - self.queries_asked
 
     @property
+    def places(self) -> range:
+        """The places among those that are voted on whose votes may be asked for now."""
+        if self.spec.in_rounds:
+            return self.voted.of_round(self.round)
+        return range(len(self.voted))
+
+    def round_of(self, place: int) -> int:
+        """Return the round that a place is voted on in, from 1; that of labels may be a later one."""
+        return place // len(self.voted.rows) + 1 if self.spec.in_rounds else 1
+
+    @property
     def missing_votes(self) -> tuple[range, ...]:
-        """The queries without votes, as ranges of places among those that are voted on.
+        """The queries without votes, as ranges of places among those that may be asked for now.
 
         A batch whose unmasking has begun is a separate range: it is asked for again unchanged.
         """
@@ -242,7 +272,7 @@ class CampaignState:
             at = first + count
             if first not in held:
                 gaps.append(range(first, at))
-        gaps.append(range(at, len(self.voted)))
+        gaps.append(range(at, self.places.stop))
         return tuple(gap for gap in gaps if gap)
 
     @property
@@ -251,7 +281,7 @@ class CampaignState:
         return self.openings[0].survivors if self.openings else None
 
     def batch_of(self, query: int) -> VoteBatch:
-        """Return the batch of votes that ``query`` is in.
+        """Return the batch of votes that ``query`` is in; where records vote in rounds, of this round.
 
         Raises:
             LedgerError: if there are no votes for it.
@@ -259,6 +289,7 @@ class CampaignState:
         place = self.voted.place_of(query)
         if place is None:
             raise LedgerError(f"query {query} is not voted on")
+        place += self.places.start
         at = bisect_right(self.batches, place, key=lambda batch: batch.first) - 1
         if at < 0 or place >= self.batches[at].first + self.batches[at].count:
             raise LedgerError(f"query {query} has no votes in the ledger")

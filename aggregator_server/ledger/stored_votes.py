@@ -20,18 +20,22 @@ if TYPE_CHECKING:
 
 
 def all_counts(store: Store, state: CampaignState) -> Counts:
-    """Return all summed votes: (queries, classes) int64, zeros where there are none."""
+    """Return all summed votes: (queries, classes) int64, zeros where there are none.
+
+    Where records vote in rounds they are those of the last one.
+    """
     whole = np.zeros((state.spec.queries, len(state.classes)), dtype=np.int64)
     with store.reading() as db:
         for first, count, blob in each_row(db, "batches", ("first", "count", "counts")):
             votes = encoding.unpack_counts(blob, count, len(state.classes))
-            whole[list(state.voted.rows[first : first + count])] = votes
+            whole[list(state.voted.at(range(first, first + count)))] = votes
     return whole
 
 
 def counts_of(store: Store, state: CampaignState, queries: Sequence[int]) -> Counts:
     """Return the summed votes of some queries, (queries, classes) int64, in their order.
 
+    Where records vote in rounds they are those of the current one.
     Each batch with one of them is read once, and one is in memory at a time.
 
     Raises:
@@ -39,7 +43,8 @@ def counts_of(store: Store, state: CampaignState, queries: Sequence[int]) -> Cou
     """
     found = np.empty((len(queries), len(state.classes)), dtype=np.int64)
     places = [state.voted.place_of(query) for query in queries]
-    at = np.array([-1 if place is None else place for place in places], dtype=np.int64)
+    start = state.places.start
+    at = np.array([-1 if place is None else start + place for place in places], dtype=np.int64)
     firsts = np.array([batch.first for batch in state.batches], dtype=np.int64)
     ends = firsts + [batch.count for batch in state.batches]
     of = np.searchsorted(firsts, at, side="right") - 1

@@ -199,14 +199,16 @@ def _check_batches(db: Transaction, state: CampaignState) -> None:
 
 def _check_noisy(state: CampaignState, counts: Counts, batch: VoteBatch) -> None:
     """Check noisy sums, whose totals are bounded but not known exactly."""
-    mechanism = state.mechanism(1)
+    round_ = state.round_of(batch.first)
+    mechanism = state.mechanism(round_)
     if not isinstance(mechanism, DistributedMechanism):
         raise LedgerError("noise shares with a mechanism that does not use them")
     if isinstance(mechanism, DistributedNeighbour):
         reach = mechanism.shares.reach(len(batch.responders), counts.size)
         check_cast(counts, code_of(state.spec.code), batch.teachers, reach=reach)
         # One batch has them all, and its release is what the parties sent.
-        if state.noisy is not None and not np.array_equal(counts, state.noisy.counts):
+        released = state.released[round_ - 1 : round_]
+        if any(not np.array_equal(counts, each.counts) for each in released):
             raise LedgerError("the noisy counts released are not those of the votes")
         return
     check_row_totals(counts, batch.teachers, mechanism.share, len(batch.responders))

@@ -50,7 +50,7 @@ def votes(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campaign
     """
     fields = Fields(body, "first count teachers responders digest")
     first, count = _place(state, fields, "votes for", state.batches)
-    if state.spec.one_release and count != len(state.voted):
+    if state.spec.one_release and count != len(state.places):
         raise LedgerError("votes of one release are cast on all its queries together, in one batch")
     responders = _parties(state, fields, "responders")
     opened = {(each.first, each.count): each.survivors for each in state.openings}
@@ -74,8 +74,8 @@ def _place(
 ) -> tuple[int, int]:
     """Return first place and number of a batch's queries, none of which is in ``taken``."""
     first, count = fields.integer("first"), fields.integer("count", 1)
-    if first + count > len(state.voted):
-        raise LedgerError(f"{what} query {first + count - 1} of {len(state.voted)}")
+    if first < state.places.start or first + count > state.places.stop:
+        raise LedgerError(f"{what} query {first + count - 1} of {state.places.stop}, or too early")
     for each in taken:
         if first < each.first + each.count and each.first < first + count:
             raise LedgerError(f"{what} queries {first} to {first + count - 1} were recorded before")

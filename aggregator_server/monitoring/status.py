@@ -252,7 +252,7 @@ class Status:
                 votes_in=sum(batch.count for batch in state.batches),
                 asked=state.queries_asked,
                 labels=len(state.labels),
-                labelled=spec.voted_for.one_hot,
+                labelled=spec.voted_for.labelled,
             ),
             labels=tuple(
                 ClassLabels(_readable(name), tally.labels[at])

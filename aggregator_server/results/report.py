@@ -75,7 +75,7 @@ def describe_state(state: CampaignState) -> dict[str, object]:
         "classes": list(state.classes),
         "ledger_head": str(state.head),
     }
-    if not spec.voted_for.one_hot:
+    if not spec.voted_for.labelled:
         found["answer"] = str(spec.voted_for)
     if spec.series is not None:
         found["series"] = spec.series

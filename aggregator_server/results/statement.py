@@ -8,7 +8,7 @@ from pate.campaign.terms import votes_per_unit
 from pate.data.embeddings import encoder_in
 from pate.errors import StateError
 from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
-from pate.mechanisms import worst_cost
+from pate.mechanisms import rounds_cost, worst_cost
 from pate.planning.expected import Expected, expected
 
 if TYPE_CHECKING:
@@ -116,6 +116,8 @@ def server_epsilon(state: CampaignState) -> float | None:
     """
     if not state.spec.sums.distributed:
         return None
+    if state.spec.in_rounds:
+        return state.epsilon_of(rounds_cost(state.currency, state.mechanisms, state.spec.rounds))
     return state.epsilon_of(worst_cost(state.currency, state.mechanisms, len(state.voted)))
 
 
@@ -145,7 +147,10 @@ def _public(state: CampaignState, epsilon: float) -> ObserverStatement:
         epsilon,
         state.spec.delta,
         (
-            "whoever sees the released noisy counts, the labels made of them, and anything made of "
+            "whoever sees the noisy sums of all rounds, the models that were shown, and anything made of "
+            "either: (epsilon, delta)-differential privacy for all rounds together, "
+            if state.spec.in_rounds
+            else "whoever sees the released noisy counts, the labels made of them, and anything made of "
             "either: (epsilon, delta)-differential privacy for the whole release, "
             if state.spec.one_release
             else "whoever sees the released labels, which queries got none, and anything made of "

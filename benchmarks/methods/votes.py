@@ -50,7 +50,7 @@ from pate.data.values import Dataset, Images, Inputs, Table, content_hash
 from pate.errors import BudgetError, UsageError
 from pate.runtime.home import private_directory
 from pate.runtime.screen import Screen
-from student.trainers.base import Effort, Lesson, Student
+from student.trainers.base import Effort, Lesson, Student, learns_from_counts
 from student.trainers.choose import train
 
 #: Trials of each setting of a row's own.
@@ -214,16 +214,22 @@ def of_comparison(problem: Problem) -> list[Setting]:
 
 
 def options_of_records(problem: Problem, setting: Setting, epsilon: float) -> Options:
-    """Return the options of the campaign that costs ``epsilon`` where a unit is added or removed."""
+    """Return the options of the campaign that costs ``epsilon`` where a unit is added or removed.
+
+    In directions records vote in rounds, in as many as the setting says or by rule, unless it says an answer;
+    the code ``dense`` has as many directions as the rule says.
+    """
     code, delta = str(setting["code"]), delta_of(setting)
     return Options(
         aggregator="neighbour",
-        epsilon=altered_epsilon(epsilon, code, delta),
+        epsilon=altered_epsilon(epsilon, f"{DENSE}-2" if code == DENSE else code, delta),
         delta=delta,
         unit=problem.unit,
+        rounds=setting.get("rounds"),
+        answer=setting.get("answer"),
         noise_law="geometric" if delta == 0 else "gaussian",
         code=code,
-        representatives=None if code == NEAREST else int(code.partition("-")[2]),
+        representatives=int(code.partition("-")[2] or 0) or None,
         expected_records=problem.units,
         min_parties=problem.parties - 1,
         colluders=0,
@@ -309,7 +315,7 @@ def learnt(
     said: tuple[NDArray[np.floating], NDArray[np.floating]]
     if problem.name == "svhn-votes":
         said = np.empty((0, 0)), np.empty((0, 0))
-    elif labels.rows or public.kind != "class" or not labels.answer.one_hot:
+    elif labels.rows or learns_from_counts(labels.noisy) or public.kind != "class":
         student = _trainer(row, setting, seed, screen)(lesson(labels, problem.split.queries), 0)
         said = output(student, validation), output(student, test)
     else:  # no count stood out of the noise, and there is no student

@@ -1,1 +1,1 @@
-"""Synthetic queries: the speed of the privacy test, and the accuracy of students trained on such queries."""
+"""Synthetic queries: the accuracy of students trained on them."""

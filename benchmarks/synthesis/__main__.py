@@ -33,8 +33,8 @@ from benchmarks.methods.campaign import Source, lesson
 from benchmarks.methods.standard import output
 from benchmarks.rows import Options
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.synthesis.release.options import SynthesisOptions
-from party.synthesis.release.run import make
+from party.synthesis.options import SynthesisOptions
+from party.synthesis.release import make
 from pate.accounting.filters import Delta
 from pate.data.read import read_inputs
 from pate.data.values import Dataset, Table, is_numeric
@@ -48,7 +48,7 @@ from student.trainers.choose import train as teach
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from party.synthesis.choices import Method
+    from party.synthesis.options import Method
     from pate.data.values import Inputs
     from pate.formats.labels import LabelSet
 

@@ -43,7 +43,7 @@ def ledger(
     Votes per campaign, synthetic rows, and this party's cumulative epsilon.
     The whole chain is checked first. It works while a party runs.
     """
-    from party.cli.synthesis_lines import as_json as rows_as_json
+    from party.cli.synthesize import as_json as rows_as_json
 
     place = the_home(home, name)
     ledger = _ledger_of(place)
@@ -143,7 +143,7 @@ def _print(lines: list[str], indent: int = 0) -> None:
 
 
 def _in_words(ledger: PartyLedger, delta: Delta, figure: Figure) -> Iterator[str]:
-    from party.cli.synthesis_lines import in_words as rows_in_words
+    from party.cli.synthesize import in_words as rows_in_words
     from party.ledger.bounds import together
 
     campaigns, rows = ledger.campaigns(), ledger.syntheses()
@@ -219,7 +219,7 @@ def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
     elif record.ending is not None:
         end, answer = record.ending, code_of(offer.code).answer
         released = _number(end.labels_released, "label")
-        if not answer.one_hot:
+        if not answer.labelled:
             released = answer.release_in_words(end.labels_released, end.queries_asked)
         yield (
             f"  ended {end.at}: {_number(end.queries_asked, 'query')} asked, {released} released, "

@@ -4,8 +4,9 @@ The costs of campaigns over the same data add up. The accountant knows this part
 signed terms; it counts
 
 * with **distributed** noise, one noisy histogram for every query of every batch that was answered,
-  or one noisy matrix where records vote: this bounds the view of the *server*, and assumes only
-  that all parties except ``colluders`` of the terms are honest;
+  or one noisy matrix where records vote, in rounds those of all rounds from the first answer on: this
+  bounds the view of the *server*, and assumes only that all parties except ``colluders`` of the terms are
+  honest;
 * with **central** noise, each answered query at its worst cost, as often as the terms allow it to
   be asked, and at most the campaign's cap: this bounds the view of the *public* if the server adds
   the promised noise and keeps votes and noise secret;
@@ -36,7 +37,6 @@ from pate.campaign.choices import UNITS
 from pate.codes import NEAREST, adjacency_for, code_of
 from pate.errors import AccountingError, UsageError
 from pate.formats.privacy_statement import ADDED_OR_REMOVED, in_words, neighbours_of
-from pate.mechanisms import worst_cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -214,11 +214,11 @@ def cost_of(totals: Totals, composition: Composition) -> Fraction:
         raise AccountingError(f"the terms of campaign {offer.campaign[:8]} are not known")
     if offer.sums.distributed:
         # Each unmasked batch shows the server its noisy sums, whatever the cap.
-        return worst_cost(composition, offer.mechanisms, totals.asked)
+        return offer.whole_cost(composition, totals.asked)
     # The cap is in the campaign's own currency, and bounds rho in each: mu^2/2 does by definition, and
     # no divergence exceeds a pure epsilon.
     answers = offer.rounds * min(totals.asked, offer.public_queries)
-    return min(offer.cap, worst_cost(composition, offer.mechanisms, answers))
+    return min(offer.cap, offer.whole_cost(composition, answers))
 
 
 def _countable(offer: Offer) -> bool:

@@ -62,6 +62,7 @@ class Campaign:
         votes: digest of the tags of a batch's votes, by batch.
         hows: whose votes are in the sum of an unmasked batch, by batch.
         queries: number of distinct queries answered.
+        rounds: where records vote in rounds, that of each batch.
         source: digest of the data and settings behind its votes; empty before the first.
         matrix: digest of what determines records' votes; see
             :func:`party.ledger.sent_votes.matrix_of`.
@@ -82,6 +83,7 @@ class Campaign:
     votes: dict[str, str] = field(default_factory=dict)
     hows: dict[str, How] = field(default_factory=dict)
     queries: int = 0
+    rounds: dict[str, int] = field(default_factory=dict)
     source: str = ""
     matrix: str = ""
     view: str = ""
@@ -123,7 +125,9 @@ class Campaign:
                 f"our data or settings have changed since we first voted in campaign {name}: "
                 "other votes on the same queries would reveal the change"
             )
-        if given.offer.one_release and self.batches and not again:
+        if given.offer.in_rounds:
+            self._check_round(given, batch)
+        elif given.offer.one_release and self.batches and not again:
             who, why = ("records", "each record votes once")
             if not given.offer.records_vote:
                 who, why = ("teachers", "its votes are released once")
@@ -132,6 +136,22 @@ class Campaign:
             )
         if again and self.digests[batch] != digest:
             raise RefusedError(f"batch {batch[:8]} has other queries than when it was first asked")
+
+    def _check_round(self, given: Given, batch: str) -> None:
+        """Check that each round has one model ever, and that no earlier round comes after a later one."""
+        name, rounds, number = given.offer.campaign[:8], given.offer.rounds, given.round
+        if not 1 <= number <= rounds:
+            raise RefusedError(f"campaign {name} has no round {number} of {rounds}")
+        if batch in self.batches:
+            if self.rounds[batch] != number:
+                raise RefusedError(f"batch {batch[:8]} was of round {self.rounds[batch]} before")
+            return
+        last = max(self.rounds.values(), default=0)
+        if number <= last:
+            raise RefusedError(
+                f"our records voted in round {last} of campaign {name} before: round {number} with another "
+                "model, or again, would be a vote that is not charged"
+            )
 
     def check_unmasking(self, batch: str, digest: str, survivors: tuple[str, ...]) -> None:
         """Check that the sum of a batch may be unmasked, given those of this campaign only.

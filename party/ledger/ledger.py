@@ -166,7 +166,8 @@ class PartyLedger:
         joined = current.campaign(offer.campaign)
         known = offer if joined is None else offer.after(joined.offer)
         matrix = matrix_of(known, batch)
-        given = Given(known, answer.source.hex(), matrix, answer.view, _units_of(answer))
+        source, units = answer.source.hex(), _units_of(answer)
+        given = Given(known, source, matrix, answer.view, units, answer.round)
         current.check_answer(
             given,
             batch,
@@ -236,6 +237,7 @@ class PartyLedger:
                     "allow_other": allow_other,
                     "again": again,
                     **({} if units is None else {"series": units.to_dict()}),
+                    **({"round": answer.round} if answer.round else {}),
                 },
                 answer.hashes,
                 answer.tags,

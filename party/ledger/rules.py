@@ -286,6 +286,7 @@ class LedgerState:
         votes = _digest(_popped(fields, "votes", str))
         view = _popped(fields, "view", str)
         allow_other = _popped(fields, "allow_other", bool)
+        round_ = _popped(fields, "round", int) if "round" in fields else 0
         in_series = "series" in fields
         units = UnitVotes.from_dict(_popped(fields, "series", dict)) if in_series else None
         if (
@@ -300,7 +301,7 @@ class LedgerState:
         if units is not None and not again and UnitVotes.of(units.known_by, entry.units) != units:
             raise LedgerError("an answer that does not match the units that vote in it")
         matrix = matrix_of(current.offer, batch)
-        given = Given(current.offer, source, matrix, view, units)
+        given = Given(current.offer, source, matrix, view, units, round_)
         self.check_answer(given, batch, digest, entry, history, allow_other=allow_other)
         if current.votes.setdefault(batch, votes) != votes:
             raise other_votes(batch)
@@ -314,6 +315,7 @@ class LedgerState:
         current.queries += current.new(hashes, history)
         current.batches[batch] = BatchRecord(batch, len(hashes), (entry.at,))
         current.digests[batch] = digest
+        current.rounds[batch] = round_
         current.answers[entry.seq] = batch
 
     def _opening(self, fields: dict[str, Any], entry: Entry, history: History) -> None:

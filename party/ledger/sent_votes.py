@@ -47,6 +47,7 @@ class Answer:
         units: hashes of the units that vote, ascending; None outside a series. See
             :mod:`party.ledger.series`.
         known_by: digest of what these hashes depend on besides the units, hex.
+        round: in which records vote, from 1; 0 where they do not vote in rounds.
     """
 
     batch: bytes
@@ -56,6 +57,7 @@ class Answer:
     tags: Sequence[bytes] = ()
     units: Sequence[bytes] | None = None
     known_by: str = ""
+    round: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class Given:
             votes in one release, likewise; else empty.
         view: of our data, see :func:`view_of`; empty if unknown.
         units: that vote; None outside a series.
+        round: in which records vote, from 1; 0 where they do not vote in rounds.
     """
 
     offer: Offer
@@ -76,6 +79,7 @@ class Given:
     matrix: str
     view: str = ""
     units: UnitVotes | None = None
+    round: int = 0
 
     @property
     def masked(self) -> bool:

@@ -54,9 +54,6 @@ class Synthesis:
         parent: id of the release whose model made these rows; None if a new one was fitted.
         model: digest of that model's file, hex; None if a new one was fitted.
         settings: the others, by name, for display.
-
-    Raises:
-        ProtocolError: for impossible values.
     """
 
     id: str
@@ -96,11 +93,8 @@ class Synthesis:
         )
         for name in ("epsilon", "rho", "delta"):
             value = getattr(self, name)
-            _require(
-                (name == "epsilon" and value is None)
-                or (type(value) is Fraction and value >= 0 and (name != "delta" or value < 1)),
-                f"its {name} is {value!r:.40}",
-            )
+            exact = type(value) is Fraction and value >= 0 and (name != "delta" or value < 1)
+            _require((name == "epsilon" and value is None) or exact, f"its {name} is {value!r:.40}")
         # epsilon-DP is epsilon^2/2-zCDP: a pure bound below rho, or 0 with another cost, is wrong.
         _require(
             self.epsilon is None or (self.delta == 0 and self.rho <= self.epsilon**2 / 2),
@@ -109,13 +103,8 @@ class Synthesis:
         _require(
             (self.parent is None) == (self.model is None), "a parent and its model go together"
         )
-        _require(
-            self.parent is None
-            or (
-                self.release == "seedless" and not self.rho and not self.delta and self.epsilon == 0
-            ),
-            "rows of a paid model cost nothing",
-        )
+        free = self.release == "seedless" and self.rho == self.delta == self.epsilon == 0
+        _require(self.parent is None or free, "rows of a paid model cost nothing")
         _require(self.parent is not None or self.rho > 0, "a new model costs something")
         _require(
             len(self.settings) <= _MOST_SETTINGS
@@ -141,11 +130,7 @@ class Synthesis:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Synthesis:
-        """Return what :meth:`to_dict` made.
-
-        Raises:
-            LedgerError: for anything else.
-        """
+        """Return what :meth:`to_dict` made; LedgerError for anything else."""
         return read(cls, fields, error=LedgerError, what="a release of synthetic rows")
 
 
@@ -173,46 +158,35 @@ class Syntheses:
     """The releases so far."""
 
     def __init__(self) -> None:
-        self._held: dict[str, SynthesisRecord] = {}
+        self._records: dict[str, SynthesisRecord] = {}
 
     def records(self) -> tuple[SynthesisRecord, ...]:
         """Return all, in the order in which they were reserved."""
-        return tuple(self._held.values())
+        return tuple(self._records.values())
 
     def paid(self) -> tuple[Synthesis, ...]:
         """Return all releases that count."""
-        return tuple(each.synthesis for each in self._held.values())
+        return tuple(each.synthesis for each in self._records.values())
 
     def of_model(self, model: str) -> SynthesisRecord | None:
         """Return the release that paid for a model, by the digest of its file, hex."""
-        for each in self._held.values():
+        for each in self._records.values():
             if each.model == model and each.synthesis.parent is None:
                 return each
         return None
 
     def follow(self, kind: str, fields: Mapping[str, Any], at: str) -> None:
-        """Apply one entry; the state is unchanged if it raises.
-
-        Args:
-            kind: of the entry, one of :data:`KINDS`.
-            fields: of the entry.
-            at: when it was written.
-
-        Raises:
-            RefusedError: if a rule does not allow it.
-            ProtocolError: for impossible values.
-            LedgerError: for an entry of another form.
-        """
+        """Apply one entry of a kind of :data:`KINDS`; the state is unchanged if it raises."""
         if kind == RESERVED:
             self._reserve(Synthesis.from_dict(fields), at)
         else:
             self._spend(dict(fields), at)
 
     def _reserve(self, made: Synthesis, at: str) -> None:
-        if made.id in self._held:
+        if made.id in self._records:
             raise RefusedError(f"synthetic rows {made.id[:8]} are already in the ledger")
         if made.parent is not None:
-            parent = self._held.get(made.parent)
+            parent = self._records.get(made.parent)
             if parent is None or parent.model is None or parent.model != made.model:
                 raise RefusedError(
                     f"the model of synthetic rows {made.id[:8]} was not paid for in this ledger"
@@ -223,25 +197,25 @@ class Syntheses:
                     raise RefusedError(
                         f"the model of synthetic rows {made.id[:8]} was paid for with another {name}"
                     )
-        self._held[made.id] = SynthesisRecord(made, at)
+        self._records[made.id] = SynthesisRecord(made, at)
 
     def _spend(self, fields: dict[str, Any], at: str) -> None:
         if fields.keys() != {"id", "model", "output"}:
             raise LedgerError("an entry of written synthetic rows with unknown fields")
         name, model, output = fields["id"], fields["model"], fields["output"]
-        record = self._held.get(name) if isinstance(name, str) else None
+        record = self._records.get(name) if isinstance(name, str) else None
         if record is None:
             raise RefusedError("synthetic rows were written that were not paid for")
         if record.spent_at is not None:
             raise RefusedError(f"synthetic rows {name[:8]} were written before")
         for what, digest in (("model", model), ("file", output)):
-            if not (what == "model" and digest is None) and not (
-                isinstance(digest, str) and _DIGEST.fullmatch(digest)
-            ):
+            if what == "model" and digest is None:
+                continue
+            if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
                 raise ProtocolError(f"the digest of a {what} of synthetic rows is {digest!r:.40}")
         if record.synthesis.model is not None and model is not None:
             raise LedgerError("rows of a paid model, and a new model")
-        self._held[name] = replace(record, spent_at=at, model=model, output=output)
+        self._records[name] = replace(record, spent_at=at, model=model, output=output)
 
 
 def unit_of(syntheses: Iterable[Synthesis]) -> str | None:

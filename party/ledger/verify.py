@@ -23,6 +23,7 @@ from pate.accounting.composition import (
     total_cost,
 )
 from pate.accounting.events import GatedBatch, GeometricHistogram, NoisyCounts
+from pate.codes import code_of
 from pate.data.embeddings import encoder_in
 from pate.errors import LedgerError, PateError
 from pate.formats.mechanism_words import mechanism_in_words
@@ -33,7 +34,7 @@ from pate.formats.privacy_statement import (
     neighbours_of,
     rounded_up,
 )
-from pate.mechanisms import worst_cost
+from pate.mechanisms import rounds_cost, worst_cost
 from pate.storage.hash_chain import Head
 from pate.text_form import fraction_from_text
 
@@ -208,13 +209,22 @@ def _least_cost(said: PrivacyStatement, offer: Offer) -> Fraction:
         return Fraction(min(max(asked, labels), 1))  # one complete batch
     composition = composition_named(offer.composition)
     if offer.one_release:
-        return worst_cost(composition, offer.mechanisms, max(asked, labels))
+        return _of_matrices(offer, composition, max(asked, labels))
     answers = [composition.cost(each.worst[0]) for each in offer.mechanisms]
     labelled = [
         composition.cost(each.worst[0]) if each.interactive else total_cost(composition, each.worst)
         for each in offer.mechanisms
     ]
     return labels * min(labelled) + max(asked - labels, 0) * min(answers)
+
+
+def _of_matrices(offer: Offer, composition: Composition, queries: int) -> Fraction:
+    """Return the cost of noisy histograms of some queries; where records vote in rounds, of whole ones."""
+    mechanisms = offer.mechanisms or ()
+    if not offer.in_rounds:
+        return worst_cost(composition, mechanisms, queries)
+    rounds = min(-(-queries // code_of(offer.code).places), offer.rounds)
+    return rounds_cost(composition, mechanisms, rounds) if rounds else Fraction(0)
 
 
 def _counts(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
@@ -234,6 +244,8 @@ def _counts(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
         f"{said.labels_released}, and the public set has {offer.public_queries} queries",
     )
     most = offer.rounds * min(ours.asked, offer.public_queries)
+    if offer.in_rounds:  # each of them is a batch of its own
+        most = ours.asked
     rounds = "" if offer.rounds == 1 else f" in {offer.rounds} rounds"
     answered = f"we answered {ours.asked}{rounds}"
     if 0 <= asked <= most:
@@ -298,7 +310,7 @@ def _observers(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     if server.delta != offer.delta:
         yield same("server's delta", server.delta, offer.delta)
     composition = composition_named(offer.composition)
-    least = composition.epsilon(worst_cost(composition, offer.mechanisms, opened), offer.delta)
+    least = composition.epsilon(_of_matrices(offer, composition, opened), offer.delta)
     yield compared(
         "server",
         server.epsilon >= least * (1 - _SAME),

@@ -326,6 +326,10 @@ class Policy:
 
     def _check_queries(self, offer: Offer, view: LedgerView) -> None:
         here = view.of(offer.campaign).queries
+        if (
+            offer.in_rounds
+        ):  # all of them before the first: a campaign that stops halfway has no use
+            here = max(here, offer.rounds * code_of(offer.code).places)
         if self.max_queries is not None and here > self.max_queries:
             raise _no("max_queries", self.max_queries, f"this campaign would have {here}")
         total = sum(each.queries for each in view.campaigns)

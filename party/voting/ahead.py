@@ -156,10 +156,9 @@ class AheadVotes:
         def values() -> Counts:
             found = votes()
             check(found)
-            batch = asked.batch.digest
-            answered = self._ledger.answered(name, batch)
+            answered = self._ledger.answered(name, asked.batch.digest)
             hidden = with_noise(
-                campaign, batch, found, self._shares, self._noise, answered=answered
+                campaign, asked.batch, found, self._shares, self._noise, answered=answered
             )
             record(found)
             return hidden

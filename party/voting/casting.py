@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from party.voting.cache import VoteCache
 from party.voting.request import ByQuery, LabelEnsemble, OneRelease
 from pate.runtime.failpoints import reach
+from protos.masked import shown_in
 from protos.terms import code_in, votes_per_unit
 
 if TYPE_CHECKING:
@@ -77,15 +78,16 @@ def of_records(
 ) -> Casting:
     """Return how records vote on a batch of a public set; in a series only ``voters`` do.
 
-    Where a record votes depends on all queries of the batch, the public set and the code; limits and
-    clipping depend on the campaign, and in a series who votes. Stored votes must match all of these.
+    Where a record votes depends on all queries of the batch, the public set and the code, in rounds also
+    on the model that is shown, which the batch's digest covers; limits and clipping depend on the
+    campaign, and in a series who votes. Stored votes must match all of these.
     """
     held_to = f"{votes_per_patient(campaign)} {campaign.most_votes}{campaign.code}"
     about = batch.digest + campaign.public_set + held_to.encode()
     if voters is not None:
         about += b"".join(voters.units)
     which = None if voters is None else voters.rows
-    cast = partial(_cast, records, public, tuple(batch.rows), campaign, which)
+    cast = partial(_cast, records, public, batch, campaign, which)
     return Casting(_source(records.fingerprint, about), cast)
 
 
@@ -121,7 +123,7 @@ def _cast_once(
 def _cast(
     records: NeighbourVotes,
     public: Inputs,
-    queries: tuple[int, ...],
+    batch: vote_pb2.Batch,
     campaign: vote_pb2.Campaign,
     voters: NDArray[np.int64] | None,
     rows: NDArray[np.int64],
@@ -129,12 +131,13 @@ def _cast(
     """Return the records' votes on some of the queries; they are cast on all of them."""
     votes = records.vote(
         public,
-        queries,
+        tuple(batch.rows),
         tuple(campaign.classes),
         votes_per_patient=votes_per_patient(campaign),
         most_votes=campaign.most_votes,
         code=code_in(campaign),
         voters=voters,
+        shown=shown_in(batch, len(campaign.classes)),
     )
     return votes[rows]
 

@@ -157,14 +157,14 @@ class MaskedVotes:
         new = ongoing.recorded != which
         if new:
             check(values)
-        batch = ongoing.asked.batch.digest
+        batch = ongoing.asked.batch
         masked_values = with_noise(
             campaign,
             batch,
             values,
             self._shares,
             self._noise,
-            answered=self._ledger.answered(campaign.id.hex(), batch),
+            answered=self._ledger.answered(campaign.id.hex(), batch.digest),
         )
         # First, so that a step that is refused leaves no entry. Nothing leaves before the entry is there.
         packed = ongoing.masking.mask(masked.boxes_from_wire(asked.boxes), masked_values)

@@ -7,27 +7,39 @@ determines where a record votes, so its vote depends only on itself.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
 from party.teachers.schema import schema_of
-from pate.answers import CLASS, CONTRAST, LABELS, NONE, NUMBER, contrast_of, of_labels, of_numbers
+from pate.answers import (
+    CLASS,
+    LABELS,
+    NONE,
+    NUMBER,
+    RESIDUAL,
+    of_labels,
+    of_numbers,
+)
 from pate.codes import DENSE, NEAREST, Code, require_places
-from pate.data.values import Table, is_numeric
+from pate.data.values import Table, content_hash, is_numeric
 from pate.errors import ProtocolError, SchemaError, UsageError
 from pate.features.dense import Directions, dense_sums, dense_votes, looked_at
 from pate.features.neighbours import cast_answers, cast_votes, voters_of
 from pate.features.progress import Parts
 from pate.features.space import directions_over, space_over
+from pate.rounds.residual import residual_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
     from pate.data.values import Dataset, Inputs
     from pate.features.neighbours import Places
+    from pate.rounds.model import RoundModel
     from pate.votes import Counts
 
 #: Version: changes whenever the same records would vote differently.
@@ -50,12 +62,14 @@ class NeighbourVotes:
         key: its secret, at most 64 bytes: decides which records of a patient vote.
         say: prints a line on the party's screen.
         known_by: how their file was read, in words.
+        coded: the last dense codes of all of them, by what they depend on: rounds ask for them again.
     """
 
     records: Dataset
     key: bytes
     say: Callable[[str], None] = lambda _: None
     known_by: str = ""
+    coded: dict[tuple[object, ...], NDArray[np.int16]] = field(default_factory=dict, repr=False)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -120,10 +134,12 @@ class NeighbourVotes:
         most_votes: int,
         code: Code = _NEAREST,
         voters: Places | None = None,
+        shown: RoundModel | None = None,
     ) -> Counts:
         """Return the number of records that vote at each query for each class.
 
-        A count of more than ``most_votes`` votes is clipped, which does not increase the sensitivity.
+        In rounds it is the sum of their residuals, of a patient cut as a whole. A count of more than
+        ``most_votes`` votes is clipped, which does not increase the sensitivity.
 
         Args:
             public: the whole public set: the feature space is fitted on it.
@@ -133,6 +149,7 @@ class NeighbourVotes:
             most_votes: most votes that are sent on one count.
             code: at which queries a record votes, and what it says.
             voters: indices of the records that vote; None: all, or as many of a patient as may.
+            shown: the model of a round after the first, in which all records vote.
 
         Returns:
             (queries, m) int64, in units of the code.
@@ -148,7 +165,9 @@ class NeighbourVotes:
         except UsageError as error:
             raise ProtocolError(str(error)) from error
         seen = self.conform(public)
-        if isinstance(seen, Table) and self.records.inputs.schema() != seen.schema():
+        in_rounds = code.answer.name == RESIDUAL
+        coded = in_rounds and (content_hash(seen), tuple(rows)) in self.coded
+        if not coded and isinstance(seen, Table) and self.records.inputs.schema() != seen.schema():
             return self._read_as(seen).vote(
                 seen,
                 rows,
@@ -157,7 +176,10 @@ class NeighbourVotes:
                 most_votes=most_votes,
                 code=code,
                 voters=voters,
+                shown=shown,
             )
+        if in_rounds:
+            return self._residuals(seen, rows, classes, shown, code, most_votes, votes_per_patient)
         queries = seen.take(list(rows))
         require_different(queries.row_hashes())
         dense = code.name == DENSE
@@ -202,12 +224,61 @@ class NeighbourVotes:
                     self.say(f"{100 * some.stop // len(voting)} % of our records have voted")
         return np.clip(votes, *code.bounds(most_votes))
 
+    def _residuals(
+        self,
+        seen: Inputs,
+        rows: Sequence[int],
+        classes: Sequence[str],
+        shown: RoundModel | None,
+        code: Code,
+        most_votes: int,
+        votes_per_patient: int | None,
+    ) -> Counts:
+        """Return the sum of residuals; ``seen`` is the public set as our records have its columns."""
+        units = None
+        if votes_per_patient is not None:
+            if self.records.groups is None:
+                raise _no_patients()
+            units = np.unique(self.records.groups, return_inverse=True)[1].astype(np.int64)
+        labels = self._answers(self.records, classes, code)
+        # Of the public set only the columns matter that our records have, and they are always the same.
+        about = (content_hash(seen), tuple(rows))
+        if about not in self.coded:
+            self.coded.clear()
+            self.coded[about] = self._codes(seen, rows)
+        codes = self.coded[about].astype(np.int64)
+        summed = residual_sums(codes, labels, len(classes), shown, units)
+        return np.clip(summed, *code.bounds(most_votes))
+
+    def _codes(self, seen: Inputs, rows: Sequence[int]) -> NDArray[np.int16]:
+        """Return (n, d) the dense codes of our records."""
+        queries = seen.take(list(rows))
+        require_different(queries.row_hashes())
+        parts = Parts(len(seen), len(queries), len(looked_at(len(seen))), len(self.records))
+        with parts.next():
+            space = directions_over(seen)
+        with parts.next():
+            places = space.embed(queries)
+        with parts.next():
+            directions = Directions.fit(places, space.embed(seen.take(looked_at(len(seen)))))
+        made = np.zeros((len(self.records), len(rows)), dtype=np.int16)
+        with parts.next():
+            starts = range(0, len(self.records), _AT_ONCE)
+            cuts = Parts(*(min(_AT_ONCE, len(self.records) - start) for start in starts))
+            for start in starts:
+                some = range(start, min(start + _AT_ONCE, len(self.records)))
+                with cuts.next():
+                    made[some.start : some.stop] = directions.codes(
+                        space.embed(self.records.inputs.take(some))
+                    )
+        return made
+
     def _answers(self, voters: Dataset, classes: Sequence[str], code: Code) -> Counts:
         """Return what each record says: (n,) the column of its class, or (n, m) a number in each."""
         if voters.answers is None:
             columns = [list(classes).index(name) for name in voters.classes]
-            labels = np.array(columns, dtype=np.int64)[voters.labels]
-            return contrast_of(len(classes))[labels] if code.answer.name == CONTRAST else labels
+            labels: Counts = np.array(columns, dtype=np.int64)[voters.labels]
+            return labels
         if voters.answers.dtype == np.float64:
             return of_numbers(voters.answers.astype(np.float64), classes)
         flags = voters.answers.astype(np.bool_)
@@ -219,9 +290,7 @@ class NeighbourVotes:
         if votes_per_patient is None:
             return self.records
         if self.records.groups is None:
-            raise ProtocolError(
-                "the campaign limits votes per patient, but our data names no patients"
-            )
+            raise _no_patients()
         return self.records.take(
             voters_of(self.records.groups, self.row_hashes, votes_per_patient, self.key)
         )
@@ -230,6 +299,10 @@ class NeighbourVotes:
     def row_hashes(self) -> Sequence[bytes]:
         """One hash of each record's content: its input and its label's name, 32 bytes."""
         return self.records.row_hashes()
+
+
+def _no_patients() -> ProtocolError:
+    return ProtocolError("the campaign limits votes per patient, but our data names no patients")
 
 
 def require_answer(code: Code, answer: str, *, of_teachers: bool = False) -> None:

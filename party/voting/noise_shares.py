@@ -154,7 +154,7 @@ class NoiseShares:
 
 def with_noise(
     campaign: vote_pb2.Campaign,
-    batch: bytes,
+    batch: vote_pb2.Batch,
     votes: Counts,
     stored: NoiseShares,
     noise: NoiseInShares,
@@ -165,17 +165,17 @@ def with_noise(
 
     Args:
         campaign: checked, with its terms.
-        batch: digest of its queries.
+        batch: as requested.
         votes: (rows, classes) int64.
         stored: all shares of the party.
         noise: source of a new one.
         answered: as in :meth:`NoiseShares.share`.
     """
-    law = shares_of(campaign)
+    law = shares_of(campaign, batch.round)
     if law is None:
         return votes
     found: Counts = votes + stored.share(
-        campaign.id, batch, votes, lambda cells: law.draw(noise, cells), answered=answered
+        campaign.id, batch.digest, votes, lambda cells: law.draw(noise, cells), answered=answered
     )
     return found
 

@@ -8,7 +8,7 @@ from pate.answers import answer_of
 from pate.campaign.choices import EARLY_ENDS
 from pate.data.values import Inputs, Table
 from pate.formats.privacy_statement import in_words, neighbours_of
-from protos.terms import code_in
+from protos.terms import code_in, in_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +26,9 @@ _NOISE: Final = {"central": "noise by the server", "distributed": "noise by the 
 
 def joined_in_words(campaign: vote_pb2.Campaign) -> Iterator[str]:
     """Yield lines about a campaign that was joined: its terms, and what a series means."""
+    rounds = f" in {campaign.rounds} rounds" if in_rounds(campaign) else ""
     yield (
-        f"joined campaign {campaign.id.hex()[:8]}: {campaign.mechanism}, "
+        f"joined campaign {campaign.id.hex()[:8]}: {campaign.mechanism}{rounds}, "
         f"{campaign.queries} queries, at most {_guarantee(campaign)}, "
         f"{_AGGREGATION[campaign.aggregation]}, {_NOISE[campaign.noise]}"
     )
@@ -70,6 +71,14 @@ def kind_in_words(inputs: Inputs) -> str:
     return (
         f"a table of {len(inputs.names)} columns" if isinstance(inputs, Table) else inputs.schema()
     )
+
+
+def voting_in_words(campaign: vote_pb2.Campaign, batch: vote_pb2.Batch) -> str:
+    """Return what we vote on."""
+    if not batch.round:
+        return f"voting on {len(batch.rows)} queries"
+    what = "our records' disagreement with the model shown" if batch.shown else "class counts"
+    return f"round {batch.round} of {campaign.rounds}: voting, {what}"
 
 
 def ended_in_words(ending: Ending) -> str:

@@ -30,9 +30,10 @@ from party.voting.request import (
     offer_of,
     other_classes,
 )
-from party.voting.screen_lines import joined_in_words, kind_in_words
+from party.voting.screen_lines import joined_in_words, kind_in_words, voting_in_words
 from party.voting.series import SeriesVoters, series_voters
 from pate.answers import CLASS
+from pate.campaign.order import query_of_round
 from pate.data.embeddings import encoder_in
 from pate.data.encoded import NoEncoderError
 from pate.data.values import Inputs, batch_hash
@@ -535,18 +536,19 @@ class Voter:
         if public is None:
             raise ProtocolError("votes are requested on a public set that never arrived")
         queries = public.take(list(batch.rows))
-        whole = queries.row_hashes()
+        whole = _hashes_of(queries, batch)
         if batch_hash(whole) != batch.digest:
             raise ProtocolError("the requested queries have another hash than the server states")
         # From here on a query is what our teachers see of it: an additional unused column does not
         # make it new.
         who = self._who(campaign)
         seen = who.conform(queries)
-        hashes = whole if seen is queries else seen.row_hashes()
+        hashes = whole if seen is queries else _hashes_of(seen, batch)
         offer = offer_of(key, campaign, len(hashes))
         if isinstance(who, NeighbourVotes):
             require_different(hashes)
-        answer = Answer(batch.digest, hashes, who.fingerprint, view_of(who.schema))
+        view = view_of(who.schema)
+        answer = Answer(batch.digest, hashes, who.fingerprint, view, round=batch.round)
         voters = None
         if isinstance(who, NeighbourVotes) and offer.series is not None:
             voters = self._voters(offer, who, campaign)
@@ -556,7 +558,7 @@ class Voter:
             casting = of_records(who, public, batch, campaign, voters)
         else:
             casting = of_teachers(who, public, batch, campaign)
-        return _Request(offer, answer, lambda: self._vote(campaign, hashes, casting))
+        return _Request(offer, answer, lambda: self._vote(campaign, batch, hashes, casting))
 
     def _voters(
         self, offer: Offer, records: NeighbourVotes, campaign: vote_pb2.Campaign
@@ -579,9 +581,13 @@ class Voter:
         how(asked.offer, replace(asked.answer, tags=tags))
 
     def _vote(
-        self, campaign: vote_pb2.Campaign, hashes: Sequence[bytes], casting: Casting
+        self,
+        campaign: vote_pb2.Campaign,
+        batch: vote_pb2.Batch,
+        hashes: Sequence[bytes],
+        casting: Casting,
     ) -> Counts:
-        self._say(f"voting on {len(hashes)} queries")
+        self._say(voting_in_words(campaign, batch))
         votes = casting.votes(self._home / "votes.db", tuple(campaign.classes), hashes)
         code = code_in(campaign)
         if code.of_teachers:  # what is charged rests on it, and a mask would hide it
@@ -597,3 +603,11 @@ class Voter:
         self._ahead.forget(campaign)
         self._site.ended(campaign, finish)
         self.ending = Ending.of(campaign, finish, offer, asked)
+
+
+def _hashes_of(queries: Inputs, batch: vote_pb2.Batch) -> Sequence[bytes]:
+    """Return the hashes of the queries of a batch: in each round others, since something else is asked."""
+    hashes = queries.row_hashes()
+    if not batch.round:
+        return hashes
+    return [query_of_round(each, batch.round, batch.shown) for each in hashes]

@@ -25,6 +25,8 @@ _PARTIES: Final = 0.3
 #: Records that a teacher has at least, on average, where their number may be chosen.
 _RECORDS_EACH: Final = 3
 _FEWEST, _MOST = 4, 64
+#: Directions for each class, at least: fewer do not tell the classes apart, however little noise is in them.
+_EACH_CLASS: Final = 2
 #: Public rows for each direction, at least.
 _ROWS_EACH: Final = 10
 
@@ -57,9 +59,10 @@ def directions_for(
         length = _PARTIES * _mu(epsilon, delta) * parties
     else:
         length = _SHARDS * _mu(epsilon, delta) * (records or RECORDS) / _RECORDS_EACH / 2
-    wanted = math.floor(length**2 / ((classes or CLASSES) - 1))
+    columns = classes or CLASSES
+    wanted = math.floor(length**2 / (columns - 1))
     most = max(2, min(_MOST, queries // _ROWS_EACH, queries))
-    return min(max(wanted, _FEWEST), most)
+    return min(max(wanted, _FEWEST, _EACH_CLASS * columns), most)
 
 
 def teachers_for(

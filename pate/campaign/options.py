@@ -49,7 +49,7 @@ CodeOption = Annotated[
 AnswerOption = Annotated[
     str | None,
     of_campaign(
-        help="class, labels-T (T at most), ordered, number or contrast. Default: by code",
+        help="class, labels-T (T at most), ordered, number, residual. Default: by code",
         metavar="ANSWER",
     ),
 ]
@@ -140,7 +140,10 @@ class MechanismOptions(SumOptions, ParameterOptions):
     unit: UnitOption = "record"
     rounds: Annotated[
         int | None,
-        of_campaign(min=1, help="Rounds of labels. Default: 2 if interactive, else 1"),
+        of_campaign(
+            min=1,
+            help="Rounds of labels, default 1, interactive 2; or of dense votes, default 4",
+        ),
     ] = None
     max_queries: Annotated[
         int | None, of_campaign(min=1, help="Ask at most this many queries, whatever the budget.")

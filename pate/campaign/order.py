@@ -1,4 +1,4 @@
-"""The order of queries: public and pseudo-random."""
+"""The order of queries: public and pseudo-random; and their hashes where they are asked in rounds."""
 
 from __future__ import annotations
 
@@ -21,25 +21,49 @@ class VotedRows:
 
     Attributes:
         rows: indices into the public set, each once.
+        rounds: how often all of them are voted on, each time in this order.
     """
 
     rows: Sequence[int] = ()
+    rounds: int = 1
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.rows) * self.rounds
 
     def __contains__(self, query: int) -> bool:
         return self.place_of(query) is not None
 
     def place_of(self, query: int) -> int | None:
-        """Return the position of ``query``, or None."""
+        """Return the position of ``query`` in the first round, or None."""
         if isinstance(self.rows, range):  # the whole public set needs no table
             return self.rows.index(query) if query in self.rows else None
         return self._places.get(query)
 
+    def at(self, places: range) -> tuple[int, ...]:
+        """Return the rows at consecutive places of one round."""
+        start = places.start % len(self.rows)
+        return tuple(self.rows[start : start + len(places)])
+
+    def of_round(self, number: int) -> range:
+        """Return the places of a round, from 1."""
+        return range((number - 1) * len(self.rows), number * len(self.rows))
+
     @cached_property
     def _places(self) -> Mapping[int, int]:
         return {query: place for place, query in enumerate(self.rows)}
+
+
+def query_of_round(query: bytes, number: int, shown: bytes) -> bytes:
+    """Return the hash of a query in a round: what is asked there depends on the model that is shown.
+
+    Args:
+        query: hash of the input.
+        number: of the round, from 1.
+        shown: bytes of the model; none in the first round.
+    """
+    what = hashlib.sha256(shown).digest()
+    head = b"pate query of a round v1\0" + number.to_bytes(8, "big")
+    return hashlib.sha256(head + what + query).digest()
 
 
 def public_order(campaign: str, queries: int) -> tuple[int, ...]:

@@ -9,19 +9,30 @@ from typing import TYPE_CHECKING, Final
 
 from pate.accounting.events import GatedBatch
 from pate.accounting.filters import FAILING, SITE_DELTA, Delta
-from pate.answers import CLASS, LABELS, NONE, NUMBER, answer_of, range_in
+from pate.answers import (
+    CLASS,
+    LABELS,
+    MOST_CLASSES,
+    NONE,
+    NUMBER,
+    RESIDUAL,
+    Answer,
+    answer_of,
+    range_in,
+)
 from pate.campaign.arrays import directions_for
 from pate.campaign.choices import ARRAYS, BY_LABEL, PUBLISH, RECORDS, check_choice
 from pate.campaign.neighbour_terms import MOST_VOTES, NeighbourTerms
 from pate.campaign.parameters import exact, parameters_of
 from pate.campaign.spec import CampaignSpec, new_campaign_id
 from pate.campaign.sum_terms import SumTerms
-from pate.codes import AXES, DENSE, MOST_DIRECTIONS, NEAREST, code_of, usual_answer
+from pate.codes import AXES, DENSE, MOST_DIRECTIONS, NEAREST, code_of
 from pate.data.embeddings import Embeddings
 from pate.data.labels import clean_name
 from pate.data.values import Images, Inputs, content_hash
 from pate.errors import UsageError
 from pate.masking.context import most_colluders, threshold_for
+from pate.rounds.rule import directions_of, plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,9 +45,8 @@ if TYPE_CHECKING:
 
 #: A size of a public set that bounds no number of representatives.
 _ANY: Final = 10**9
-#: Fewest directions in which classes are contrasted unless an answer is stated: of fewer, geometric noise may
-#: be the smaller, and a contrast has twice as much of it.
-_CONTRASTED: Final = 16
+#: Most votes of a party on one count in rounds, if sums of all parties fit.
+_LARGEST_COUNT: Final = 2**16
 #: In place of a public set's hash.
 _UNREAD: Final = "0" * 64
 #: Delta that a party's default policy reserves for all campaigns that may fail outright.
@@ -104,6 +114,7 @@ def spec_of(
         min_parties=min_parties if min_parties is not None else max(1, -(-2 * count // 3)),
         colluders=colluders or 0,
     )
+    columns = _columns(options)
     # Of nearest votes the law of the noise is known first, and how many representatives it allows;
     # of others it follows from the code.
     code = options.code or _default_code(options, inputs, delta, say)
@@ -111,11 +122,12 @@ def spec_of(
         nearest = str(replace(code_of(NEAREST), answer=answer_of(options.answer or CLASS)))
         delta = _delta_of_matrix(options, delta, sums, count, say, nearest)
     neighbour = _neighbour_terms(options, code, inputs, delta, say, chosen)
-    if neighbour is not None and code != NEAREST:
+    rounds = _rounds(options, neighbour)
+    if neighbour is not None and code != NEAREST and not _in_rounds(neighbour):
         delta = _delta_of_matrix(options, delta, sums, count, say, neighbour.code)
     # Unread, it has as many inputs as any number of directions needs.
     queries = MOST_DIRECTIONS if inputs is None else len(inputs)
-    return CampaignSpec(
+    made = CampaignSpec(
         name=options.campaign,
         id=new_campaign_id(),
         aggregator=options.aggregator,
@@ -124,17 +136,13 @@ def spec_of(
         public_set=_UNREAD if inputs is None else content_hash(inputs).hex(),
         queries=queries,
         schema="unread" if inputs is None else inputs.schema(),
-        classes=_columns(options),
+        classes=columns,
         answer=_answer_of_teachers(options),
         release=_release(options, queries, count, delta),
         epsilon=float(options.epsilon),
         delta=float(delta),
         unit=options.unit,
-        rounds=options.rounds
-        if options.rounds is not None
-        else 2
-        if options.aggregator == "interactive-gnmax"
-        else 1,
+        rounds=rounds,
         max_queries=options.max_queries,
         first_round_share=exact("first_round_share", options.first_round_share),
         parameters=parameters_of(options),
@@ -142,6 +150,45 @@ def spec_of(
         neighbour=neighbour,
         gate=gate,
         series=options.series,
+    )
+    if made.in_rounds:
+        say(_rounds_in_words(made))
+    return made
+
+
+def _rounds(options: MechanismOptions, terms: NeighbourTerms | None) -> int:
+    """Return the number of rounds: as stated, or where records vote in rounds by rule."""
+    if terms is None or not _in_rounds(terms):
+        return options.rounds or (2 if options.aggregator == "interactive-gnmax" else 1)
+    if options.rounds is not None:
+        return 1 + options.rounds
+    columns = len(_columns(options) or ())
+    records = options.expected_records or RECORDS
+    mu = _mu_if_added(options.epsilon, delta_of(options.publish, options.delta))
+    return 1 + plan_of(columns, len(terms.representatives), records, mu).rounds
+
+
+def _in_rounds(terms: NeighbourTerms) -> bool:
+    return code_of(terms.code).answer.name == RESIDUAL
+
+
+def _mu_if_added(epsilon: float, delta: float) -> float:
+    """Return mu of a record that is added or removed; an altered one changes twice as much."""
+    from pate.accounting.composition import Gdp
+
+    return math.sqrt(2 * Gdp().budget(epsilon, delta)) / 2
+
+
+def _rounds_in_words(spec: CampaignSpec) -> str:
+    from pate.campaign.terms import round_mechanisms
+
+    adding = spec.wanted_parties if spec.sums.distributed else 1
+    grid = code_of(spec.code).grid
+    first, later = (each.shares.spread(adding) / grid for each in round_mechanisms(spec, 1))
+    return (
+        f"records vote in {spec.rounds} rounds: class counts with noise of {first:.4g} votes, then "
+        f"{spec.rounds - 1} times their disagreement with a public model, with noise of {later:.4g} on each "
+        "number; --answer class is one release"
     )
 
 
@@ -207,7 +254,7 @@ def _neighbour_terms(
     )
 
     votes, number = options.votes_per_patient or 1, options.representatives
-    geometric = options.noise_law == "geometric" or options.scale is not None
+    columns, rounds = _columns(options), _votes_in_rounds(options, code, delta)
     answer = answer_of(options.answer or CLASS)
     if isinstance(inputs, Images) and not answer.one_hot:
         raise UsageError(
@@ -223,12 +270,53 @@ def _neighbour_terms(
             )
         usual = default_number(records, _ANY, options.epsilon, delta, votes * answer.most)
         number = number_for(code, usual, len(inputs))
+        if code == DENSE and rounds:
+            mu = _mu_if_added(options.epsilon, delta)
+            number = directions_of(len(columns or ()), records, mu, len(inputs))
     points = (chosen or choose)(inputs, number, say)
     settled = settled_code(code, len(points))
-    if options.answer is None and not geometric and settled.places >= _CONTRASTED:
-        answer = usual_answer(settled, _columns(options))
+    if rounds:
+        answer = Answer(RESIDUAL)
     made = replace(settled, answer=answer)
-    return NeighbourTerms(points, options.most_votes or MOST_VOTES, votes, str(made))
+    most = options.most_votes or (_most_in_rounds(options) if rounds else MOST_VOTES)
+    return NeighbourTerms(points, most, votes, str(made))
+
+
+def _votes_in_rounds(options: MechanismOptions, code: str, delta: float) -> bool:
+    """Return whether records vote in rounds: by default, in directions, for one of a list of classes.
+
+    What asks for something else has one release: another answer or law of noise, stated noise, a series,
+    or a number of votes of a patient.
+
+    Raises:
+        UsageError: if it is the stated answer, and cannot be.
+    """
+    columns = _columns(options)
+    if options.answer is not None:
+        if answer_of(options.answer).name != RESIDUAL:
+            return False
+        Answer(RESIDUAL).check_columns(columns)
+        if delta == 0:
+            raise UsageError("records that vote in rounds have Gaussian noise, at a delta above 0")
+        return True
+    others = (
+        options.scale, options.sigma2, options.threshold, options.series, options.votes_per_patient
+    )  # fmt: skip
+    return (
+        (code == DENSE or code_of(code).name == DENSE)
+        and columns is not None
+        and 2 <= len(columns) <= MOST_CLASSES
+        and delta > 0
+        and options.noise_law != "geometric"
+        and all(each is None for each in others)
+    )
+
+
+def _most_in_rounds(options: MechanismOptions) -> int:
+    """Return the most votes of a party on one count: sums have 32 bits in any case, so as many as fit."""
+    roster = _roster(options.parties)
+    parties = roster if isinstance(roster, int) else len(roster)
+    return max(1, min(_LARGEST_COUNT, 2**20 // max(1, parties)))
 
 
 def _columns(options: MechanismOptions) -> tuple[str, ...] | None:

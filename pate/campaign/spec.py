@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 from pate.accounting.events import GatedBatch
-from pate.answers import BALANCED, CLASS, LABELS, Answer, answer_of
+from pate.answers import BALANCED, CLASS, LABELS, RESIDUAL, Answer, answer_of
 from pate.campaign import choices
 from pate.campaign.flat_text import nested, write_flat
 from pate.campaign.neighbour_terms import NeighbourTerms, require_size
@@ -23,6 +23,7 @@ from pate.codes import AXES, EACH, NEAREST, code_of
 from pate.data.embeddings import encoder_in
 from pate.data.labels import LONGEST_CLASS_LIST
 from pate.errors import StateError, UsageError
+from pate.rounds.rule import MOST_ROUNDS
 from pate.text_form import in_text, read
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ class CampaignSpec:
         delta: see above; well below one over the number of records. 0 for neighbour votes with
             geometric noise, above 0 for any other campaign.
         unit: unit of privacy.
-        rounds: number of rounds of labels; at least 2 for ``interactive-gnmax``.
+        rounds: number of rounds of labels; at least 2 for ``interactive-gnmax``. Where records vote with the
+            answer ``residual``, number of releases: class counts, then one or more of residuals.
         first_round_share: share of the budget that round 1 may use if there are others.
         max_queries: most queries that are answered in all rounds together (a label or no
             answer), or None for no bound but the budget.
@@ -155,6 +157,11 @@ class CampaignSpec:
     def one_release(self) -> bool:
         """Whether all votes are one matrix, charged and released once: of records, or of teachers."""
         return self.records_vote or self.answer != CLASS or self.release != choices.BY_LABEL
+
+    @property
+    def in_rounds(self) -> bool:
+        """Whether records vote in rounds, each a matrix of its own that is charged and released."""
+        return self.neighbour is not None and self.voted_for.name == RESIDUAL
 
     @property
     def code(self) -> str:
@@ -310,7 +317,7 @@ class CampaignSpec:
         law, other = ("geometric", "sigma2") if self.delta == 0 else ("Gaussian", "scale")
         if other in self.parameters.stated():
             raise UsageError(f"{other} has no meaning for {law} noise, at delta {self.delta:g}")
-        if self.parameters.threshold is not None and not self.voted_for.one_hot:
+        if self.parameters.threshold is not None and not self.voted_for.labelled:
             raise UsageError(
                 f"threshold is for classes: with the answer {self.voted_for} noisy counts are released, "
                 "and no query gets a label"
@@ -324,15 +331,41 @@ class CampaignSpec:
                 f"{self.wanted_parties} parties with most_votes = {self.neighbour.most_votes} each are too "
                 f"many for counts of 32 bits by the code {self.neighbour.code}: lower most_votes"
             )
-        if self.rounds != 1 or self.max_queries is not None:
+        if self.in_rounds:
+            self._check_rounds()
+        elif self.rounds != 1:
             raise UsageError(
-                "neighbour votes have one round, over all representatives: leave rounds and max_queries "
-                "out, and choose their number"
+                "records vote in rounds in directions, each for one of a list of classes (--code dense "
+                "--classes a,b), outside of a series: otherwise leave rounds out"
+            )
+        if self.max_queries is not None:
+            raise UsageError(
+                "neighbour votes are over all representatives: leave max_queries out, and choose their number"
             )
         if self.vote_proofs:
             raise UsageError(
                 "vote proofs show that a row sums to a party's teachers; what neighbour votes sum to is "
                 "private: leave them out"
+            )
+
+    def _check_rounds(self) -> None:
+        """Check what votes in rounds cannot have."""
+        terms = self.neighbour
+        assert terms is not None  # noqa: S101 - by the caller
+        choices.check_count("rounds", self.rounds, 2, MOST_ROUNDS + 1)
+        if self.delta == 0 or self.parameters.stated():
+            raise UsageError(
+                "records that vote in rounds have Gaussian noise that epsilon determines, at a delta above "
+                "0: leave sigma2, scale and threshold out"
+            )
+        if terms.votes_per_patient != 1:
+            raise UsageError(
+                "in rounds all records of a patient count, in one array: leave votes_per_patient out"
+            )
+        if self.series is not None:
+            raise UsageError(
+                "a campaign of a series has one release: in rounds a record votes more than once; leave "
+                "the series out, or give --answer class"
             )
 
     def _check_answer(self) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pate.accounting.composition import Gate, Gdp, composition_named, tightest, too_dear
 from pate.accounting.events import GaussianMax, GaussianThreshold
+from pate.answers import RESIDUAL
 from pate.campaign.choices import check_count
 from pate.campaign.default_noise import (
     CLASSES,
@@ -40,11 +41,13 @@ from pate.mechanisms import (
     Neighbour,
     TeacherLabels,
     over_noisy_sums,
+    rounds_cost,
     worst_cost,
 )
-from pate.mechanisms.least_noise import clear_margin, least_noise
+from pate.mechanisms.least_noise import clear_margin, least_noise, least_share_of
 from pate.noise.share_laws import GaussianShares, GeometricShares
 from pate.noise.shares import share_sigma
+from pate.rounds.rule import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -86,7 +89,7 @@ def resolve(
         classes: m; None: as many as the specification states.
 
     Returns:
-        One mechanism; for ``interactive-gnmax`` that of round 1 and that of all later ones.
+        One mechanism; with several rounds whose mechanisms differ that of round 1 and that of all later ones.
 
     Raises:
         UsageError: for parameters that make no sense together.
@@ -149,6 +152,8 @@ def _with_noise(
     spec: CampaignSpec, teachers: int, votes_per_unit: int, factor: Fraction
 ) -> tuple[Mechanism, ...]:
     """Return the mechanisms; noise that is not stated is a multiple of the papers' shares."""
+    if spec.in_rounds:
+        return round_mechanisms(spec, votes_per_unit)
     if spec.one_release:
         return (matrix_mechanism(spec, votes_per_unit),)
     made = _central(spec, teachers, votes_per_unit, factor)
@@ -215,7 +220,7 @@ def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism
     threshold = 0
     if spec.parameters.threshold is not None:
         threshold = math.ceil(grid * spec.parameters.threshold)
-    elif code_of(code).answer.one_hot:
+    elif code_of(code).answer.labelled:
         threshold = clear_margin(shares, spec.wanted_parties if spec.sums.distributed else 1)
     share = shares.share if isinstance(shares, GaussianShares) else None
     scale = shares.scale if isinstance(shares, GeometricShares) else None
@@ -228,6 +233,25 @@ def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism
     if spec.sums.distributed:
         return DistributedNeighbour(threshold, share, honest, votes_per_unit, scale, code)
     return Neighbour(threshold, share, votes_per_unit, scale, code)
+
+
+def round_mechanisms(spec: CampaignSpec, votes_per_unit: int) -> tuple[MatrixMechanism, ...]:
+    """Return the mechanisms of records that vote in rounds: of the class counts, and of all residuals.
+
+    The noise of each is the least that its part of mu^2 allows.
+
+    Raises:
+        BudgetError: if no noise gives so small an epsilon.
+    """
+    honest = spec.sums.honest if spec.sums.distributed else 1
+    parts = parts_of(Gdp().budget(spec.epsilon, spec.delta), spec.rounds - 1)
+    shares = [least_share_of(most, honest, votes_per_unit, spec.code) for most in parts[:2]]
+    if spec.sums.distributed:
+        return tuple(
+            DistributedNeighbour(0, share, honest, votes_per_unit, None, spec.code)
+            for share in shares
+        )
+    return tuple(Neighbour(0, share, votes_per_unit, None, spec.code) for share in shares)
 
 
 def voted_rows(
@@ -248,7 +272,7 @@ def voted_rows(
         cap: their largest total.
     """
     if spec.neighbour is not None:
-        return VotedRows(spec.neighbour.representatives)
+        return VotedRows(spec.neighbour.representatives, spec.rounds)
     if spec.one_release and code_of(spec.code).name == AXES:
         # The same in every campaign, the first row always: a party that is asked again compares.
         most = spec.most_asked
@@ -305,6 +329,11 @@ def budget(
         cap = composition.budget(spec.epsilon, spec.delta)
         if not cap:
             raise BudgetError(f"the gated batch costs more than epsilon {spec.epsilon:g}")
+        return cap
+    if spec.in_rounds:
+        cap = rounds_cost(composition, mechanisms, spec.rounds)
+        if cap > composition.budget(spec.epsilon, spec.delta):
+            raise too_dear(composition, cap, spec.delta, spec.epsilon, "campaign", "budget")
         return cap
     worst = worst_cost(composition, mechanisms, 1)
     most = spec.queries * spec.rounds
@@ -374,7 +403,8 @@ def check_mechanisms(
             raise UsageError(
                 f"noise is counted of {each.honest} honest parties, certain are {sums.honest}"
             )
-    if len({each.shares for each in mechanisms if isinstance(each, DistributedMechanism)}) > 1:
+    shares = {each.shares for each in mechanisms if isinstance(each, DistributedMechanism)}
+    if len(shares) > 1 and code_of(code).answer.name != RESIDUAL:
         raise UsageError("the mechanisms need different noise")
     # One party's data may change all its teachers, and each of their votes is charged.
     fewest = min(each.votes_per_unit for each in mechanisms)
@@ -408,7 +438,7 @@ def recorded_terms(
         BudgetError: for a cap that converts to more than its epsilon.
     """
     votes = votes_per_unit(spec, parties)
-    if len(mechanisms) != (2 if spec.interactive else 1):
+    if len(mechanisms) != (2 if spec.interactive or spec.in_rounds else 1):
         raise LedgerError(f"{spec.aggregator} does not have {len(mechanisms)} mechanisms")
     if any(each.votes_per_unit != votes for each in mechanisms):
         raise LedgerError(f"a mechanism is not charged for {votes} votes per {spec.unit}")

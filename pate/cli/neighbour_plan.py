@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from pate.answers import CLASS, LABELS, NONE, NUMBER, Answer, answer_of, points_of, range_in
+from pate.answers import (
+    CLASS,
+    LABELS,
+    NONE,
+    NUMBER,
+    RESIDUAL,
+    Answer,
+    answer_of,
+    points_of,
+    range_in,
+)
 from pate.campaign.options import (
     AnswerOption,
     CodeOption,
@@ -109,6 +120,7 @@ class NeighbourOptions(CommandOptions):
             "--representatives": self.representatives,
             "--noise-law": self.noise_law,
             "--code": self.code or NEAREST,
+            "--classes": "NAMES" if self.says.name == RESIDUAL else None,
             "--answer": self.answer,
             "--range": self.range,
         }
@@ -142,16 +154,24 @@ class Plan:
             UsageError: for options that make no sense together.
             BudgetError: if no noise gives so small an epsilon.
         """
+        from pate.accounting.gdp import mu_squared_from_epsilon
         from pate.campaign.representatives import default_number, number_for, settled_code
         from pate.planning.neighbour import NeighbourNoise, plan_representatives, plan_sums
+        from pate.rounds.rule import plan_of
 
         code, votes, columns = options.code or NEAREST, options.votes_per_patient, options.columns
         of_one = options.epsilon, options.delta, options.parties, votes, options.colluders
 
         def noise_of(code: Code, law: NoiseLawName | None) -> NeighbourNoise:
+            if code.answer.name == RESIDUAL:
+                mu = math.sqrt(mu_squared_from_epsilon(options.epsilon, options.delta)) / 2
+                rounds = plan_of(columns, code.places, options.records, mu).rounds
+                of_all = options.epsilon, options.delta, options.parties, options.colluders
+                return NeighbourNoise.of_rounds(*of_all, str(code), rounds)
             return NeighbourNoise.of(*of_one, law, str(code))
 
-        nearest = noise_of(replace(Code(NEAREST), answer=options.says), options.noise_law)
+        says = Answer() if options.says.name == RESIDUAL else options.says
+        nearest = noise_of(replace(Code(NEAREST), answer=says), options.noise_law)
         delta = nearest.delta
         if code != NEAREST:
             delta = 0.0 if options.noise_law == "geometric" else options.delta

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.table import Table as Sheet
 
-from pate.answers import CLASS, LABELS, NUMBER
+from pate.answers import CLASS, LABELS, NUMBER, RESIDUAL
 from pate.cli.neighbour_plan import NeighbourOptions, Plan
 from pate.codes import DENSE
 from pate.runtime.command import print_json
@@ -53,6 +53,10 @@ def _show(plan: Plan) -> None:
             "gets is the last column times the representatives. Few of them are nearly all right and teach "
             "little; many spread the records too thinly. The server lets six standard deviations of votes "
             "come to each, of the least noise that the budget allows."
+        )
+    if plan.code.name == DENSE and plan.code.answer.one_hot and plan.code.answer.name != RESIDUAL:
+        console.print(
+            "With named --classes a server has records vote in rounds instead: --answer residual plans them."
         )
     console.print(f"The same campaign: {plan.options.of_server}")
 

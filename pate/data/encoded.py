@@ -1,11 +1,13 @@
 """Raw images and texts as an encoder sees them: the seam between readers of files and encoders.
 
-A reader has a stream of raw records (:mod:`pate.data.raw`), which :func:`pate.data.read_raw.embedded` hands
-to an encoder. All after that knows only :class:`~pate.data.embeddings.Embeddings`.
+A reader has a stream of raw records, which :func:`pate.data.read_raw.embedded` hands to an encoder one at a
+time, so memory holds one of them and the embeddings of all. All after that knows only
+:class:`~pate.data.embeddings.Embeddings`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
@@ -14,7 +16,8 @@ from numpy.typing import NDArray
 from pate.errors import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from pate.data.odd import Odd
     from pate.data.schema import Schema
@@ -26,6 +29,35 @@ class NoEncoderError(SchemaError):
 
 #: An image, (height, width, 1 or 3) uint8 of any size, or a text.
 Record: TypeAlias = NDArray[np.uint8] | str
+
+
+@dataclass(frozen=True, eq=False)
+class Raw:
+    """Records, and what is known of each before it is read.
+
+    Attributes:
+        path: of the file or folder, for messages.
+        source: "images" or "texts", or "images window 0 4095", as of
+            :class:`~pate.data.embeddings.Embeddings`.
+        count: n, usable or not.
+        stream: returns n records in order, each read as it is asked for, None for an unusable one, which
+            is noted; without a collector of problems it is an error.
+        place: returns a record's place, for messages.
+        names: n class names, "" for none; None if nothing names the classes.
+        groups: (n,) str, the group (patient) of each, "" for none; None if nothing names one.
+        cells: n cells of each column of several labels, or of numbers.
+        odd: the collector of problems; None: the first of them is an error.
+    """
+
+    path: Path
+    source: str
+    count: int
+    stream: Callable[[], Iterator[Record | None]]
+    place: Callable[[int], str]
+    names: Sequence[str] | None
+    groups: NDArray[np.str_] | None
+    cells: Mapping[str, Sequence[str]]
+    odd: Odd | None
 
 
 class Embedder(Protocol):

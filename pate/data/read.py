@@ -9,7 +9,8 @@ share; they count as public.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from pate.data.embeddings import Embeddings
     from pate.data.encoded import Embedder
-    from pate.data.raw import Raw
     from pate.data.values import Window
 
 __all__ = [
@@ -100,84 +102,166 @@ def read_dataset(
         raise UsageError("records have one class, several labels or a number: name one of them")
     if len(set(labels)) != len(labels) or NONE in labels:
         raise UsageError(f"a label is named twice, or {NONE!r}: {', '.join(labels)}")
-    several = Several(tuple(labels), number)
-    known = schema is not None
     if window is not None:
         check_window(window)
+    several, known = Several(tuple(labels), number), schema is not None
     schema = schema or Schema(window=window)
-    raw = _raw_of(
-        path, schema, encoder, several, text, dicom_labels, label, group, odd, reading, notes
-    )
-    if isinstance(raw, tuple):
-        return _embedded_dataset(*raw, several, classes, reading, none_fits=none_fits)
+    asked = _Asked(label, group, several, schema, known, odd, notes, reading, none_fits)
+    held = _of_encoder(path, asked, encoder, text, dicom_labels) or _of_file(path, asked, drop)
+    if several:
+        cells = [held.cells[name] for name in several.columns]
+        # An array's numbers have a point, whatever their owner's tables have.
+        of_file = reading.of_arrays if _is_archive(held.path) else reading
+        return several_dataset(
+            held.inputs, several, cells, held.groups, held.path, good=held.good, odd=odd,
+            place=held.place, reading=of_file, none_fits=none_fits,
+        )  # fmt: skip
+    return _dataset(held, held.classes if classes is None else classes, asked)
+
+
+class _Asked(NamedTuple):
+    """What a caller of :func:`read_dataset` wants of its records."""
+
+    label: str | None
+    group: str | None
+    several: Several
+    schema: Schema
+    known: bool
+    odd: Odd | None
+    notes: Odd | None
+    reading: Reading
+    none_fits: bool
+
+
+class _Held(NamedTuple):
+    """Inputs, and what their file says of each: a class, a group, cells; and which ones are usable."""
+
+    path: Path
+    inputs: Inputs
+    names: Sequence[str]
+    groups: NDArray[np.str_] | None = None
+    cells: Mapping[str, Sequence[str]] = MappingProxyType({})
+    place: Callable[[int], str] = lambda row: f"record {row + 1}"
+    good: NDArray[np.bool_] | None = None
+    classes: Sequence[str] | None = None
+
+
+def _of_file(path: Path, asked: _Asked, drop: Sequence[str]) -> _Held:
+    """Return what is in a file or folder, whose own values are the inputs."""
+    schema, known = asked.schema, asked.known
     found = locate(path, flat=False)
     if is_table(found):
         _require_kind(found, "a table", not known or schema.numeric is not None, schema)
-        if label is None and not several:
-            raise UsageError(f"{found} is a table; name its label column with --label")
-        if label is not None and label == group:
-            raise UsageError(f"column {label!r} cannot be both the label and the group")
-        roles = (*several.columns, *filter(None, [label, group]))
-        wanted = partial(is_wanted, roles, drop, schema.numeric)
-        table = read_table(found, odd, reading, wanted=wanted)
-        if several:
-            return _several_of_table(
-                table, several, group, drop, schema.numeric, odd, notes, none_fits=none_fits
-            )
-        assert label is not None  # noqa: S101 - checked
-        return _table_dataset(
-            table, label, group, classes, drop, schema.numeric, odd, notes, none_fits=none_fits
-        )
+        return _of_table(found, asked, drop)
     if not (known and schema.encoder is not None):
         _require_kind(found, "images", not known or schema.size is not None, schema)
-    if found.name.casefold().endswith(".npz"):
-        archive = Archive(found, odd, reading, label=label)
-        held: Inputs
-        if several:
-            held, good = _inputs_of(archive, schema)
-            cells = [archive.cells(name) for name in several.columns]
-            return several_dataset(
-                held, several, cells, archive.groups(group), found, good=good, odd=odd,
-                reading=reading.of_arrays, none_fits=none_fits,
-            )  # fmt: skip
-        names = archive.labels()
-        listed = archive.declared_classes() if classes is None else classes
-        groups = archive.groups(group)
-        held, good = _inputs_of(archive, schema)
-        if not good.any() and not none_fits:
-            archive.images(schema.window)  # says what is wrong, and what to do
-        return _dataset(held, names, listed, groups, found, good=good, odd=odd, none_fits=none_fits)
-    if label is not None or group is not None or several:
+    if _is_archive(found):
+        return _of_archive(found, asked)
+    if asked.label is not None or asked.group is not None or asked.several:
         raise UsageError(
             f"{found} has no columns, so --label and --group cannot name one; "
             "for images with groups use an .npz with an array 'groups'"
         )
     require_encoder(schema, None)
     if found.is_dir():
-        files = images.class_files(found, odd)
-        if odd is None:
-            held = images.read_images([file for _, file in files], schema.window, notes)
-            held = _in_colour(held, schema)
-        else:
-            paths = [file for _, file in files]
-            held, kept = images.read_fitting(paths, odd, schema.size, schema.window)
-            if not kept and not none_fits:
-                reasons = "; ".join(odd.reasons)
-                if pictures.DEEP in reasons:
-                    raise pictures.DeepImagesError(
-                        f"no image of {found} can be used: {reasons}; {pictures.WINDOW}"
-                    )
-                raise SchemaError(f"no image of {found} can be used: {reasons}")
-            files = [files[at] for at in kept]
-        names = _with_label([name for name, _ in files], reading)
-        places = [f"{file.parent.name}/{file.name}" for _, file in files]
-        return _dataset(
-            held, names, classes, None, found, odd=odd, place=places.__getitem__,
-            none_fits=none_fits,
-        )  # fmt: skip
+        return _of_folder(found, asked)
     pixels = _in_colour(Images(idx.read_idx_images(found), schema.window), schema)
-    names = idx.read_idx_labels(idx.labels_beside(found))
-    return _dataset(pixels, names, classes, None, found, odd=odd, none_fits=none_fits)
+    return _Held(found, pixels, idx.read_idx_labels(idx.labels_beside(found)))
+
+
+def _of_table(found: Path, asked: _Asked, drop: Sequence[str]) -> _Held:
+    label, group, several, schema = asked[:4]
+    if label is None and not several:
+        raise UsageError(f"{found} is a table; name its label column with --label")
+    if label is not None and label == group:
+        raise UsageError(f"column {label!r} cannot be both the label and the group")
+    if group in several.columns:
+        raise UsageError(f"column {group!r} cannot be both a label and the group")
+    roles = (*several.columns, *filter(None, [label, group]))
+    wanted = partial(is_wanted, roles, drop, schema.numeric)
+    table = read_table(found, asked.odd, asked.reading, wanted=wanted)
+    names = [] if label is None else table.column(label, "label")
+    cells = {name: table.cells(name, "label") for name in several.columns}
+    groups = None if group is None else np.array(table.column(group, "group"), dtype=np.str_)
+    inputs = table.table((*roles, *drop), numeric=schema.numeric, notes=asked.notes).plain()
+    noted = asked.odd if asked.notes is None else asked.notes
+    if several.number is not None and noted is not None:
+        table.note_points(several.number, noted)
+    return _Held(found, inputs, names, groups, cells, table.place)
+
+
+def _of_archive(found: Path, asked: _Asked) -> _Held:
+    archive = Archive(found, asked.odd, asked.reading, label=asked.label)
+    names = [] if asked.several else archive.labels()
+    listed = None if asked.several else archive.declared_classes()
+    cells = {name: archive.cells(name) for name in asked.several.columns}
+    groups = archive.groups(asked.group)
+    inputs, good = _inputs_of(archive, asked.schema)
+    if not good.any() and not asked.none_fits:
+        archive.images(asked.schema.window)  # says what is wrong, and what to do
+    return _Held(found, inputs, names, groups, cells, good=good, classes=listed)
+
+
+def _of_folder(found: Path, asked: _Asked) -> _Held:
+    schema, odd = asked.schema, asked.odd
+    files = images.class_files(found, odd)
+    paths = [file for _, file in files]
+    if odd is None:
+        held = _in_colour(images.read_images(paths, schema.window, asked.notes), schema)
+    else:
+        held, kept = images.read_fitting(paths, odd, schema.size, schema.window)
+        if not kept and not asked.none_fits:
+            reasons = "; ".join(odd.reasons)
+            said = f"no image of {found} can be used: {reasons}"
+            if pictures.DEEP in reasons:
+                raise pictures.DeepImagesError(f"{said}; {pictures.WINDOW}")
+            raise SchemaError(said)
+        files = [files[at] for at in kept]
+    places = [f"{file.parent.name}/{file.name}" for _, file in files]
+    names = _with_label([name for name, _ in files], asked.reading)
+    return _Held(found, held, names, place=places.__getitem__)
+
+
+def _of_encoder(
+    path: Path,
+    asked: _Asked,
+    encoder: Embedder | None,
+    text: str | None,
+    dicom_labels: Path | None,
+) -> _Held | None:
+    """Return the records as embeddings; None if their own values are the inputs."""
+    schema = asked.schema
+    raw_only = text is not None or dicom_labels is not None or raw_at(path)
+    wanted = None
+    if encoder is not None or (schema.encoder is not None and raw_only):
+        wanted = require_encoder(schema, encoder)
+    _require_encoder(encoder, text, dicom_labels)
+    if wanted is None:
+        return None
+    raw = read_raw(
+        path,
+        wanted.source,
+        text=text,
+        dicom_labels=dicom_labels,
+        label=asked.label,
+        group=asked.group,
+        columns=asked.several.columns,
+        window=schema.window,
+        odd=asked.odd,
+        notes=asked.notes,
+        reading=asked.reading,
+    )
+    if raw is None:
+        return None
+    if raw.names is None and not asked.several:
+        raise UsageError(f"{raw.path} is a table; name its label column with --label")
+    inputs, good = embedded(raw, wanted, none_fits=asked.none_fits)
+    names = _with_label(raw.names or [], asked.reading)
+    return _Held(raw.path, inputs, names, raw.groups, raw.cells, raw.place, good)
+
+
+def _is_archive(path: Path) -> bool:
+    return path.name.casefold().endswith(".npz")
 
 
 def read_inputs(
@@ -222,7 +306,7 @@ def read_inputs(
             raise UsageError(f"--window is for images, and {found} is a table")
         table = read_table(found, wanted=partial(is_wanted, (), drop, None))
         inputs = table.table(tuple(drop), notes=odd)
-    elif found.name.casefold().endswith(".npz"):
+    elif _is_archive(found):
         archive = Archive(found, public=True)
         made = archive.embeddings()
         if made is not None and encoder is not None:
@@ -294,87 +378,10 @@ def _require_encoder(encoder: Embedder | None, text: str | None, table: Path | N
         )
 
 
-def _raw_of(
-    path: Path,
-    schema: Schema,
-    encoder: Embedder | None,
-    several: Several,
-    text: str | None,
-    dicom_labels: Path | None,
-    label: str | None,
-    group: str | None,
-    odd: Odd | None,
-    reading: Reading,
-    notes: Odd | None = None,
-) -> tuple[Raw, Embedder] | None:
-    """Return the records for an encoder, of which none is read yet, and the encoder; None if it has none."""
-    raw_only = text is not None or dicom_labels is not None or raw_at(path)
-    wanted = None
-    if encoder is not None or (schema.encoder is not None and raw_only):
-        wanted = require_encoder(schema, encoder)
-    _require_encoder(encoder, text, dicom_labels)
-    if wanted is None:
-        return None
-    raw = read_raw(
-        path,
-        wanted.source,
-        text=text,
-        dicom_labels=dicom_labels,
-        label=label,
-        group=group,
-        columns=several.columns,
-        window=schema.window,
-        odd=odd,
-        notes=notes,
-        reading=reading,
-    )
-    if raw is None:
-        return None
-    if not several:
-        _names_of(raw)
-    return raw, wanted
-
-
 def _with_label(names: Sequence[str], reading: Reading) -> list[str]:
     """Return names of folders, "" for the words that the owner names."""
     nothing = set(filter(reading.is_missing, names))
     return ["" if name in nothing else name for name in names]
-
-
-def _names_of(raw: Raw) -> Sequence[str]:
-    if raw.names is None:
-        raise UsageError(f"{raw.path} is a table; name its label column with --label")
-    return raw.names
-
-
-def _embedded_dataset(
-    raw: Raw,
-    encoder: Embedder,
-    several: Several,
-    classes: Sequence[str] | None,
-    reading: Reading,
-    *,
-    none_fits: bool,
-) -> Dataset:
-    """Return records as embeddings, without those that cannot be read or lack an answer."""
-    inputs, good = embedded(raw, encoder, none_fits=none_fits)
-    if several:
-        cells = [raw.cells[name] for name in several.columns]
-        return several_dataset(
-            inputs, several, cells, raw.groups, raw.path, good=good, odd=raw.odd, place=raw.place,
-            reading=reading, none_fits=none_fits,
-        )  # fmt: skip
-    return _dataset(
-        inputs,
-        _with_label(raw.names or [], reading),
-        classes,
-        raw.groups,
-        raw.path,
-        good=good,
-        odd=raw.odd,
-        place=raw.place,
-        none_fits=none_fits,
-    )
 
 
 def _require_kind(path: Path, what: str, fits: bool, schema: Schema) -> None:
@@ -382,9 +389,7 @@ def _require_kind(path: Path, what: str, fits: bool, schema: Schema) -> None:
         raise SchemaError(f"the campaign's inputs are {schema.in_words()}, {path} holds {what}")
 
 
-def _inputs_of(
-    archive: Archive, schema: Schema
-) -> tuple[Images | Embeddings, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+def _inputs_of(archive: Archive, schema: Schema) -> tuple[Images | Embeddings, NDArray[np.bool_]]:
     """Return the images or embeddings of an archive, and (n,) which are usable."""
     embedded = archive.embeddings()
     if embedded is not None:
@@ -409,67 +414,10 @@ def _in_colour(held: Images, schema: Schema) -> Images:
     )
 
 
-def _several_of_table(
-    text: tables.TextTable,
-    several: Several,
-    group: str | None,
-    drop: Sequence[str],
-    numeric: Mapping[str, bool] | None,
-    odd: Odd | None,
-    notes: Odd | None,
-    *,
-    none_fits: bool,
-) -> Dataset:
-    if group in several.columns:
-        raise UsageError(f"column {group!r} cannot be both a label and the group")
-    cells = [text.cells(name, "label") for name in several.columns]
-    groups = None if group is None else np.array(text.column(group, "group"), dtype=np.str_)
-    told = (*several.columns, *drop) if group is None else (*several.columns, group, *drop)
-    inputs = text.table(told, numeric=numeric, notes=notes).plain()
-    noted = odd if notes is None else notes
-    if several.number is not None and noted is not None:
-        text.note_points(several.number, noted)
-    return several_dataset(
-        inputs, several, cells, groups, text.path, odd=odd, place=text.place, reading=text.reading,
-        none_fits=none_fits,
-    )  # fmt: skip
-
-
-def _table_dataset(
-    text: tables.TextTable,
-    label: str,
-    group: str | None,
-    classes: Sequence[str] | None,
-    drop: Sequence[str],
-    numeric: Mapping[str, bool] | None,
-    odd: Odd | None,
-    notes: Odd | None,
-    *,
-    none_fits: bool,
-) -> Dataset:
-    path = text.path
-    names = text.column(label, "label")
-    groups = None if group is None else np.array(text.column(group, "group"), dtype=np.str_)
-    told = (label,) if group is None else (label, group)
-    inputs = text.table((*told, *drop), numeric=numeric, notes=notes).plain()
-    return _dataset(
-        inputs, names, classes, groups, path, odd=odd, place=text.place, none_fits=none_fits
-    )
-
-
-def _dataset(
-    inputs: Inputs,
-    names: Sequence[str],
-    classes: Sequence[str] | None,
-    groups: np.ndarray[tuple[int], np.dtype[np.str_]] | None,
-    path: Path,
-    *,
-    good: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None,
-    odd: Odd | None,
-    place: Callable[[int], str] = lambda row: f"record {row + 1}",
-    none_fits: bool = False,
-) -> Dataset:
-    """Join inputs, labels and groups, and exclude the records that lack one."""
+def _dataset(held: _Held, classes: Sequence[str] | None, asked: _Asked) -> Dataset:
+    """Join inputs, one class each and groups, and exclude the records that lack one."""
+    path, inputs, names, groups, _, place, good, _ = held
+    odd, none_fits = asked.odd, asked.none_fits
     if len(names) != len(inputs) or (groups is not None and len(groups) != len(inputs)):
         raise DataError(f"{path} has {len(inputs)} inputs and {len(names)} labels")
     if not names and none_fits and classes is not None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from pate.data.cells import PLAIN, Reading
 from pate.data.embeddings import Embeddings
+from pate.data.encoded import Raw
 from pate.data.files import idx, images
 from pate.data.files.dicom import holds_dicom, read_dicom
 from pate.data.files.npz import Archive
@@ -15,7 +16,6 @@ from pate.data.files.pictures import DEEP, OUTSIDE, WINDOW, DeepImagesError
 from pate.data.files.texts import read_texts
 from pate.data.locate import is_table, locate
 from pate.data.odd import usable
-from pate.data.raw import Raw
 from pate.errors import DataError, UsageError
 
 if TYPE_CHECKING:

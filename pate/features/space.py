@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pate.data.embeddings import Embeddings
-from pate.data.values import Images
+from pate.data.values import Images, Table
 from pate.errors import SchemaError, UsageError
-from pate.features.dense import looked_at
+from pate.features.dense import Directions, looked_at
 from pate.features.diffusion import FEWEST, DiffusionSpace
 from pate.features.embedded import EmbeddedSpace
 from pate.features.gradients import gradients, gradients_width
@@ -24,7 +24,7 @@ from pate.features.tables import TableSpace
 from pate.features.upright import upright
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -139,6 +139,14 @@ def space_over(public: Inputs, name: str = "auto") -> FeatureSpace:
     if not bend:
         return base
     return (InvariantSpace if bend == "steady" else DiffusionSpace).fit(base, public)
+
+
+def codes_over(public: Inputs, rows: Sequence[int]) -> NDArray[np.int64]:
+    """Return (n, d) the dense codes of all public rows, in the directions of the rows that are named."""
+    seen = public.plain() if isinstance(public, Table) else public
+    points = directions_over(seen).embed(seen)
+    directions = Directions.fit(points[list(rows)], points[looked_at(len(points))])
+    return directions.codes(points)
 
 
 def directions_over(public: Inputs) -> FeatureSpace:

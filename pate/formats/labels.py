@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.answers import Answer
+from pate.answers import RESIDUAL, Answer
 from pate.codes import NEAREST, code_of
-from pate.errors import DataError
-from pate.formats.noisy_counts import NoisyVotes
+from pate.errors import DataError, ProtocolError
+from pate.formats.noisy_counts import NoisyVotes, RoundCounts
+from pate.rounds.model import RoundModel
 from pate.text_form import in_text, parse, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from numpy.typing import NDArray
 
 FORMAT: Final = "pate-labels/2"
 #: How a label came about.
@@ -116,6 +119,8 @@ class LabelSet:
             or (len(self.noisy.queries) and self.noisy.queries[-1] >= self.queries)
         ):
             raise DataError("noisy votes of other classes or queries than the labels have")
+        if self.answer.name == RESIDUAL and (self.noisy is None or self.noisy.model is None):
+            raise DataError("the labels of a campaign in rounds have no model")
         checked_statement(self.privacy)
 
     @property
@@ -127,9 +132,11 @@ class LabelSet:
     def content_in_words(self) -> str:
         """What a student learns from."""
         # Dense sums say what a student can learn even where no label was clear.
-        if self.noisy is None or self.rows or (self.answer.one_hot and not self.noisy.dense):
+        if self.noisy is None or self.rows or (self.answer.labelled and not self.noisy.dense):
             return f"{len(self.rows)} labels"
         number = len(self.noisy.queries)
+        if self.noisy.model is not None:
+            return f"a model in {number} directions, after {len(self.noisy.earlier)} rounds"
         one, more = "representative", "representatives"
         if code_of(self.noisy.code).of_teachers:
             one, more = "query", "queries"
@@ -137,16 +144,7 @@ class LabelSet:
 
     def to_json(self) -> str:
         """Return the text of a label file, one label a line."""
-        noisy = (
-            None
-            if self.noisy is None
-            else _Noisy(
-                float(self.noisy.sigma),
-                tuple(self.noisy.queries.tolist()),
-                tuple(" ".join(map(str, row)) for row in self.noisy.counts.tolist()),
-                self.noisy.code,
-            )
-        )
+        noisy = None if self.noisy is None else _Noisy.of(self.noisy)
         file = _File(
             self.campaign, self.classes, self.public_set, self.queries, self.privacy, noisy
         )
@@ -181,6 +179,36 @@ class LabelSet:
 
 
 @dataclass(frozen=True)
+class _Model:
+    """A shown model in a file: weights in whole units, one text a direction."""
+
+    cut: int
+    weights: tuple[str, ...]
+
+    @classmethod
+    def of(cls, model: RoundModel | None) -> _Model | None:
+        return None if model is None else cls(model.cut, _texts(model.weights))
+
+    def model(self) -> RoundModel:
+        try:
+            return RoundModel(_numbers(self.weights), self.cut)
+        except ProtocolError as error:
+            raise DataError(f"a label file: {error}") from error
+
+
+@dataclass(frozen=True)
+class _Round:
+    """A round before the last in a file."""
+
+    sigma: float
+    counts: tuple[str, ...]
+    shown: _Model | None = field(default=None, metadata=in_text(omitted=True))
+
+    def released(self) -> RoundCounts:
+        return RoundCounts(_numbers(self.counts), self.sigma, _model_of(self.shown))
+
+
+@dataclass(frozen=True)
 class _Noisy:
     """Noisy votes in a file: counts are one text a query, with spaces between them."""
 
@@ -189,21 +217,60 @@ class _Noisy:
     counts: tuple[str, ...]
     #: Omitted from the text for the nearest query.
     code: str = field(default=NEAREST, metadata=in_text(omitted=True))
+    #: Of campaigns in rounds only.
+    shown: _Model | None = field(default=None, metadata=in_text(omitted=True))
+    earlier: tuple[_Round, ...] = field(default=(), metadata=in_text(omitted=True))
+    model: _Model | None = field(default=None, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
         if not 0 <= self.sigma < _ENDLESS:
             raise DataError(f"noise is a finite number from 0, got {self.sigma!r}")
         if not all(0 <= each < _LARGEST for each in self.queries):
             raise DataError("noisy votes are of numbered queries")
-        if not all(_COUNTS.fullmatch(row) for row in self.counts):
-            raise DataError("a row of noisy votes is whole numbers with spaces between them")
+
+    @classmethod
+    def of(cls, noisy: NoisyVotes) -> _Noisy:
+        return cls(
+            float(noisy.sigma),
+            tuple(noisy.queries.tolist()),
+            _texts(noisy.counts),
+            noisy.code,
+            _Model.of(noisy.shown),
+            tuple(
+                _Round(float(each.sigma), _texts(each.counts), _Model.of(each.shown))
+                for each in noisy.earlier
+            ),
+            _Model.of(noisy.model),
+        )
 
     def votes(self) -> NoisyVotes:
-        rows = [[int(count) for count in row.split(" ")] for row in self.counts]
-        if len({len(row) for row in rows}) != 1:
-            raise DataError("rows of noisy votes differ in length, or there are none")
-        queries = np.array(self.queries, dtype=np.int64)
-        return NoisyVotes(queries, np.array(rows, dtype=np.int64), self.sigma, self.code)
+        return NoisyVotes(
+            np.array(self.queries, dtype=np.int64),
+            _numbers(self.counts),
+            self.sigma,
+            self.code,
+            _model_of(self.shown),
+            tuple(each.released() for each in self.earlier),
+            _model_of(self.model),
+        )
+
+
+def _model_of(stored: _Model | None) -> RoundModel | None:
+    return None if stored is None else stored.model()
+
+
+def _texts(rows: NDArray[np.int64]) -> tuple[str, ...]:
+    return tuple(" ".join(map(str, row)) for row in rows.tolist())
+
+
+def _numbers(texts: tuple[str, ...]) -> NDArray[np.int64]:
+    """Return the numbers of texts, a row each."""
+    if not all(_COUNTS.fullmatch(row) for row in texts):
+        raise DataError("a row of noisy votes is whole numbers with spaces between them")
+    rows = [[int(count) for count in row.split(" ")] for row in texts]
+    if len({len(row) for row in rows}) != 1:
+        raise DataError("rows of noisy votes differ in length, or there are none")
+    return np.array(rows, dtype=np.int64)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from fractions import Fraction
 from string import Formatter
 from typing import Final
 
+from pate.answers import RESIDUAL
 from pate.codes import Code, code_of
 from pate.errors import UsageError
 
@@ -30,6 +31,12 @@ _TAUGHT: Final = "teachers' votes: all counts leave once ({}); " + _REACHES
 _LABELLED: Final = (
     "teachers' votes: all counts leave once ({}); a query whose largest noisy count leads by "
     "{{threshold}} or more gets a label; " + _REACHES
+)
+#: Before the names of mechanisms of rounds.
+_IN_ROUNDS: Final = "rounds of "
+_ROUND: Final = (
+    "records vote in rounds: all sums of a round leave once ({}); arrays that one unit casts in a round: at "
+    "most {{votes_per_unit}}"
 )
 _OR_PREDICTION: Final = (
     ", else the student's own prediction if it is more than {confidence} sure, else no label"
@@ -69,6 +76,8 @@ _WORDS: Final[Mapping[str, str | tuple[str, ...]]] = {
     "distributed-neighbour": tuple(
         words.format(noise) for words in (_RELEASED, _COUNTS) for noise in (_SHARES, _GEOMETRIC)
     ),
+    f"{_IN_ROUNDS}neighbour": _ROUND.format("noise of sigma {sigma} on each"),
+    f"{_IN_ROUNDS}distributed-neighbour": _ROUND.format(_SHARES),
     "teacher-labels": tuple(
         words.format("noise of sigma {sigma} on each") for words in (_TAUGHT, _LABELLED)
     ),
@@ -110,9 +119,9 @@ def mechanism_in_words(mechanism: object) -> str:
             where += "; a unit is added or removed with its teachers"
         if code.units_in_words:
             where += f"; counts and noise are {code.units_in_words}"
-        if not code.answer.one_hot and parameters.get("threshold") == 0:
+        if not code.answer.labelled and parameters.get("threshold") == 0:
             del parameters["threshold"]  # no query gets a label
-    known = _WORDS.get(name, ())
+    known = _WORDS.get(_IN_ROUNDS + name if code is not None and _in_rounds(code) else name, ())
     for words in (known,) if isinstance(known, str) else known:
         if set(parameters) != _parameters(words):
             continue
@@ -122,6 +131,10 @@ def mechanism_in_words(mechanism: object) -> str:
         return words.format_map(figures) + where
     rest = [f"{key} {value}" for key, value in mechanism.items() if key != "mechanism"]
     return f"{name} ({', '.join(rest)})" if rest else name
+
+
+def _in_rounds(code: Code) -> bool:
+    return code.answer.name == RESIDUAL
 
 
 def _code(code: object) -> Code | None:

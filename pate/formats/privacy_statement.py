@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from pate.answers import RESIDUAL
 from pate.campaign.choices import Unit  # noqa: TC001 — its reader looks it up
 from pate.codes import NEAREST, adjacency_for, code_of
 from pate.errors import ProtocolError, UsageError
@@ -99,6 +100,16 @@ _IN_SERIES: Final[Mapping[str, str]] = {
         "identifier counts as another"
     ),
 }
+#: Why, where they vote in rounds.
+_IN_ROUNDS: Final[Mapping[str, str]] = {
+    "record": (
+        "in each round it casts one array of at most one vote's length, and changes no other array"
+    ),
+    "patient": (
+        "in each round they cast one array of at most one vote's length together; a patient known to "
+        "several parties counts once at each"
+    ),
+}
 _FIXED_FOR_VOTING: Final = (
     "public, and the same for neighbours, are who takes part, the class list, the names of columns, "
     "and the queries; how many records a party has is not public"
@@ -122,6 +133,8 @@ def adjacency_of(
     what, why = _VOTING[unit]
     if series:
         why = _IN_SERIES[unit]
+    elif code_of(code).answer.name == RESIDUAL:
+        why = _IN_ROUNDS[unit]
     elif unit == "record" and (words := code_of(code).in_words):
         why = f"it casts one vote, {words.removeprefix('each ')}, and changes no other vote"
     return f"{what}: {why}; {_FIXED_FOR_VOTING}"

@@ -39,22 +39,14 @@ class _Signature:
 
 
 def parse(content: bytes) -> dict[str, object]:
-    """Return the fields of a schema file: JSON, of the right kind, and nothing more is checked.
-
-    Raises:
-        SchemaError: if it is too large, no JSON object, names a field twice, or is another file.
-    """
+    """Return the fields of a schema file: JSON, of the right kind, and nothing more is checked."""
     return parse_object(
         content, most=MAX_SCHEMA, error=SchemaError, what="no schema", form=SCHEMA_FORMAT
     )
 
 
 def numeric_of(content: bytes) -> dict[str, bool]:
-    """Return the features of a schema file, or of a draft of one, and whether each holds numbers.
-
-    Raises:
-        SchemaError: if it is no schema.
-    """
+    """Return the features of a schema file, or of a draft of one, and whether each holds numbers."""
     fields = parse(content)
     columns = fields.get("columns")
     found: dict[str, bool] = {}
@@ -69,15 +61,7 @@ def numeric_of(content: bytes) -> dict[str, bool]:
 
 
 def sign(content: bytes, key: Ed25519PrivateKey) -> bytes:
-    """Return the signature file of a schema.
-
-    Args:
-        content: the schema file.
-        key: the signing key that parties pinned when they enrolled.
-
-    Raises:
-        SchemaError: if this is no schema file.
-    """
+    """Return the signature file of a schema, by the key that parties pinned when they enrolled."""
     parse(content)
     made = _Signature(key.public_key().public_bytes_raw(), key.sign(_DOMAIN + content))
     fields = {"format": SIGNATURE_FORMAT, **write(made)}
@@ -85,15 +69,9 @@ def sign(content: bytes, key: Ed25519PrivateKey) -> bytes:
 
 
 def verify(content: bytes, signature: bytes, key: bytes) -> None:
-    """Check that a schema was signed with a campaign's key.
+    """Check that a schema was signed with a campaign's Ed25519 public key, else raise SchemaError.
 
-    Args:
-        content: the schema file.
-        signature: the signature file.
-        key: Ed25519 public key, 32 bytes; the key named in the signature file is not trusted.
-
-    Raises:
-        SchemaError: if it was not.
+    The key that the signature file names is not trusted.
     """
     what = "no signature of a schema"
     fields = parse_object(

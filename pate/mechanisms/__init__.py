@@ -35,7 +35,7 @@ from pate.mechanisms.rule import (
 from pate.text_form import read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from fractions import Fraction
 
     from pate.accounting.composition import Composition
@@ -62,6 +62,7 @@ __all__ = [
     "mechanism_from_dict",
     "over_noisy_sums",
     "round_predictions",
+    "rounds_cost",
     "worst_cost",
 ]
 
@@ -97,6 +98,18 @@ def mechanism_from_dict(fields: Mapping[str, str | int]) -> Mechanism:
     """
     what = f"mechanism {fields.get('mechanism')!s:.40}"
     return read(_KINDS, fields, error=UsageError, what=what)
+
+
+def rounds_cost(composition: Composition, mechanisms: Sequence[Mechanism], rounds: int) -> Fraction:
+    """Return the cost of the first rounds of a campaign in which records vote in rounds.
+
+    Args:
+        composition: in whose currency.
+        mechanisms: of the first round, and of all later ones.
+        rounds: how many, from 1.
+    """
+    first, later = (total_cost(composition, each.worst) for each in (mechanisms[0], mechanisms[-1]))
+    return first + (rounds - 1) * later
 
 
 def worst_cost(composition: Composition, mechanisms: Iterable[Mechanism], queries: int) -> Fraction:

@@ -218,7 +218,26 @@ def least_share(
     Source: Dong, Roth and Su, "Gaussian Differential Privacy", JRSS B 2022, Theorem 2.7, for the law;
     docs/proofs/discrete-gaussian.md for discrete noise.
     """
-    most = Gdp().budget(epsilon, delta)
+    try:
+        most = Gdp().budget(epsilon, delta)
+        return least_share_of(most, honest, votes_per_unit, code, adjacency)
+    except BudgetError as error:
+        raise BudgetError(
+            f"no noise gives a matrix of votes epsilon {epsilon:g} at delta {delta:g}"
+        ) from error
+
+
+def least_share_of(
+    most: Fraction,
+    honest: int,
+    votes_per_unit: int,
+    code: str,
+    adjacency: Adjacency = "change",
+) -> Fraction:
+    """Return the least sigma of a Gaussian share with which one matrix costs at most ``most``.
+
+    As :func:`least_share`, of a cost in Gaussian differential privacy: mu^2 / 2.
+    """
 
     def fits(cells: int) -> bool:
         shares = GaussianShares(Fraction(cells, _GRID))
@@ -229,9 +248,7 @@ def least_share(
     while not fits(high):
         low, high = high, 2 * high
         if high > _MOST_SHARE * _GRID:
-            raise BudgetError(
-                f"no noise gives a matrix of votes epsilon {epsilon:g} at delta {delta:g}"
-            )
+            raise BudgetError(f"no noise gives a matrix of votes a cost of {float(most):g}")
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle, high)

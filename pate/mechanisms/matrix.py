@@ -145,8 +145,9 @@ class MatrixMechanism(MechanismText):
     def labels(self, noisy: Votes) -> tuple[int | None, ...]:
         """Return the label of each noisy row, None where its margin is below the threshold.
 
-        The margin is the largest noisy count less the second largest. Of several labels, or a number,
-        no row has a label: no one column is what its input is, and a student learns from the counts.
+        The margin is the largest noisy count less the second largest. Of several labels, a number, or
+        residuals, no row has a label: no one column is what its input is, and a student learns from the
+        counts.
 
         Args:
             noisy: (queries, classes) int64, as :meth:`released` returned it.
@@ -155,7 +156,7 @@ class MatrixMechanism(MechanismText):
             ProtocolError: for rows that cannot be noisy votes.
         """
         noisy = check_rows(noisy, noisy=True)
-        if not len(noisy) or not code_of(self.code).answer.one_hot:
+        if not len(noisy) or not code_of(self.code).answer.labelled:
             return (None,) * len(noisy)
         second, first = np.partition(noisy, -2, axis=1)[:, -2:].T
         clear = (first - second >= self.threshold).tolist()
@@ -291,7 +292,7 @@ def _require_teachers(mechanism: MatrixMechanism) -> None:
     """
     if not code_of(mechanism.code).of_teachers:
         raise UsageError(f"{mechanism.name} needs a code of teachers, not {mechanism.code!r:.60}")
-    if mechanism.threshold and not code_of(mechanism.code).answer.one_hot:
+    if mechanism.threshold and not code_of(mechanism.code).answer.labelled:
         raise UsageError(f"{mechanism.code} has no threshold: no query gets one label")
     if mechanism.scale is not None:
         raise UsageError("teachers' votes in one release have Gaussian noise")

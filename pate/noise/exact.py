@@ -56,6 +56,14 @@ class NoiseInShares(Noise, Protocol):
         """Return ``count`` draws of a law of which ``shares`` sum to a draw of :meth:`laplace`."""
 
 
+class Randomness(Noise, Protocol):
+    """A source that draws uniform integers and exact coins, too."""
+
+    @property
+    def lanes(self) -> Lanes:
+        """Uniform integers and exact coins, independent of all other draws."""
+
+
 class SystemNoise:
     """Noise from the operating system's CSPRNG, the only source that a release may use.
 
@@ -75,6 +83,11 @@ class SystemNoise:
     def laplace_share(self, scale: Fraction, shares: int, count: int) -> Integers:
         """See :func:`discrete_laplace_share`."""
         return discrete_laplace_share(scale, shares, count, os.urandom)
+
+    @property
+    def lanes(self) -> Lanes:
+        """See :class:`Randomness`."""
+        return Lanes(os.urandom)
 
 
 def require_production(noise: Noise) -> None:

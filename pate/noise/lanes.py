@@ -169,7 +169,9 @@ class Lanes:
         drawn = np.full(number, -1, dtype=np.int64)
         first = self.below(shares, number) == 0
         (any_,), (zero,) = first.nonzero(), (~first).nonzero()
-        drawn[zero[~self._decay_coins(t, s, zero.size)]] = 0
+        whole, rest = divmod(s, t)
+        decays = self.decay_coins(np.full(zero.size, whole), np.full(zero.size, rest), t)
+        drawn[zero[~decays]] = 0
         x = fill(lambda lanes: self.geometric(t, s, lanes), any_.size, expected=0.6)
         kept = self.binomial_coins(x, shares)
         drawn[any_[kept]] = x[kept]
@@ -191,13 +193,22 @@ class Lanes:
             i += 1
         return kept
 
-    def _decay_coins(self, t: int, s: int, number: int) -> Flags:
-        """Toss coins of exp(-s/t): one of exp(-1) for each whole part, and one of the rest."""
-        whole, rest = divmod(s, t)
-        kept = self.exp_coins(number, lambda lanes: self.below(t, lanes.size) < rest)
-        for _ in range(whole):
-            kept[kept] = self.exp_coins(int(kept.sum()), _always)
-        return kept
+    def decay_coins(self, whole: Integers, rest: Integers, unit: int) -> Flags:
+        """Toss coins of exp(-(whole + rest/unit)), 0 <= rest < unit < 2^62, one for each lane.
+
+        They are a coin of exp(-1) for each whole part, and one of the rest; all must succeed. From
+        ``whole`` = 1000 on a coin never succeeds.
+        """
+        kept = self.exp_coins(rest.size, lambda lanes: self.below(unit, lanes.size) < rest[lanes])
+        alive = np.flatnonzero(kept)
+        for step in range(MOST_STEPS):
+            alive = alive[whole[alive] > step]
+            if not alive.size:
+                return kept
+            heads = self.exp_coins(alive.size, _always)
+            kept[alive[~heads]] = False
+            alive = alive[heads]
+        raise broken_source()
 
     def half_square_coins(self, z: Integers, c: int) -> Flags:
         """Toss coins of exp(-(z/c)^2 / 2), for integers z >= 0.

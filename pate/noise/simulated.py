@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, ClassVar
 
+from pate.errors import UsageError
 from pate.noise.exact import discrete_gaussian, discrete_laplace, discrete_laplace_share
-from pate.noise.seed import seed_bytes
+from pate.noise.lanes import Lanes
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -34,7 +35,9 @@ class SimulatedNoise:
     production: ClassVar[bool] = False
 
     def __init__(self, seed: int) -> None:
-        self._key = b"pate simulated noise" + seed_bytes(seed)
+        if not 0 <= seed < 2**128:
+            raise UsageError(f"a seed must be between 0 and 2^128 - 1, got {seed}")
+        self._key = b"pate simulated noise" + seed.to_bytes(16, "little")
         self._requests = 0
 
     def gaussian(self, sigma: Fraction, count: int) -> Integers:
@@ -48,6 +51,11 @@ class SimulatedNoise:
     def laplace_share(self, scale: Fraction, shares: int, count: int) -> Integers:
         """See :func:`pate.noise.exact.discrete_laplace_share`."""
         return discrete_laplace_share(scale, shares, count, self._bits)
+
+    @property
+    def lanes(self) -> Lanes:
+        """See :class:`pate.noise.exact.Randomness`."""
+        return Lanes(self._bits)
 
     def _bits(self, number: int) -> bytes:
         self._requests += 1

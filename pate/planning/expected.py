@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pate.campaign.choices import RECORDS
 from pate.campaign.default_noise import CLASSES
 from pate.campaign.outlook import ENOUGH, Outlook, labels_for_all, one_in, plan_command
-from pate.campaign.terms import matrix_mechanism
+from pate.campaign.terms import matrix_mechanism, round_mechanisms
 from pate.codes import AXES, DENSE, NEAREST, code_of
 from pate.planning.neighbour import plan_representatives, plan_sums
 
@@ -106,7 +106,9 @@ def _of_teachers(
     code = code_of(spec.code)
     text = f"one release of noisy counts, {code.in_words}"
     if code.name != AXES:
-        rest = "a label where one leads clearly" if code.answer.one_hot else "no query gets a label"
+        rest = (
+            "a label where one leads clearly" if code.answer.labelled else "no query gets a label"
+        )
         return f"{text}; {rest}"
     number = teachers or Outlook.teachers_wanted(spec) * spec.wanted_parties
     if reached is None:
@@ -126,13 +128,24 @@ def _of_records(spec: CampaignSpec, guess: Guess, classes: int | None) -> Expect
     records = guess.records or RECORDS
     known = classes or len(spec.classes or ())
     m = known or CLASSES
-    mechanism = matrix_mechanism(spec, terms.votes_per_patient)
+    mechanism = (
+        round_mechanisms(spec, 1)[-1]
+        if spec.in_rounds
+        else matrix_mechanism(spec, terms.votes_per_patient)
+    )
     adding = spec.wanted_parties if spec.sums.distributed else 1
     noise = mechanism.shares.spread(adding) / code.grid
     voting = (
         f"if {records:,} records vote ({'your guess' if guess.records else '--expected-records'})"
     )
     rare = "" if guess.rarest is None else _of_rarest(guess.rarest, records, m if known else 2)
+    if spec.in_rounds:
+        return Expected(
+            f"class counts, then {spec.rounds - 1} rounds of sums in {number} directions, each of what "
+            f"records disagree with the model before it; {voting}, the noise in each is "
+            f"{100 * noise / records:.2g} % of what all of them could sum to, and the last model is for "
+            f"the student{rare}"
+        )
     if code.name == DENSE:
         plan = plan_sums(number, code, records=records, columns=m, noise=noise)
         return Expected(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pate.accounting.composition import Gdp
 from pate.answers import NUMBER
 from pate.campaign.choices import check_budget
 from pate.campaign.neighbour_terms import require_size
@@ -23,9 +24,12 @@ from pate.mechanisms.least_noise import (
     clear_margin,
     law_of_least_noise,
     least_noise,
+    least_share_of,
     noise_in_words,
     spreads_of,
 )
+from pate.noise.share_laws import GaussianShares
+from pate.rounds.rule import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,8 +105,42 @@ class NeighbourNoise:
         grid = code_of(code).grid
         spreads = {name: each / grid for name, each in spreads_of(*of_one, code).items()}
         words = noise_in_words(*of_one, law, code)
-        margin = clear_margin(shares, adding) if code_of(code).answer.one_hot else 0
+        margin = clear_margin(shares, adding) if code_of(code).answer.labelled else 0
         return cls(shares, at, honest, spreads, law, margin, words)
+
+    @classmethod
+    def of_rounds(
+        cls,
+        epsilon: float,
+        delta: float,
+        parties: int,
+        colluders: int | None,
+        code: str,
+        rounds: int,
+    ) -> NeighbourNoise:
+        """Return the noise of each of several rounds in which records vote, after one of class counts.
+
+        Raises:
+            UsageError, BudgetError: as :meth:`of`; also without a delta.
+        """
+        adding, honest = 1, 1
+        if parties >= 3:
+            fewest, colluding = threshold_for(parties, colluders)
+            adding, honest = parties, fewest - colluding
+        check_budget(epsilon, delta, records_vote=True)
+        if delta == 0:
+            raise UsageError("records that vote in rounds have Gaussian noise, at a delta above 0")
+        first, later = (
+            GaussianShares(least_share_of(part, honest, 1, code))
+            for part in parts_of(Gdp().budget(epsilon, delta), rounds)[:2]
+        )
+        grid = code_of(code).grid
+        spread = later.spread(adding) / grid
+        words = (
+            f"class counts with noise of {first.spread(adding) / grid:.4g} votes, then {rounds} rounds of "
+            f"sums with Gaussian noise of standard deviation {spread:.4g} on each number, at delta {delta:g}"
+        )
+        return cls(later, delta, honest, {"gaussian": spread}, "gaussian", 0, words)
 
 
 @dataclass(frozen=True)

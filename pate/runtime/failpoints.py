@@ -32,6 +32,8 @@ NAMES: Final = frozenset({
     "charge-recorded",      # the charge is durable, no noise was drawn
     "noise-drawn",          # labels exist only in memory
     "release-recorded",     # the labels are durable
+    "model-made",           # the model of the next round is only in memory
+    "model-recorded",       # it is durable, the round has not ended
     "round-ended",          # a round's end is durable
     "campaign-closed",      # the end is durable, the parties do not know of it
     "farewell-said",        # the parties are notified, not yet noted on disk

@@ -8,6 +8,9 @@ range. The other records are the same in both files; some are as near to one sid
 Two pairs change less: one of several votes moves, which an even number of votes would hide; and the unit
 that is the extreme of its party leaves records that lie in the middle, or in dense votes records that are
 like no public row, so that the unit's arrays were the longest.
+
+Of rounds one round is counted, in which a server shows the model that makes arrays the longest: it is
+undecided everywhere, and cuts at the least length.
 """
 
 from __future__ import annotations
@@ -17,11 +20,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from party.voting.neighbour import NeighbourVotes
-from pate.answers import LABELS, NONE, NUMBER
+from pate.answers import LABELS, NONE, NUMBER, RESIDUAL
 from pate.auditing.neighbours import Pair
 from pate.campaign.neighbour_terms import MOST_VOTES
 from pate.codes import DENSE
 from pate.data.values import Dataset, Table
+from pate.rounds.model import RoundModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,6 +60,8 @@ def record_pairs(code: Code, votes: int) -> tuple[Pair, ...]:
     dense = code.name == DENSE
     far, step = (_AMONG, 1 / 1024) if dense else (_FAR, 1)
     rest = _others(_FAR if dense else 0)
+    if code.answer.name == RESIDUAL:  # all of one class, else residuals of both would cancel
+        rest = [(2 * patient, place) for patient, place in rest]
     given = _counts(code, votes, _unit(votes, -far), _others())
     moved = max(
         (
@@ -100,6 +106,9 @@ def _counts(code: Code, votes: int, *parts: Sequence[tuple[int, float]]) -> Coun
     """Return a party's votes, by its own code."""
     rows = [row for part in parts for row in part]
     columns, records = _records(code, rows)
+    shown = None
+    if code.answer.name == RESIDUAL:
+        shown = RoundModel(np.zeros((code.places, len(columns)), np.int64), cut=1)
     return NeighbourVotes(records, _KEY).vote(
         _public(code),
         range(len(_public(code))),
@@ -107,6 +116,7 @@ def _counts(code: Code, votes: int, *parts: Sequence[tuple[int, float]]) -> Coun
         votes_per_patient=votes,
         most_votes=MOST_VOTES,
         code=code,
+        shown=shown,
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as Sheet
 
-from pate.answers import CLASS, answer_of
+from pate.answers import CLASS, RESIDUAL, answer_of
 from pate.auditing.histograms import audit_counts
 from pate.auditing.mechanism import audit_mechanism
 from pate.auditing.power import MISSED
@@ -101,7 +101,7 @@ def _repeated(name: str, options: AuditOptions, screen: Screen) -> Audit:
     if name == GATED:
         return _gated(options, delta, screen)
     mechanism = mechanism_of(name, options)
-    queries, votes = options.queries or _QUERIES, options.votes_per_unit or _VOTES
+    queries, votes = options.queries or _QUERIES, _votes_of(options)
     as_records = options.code is not None or options.answer is not None
     if as_records:
         queries = options.queries or 1
@@ -195,7 +195,7 @@ def _canary(options: AuditOptions, screen: Screen) -> Audit:
 
 def mechanism_of(name: str, options: AuditOptions) -> Mechanism:
     """Return the audited mechanism of that name."""
-    k = options.votes_per_unit or _VOTES
+    k = _votes_of(options)
     sigma2 = _exact("sigma2", options.sigma2) or _SIGMA * k
     sigma1 = _exact("sigma1", options.sigma1) or _CHECK * sigma2
     threshold = _THRESHOLD if options.threshold is None else options.threshold
@@ -240,6 +240,15 @@ def _of_records(distributed: bool, options: AuditOptions, k: int) -> MatrixMecha
 def _code_of(options: AuditOptions) -> Code:
     answer = answer_of(options.answer or CLASS)
     return replace(code_of(options.code or NEAREST), answer=answer)
+
+
+def _votes_of(options: AuditOptions) -> int:
+    """Return the votes of a unit. In rounds it casts one array, however many records it has."""
+    if options.answer != RESIDUAL:
+        return options.votes_per_unit or _VOTES
+    if options.votes_per_unit not in (None, 1):
+        raise UsageError("in rounds a unit casts one array: leave out --votes-per-unit")
+    return 1
 
 
 def _exact(name: str, text: str | None) -> Fraction | None:

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from pate.data.values import Dataset, Table
-from pate.errors import DataError, UsageError
-from student.evaluation.rates import CONFIDENCE, Rate, rate_of
+from pate.errors import UsageError
+from student.evaluation.figures import CONFIDENCE, Rate, rate_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,15 +35,7 @@ MOST_GROUPS: Final = 20
 
 @dataclass(frozen=True)
 class Gap:
-    """A difference between the rates of two groups.
-
-    Attributes:
-        higher: name of the group with the higher rate.
-        lower: name of the other.
-        difference: of the two shares, at least 0.
-        low: lower end of its interval; above 0 if the difference is significant.
-        high: upper end.
-    """
+    """A difference between the rates of two groups, at least 0, and its interval."""
 
     higher: str
     lower: str
@@ -95,48 +86,28 @@ def widest_gap(rates: Mapping[str, Rate], *, comparisons: int = 1) -> Gap | None
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Confusion matrices of a student for each group of labelled public data.
+    """Rates of a student for each group of labelled public data, by the group's name.
 
     Attributes:
-        names: of the groups.
         classes: class names.
-        confusion: (groups, classes, classes) int64; of each group a row per true class, a column
-            per predicted one.
+        accuracy: share of the group's inputs that are right.
+        recalls: for each class, share of its inputs that are right.
+        predictions: for each class, share of the inputs that were predicted as it: positive predictions.
+        shares: for each class, share of the inputs that are of it.
         chosen: of two classes the positive one.
-        independent: by kind of rate, and of the class if it is of one, the number of independent
-            inputs in each group; None if all inputs are independent.
     """
 
-    names: tuple[str, ...]
     classes: tuple[str, ...]
-    confusion: NDArray[np.int64]
+    accuracy: dict[str, Rate]
+    recalls: list[dict[str, Rate]]
+    predictions: list[dict[str, Rate]]
+    shares: list[dict[str, Rate]]
     chosen: int = 1
-    independent: Mapping[tuple[str, int], list[float | None]] | None = None
 
-    def __post_init__(self) -> None:
-        if self.confusion.shape != (len(self.names), *2 * (len(self.classes),)):
-            raise DataError(f"{len(self.names)} groups but counts of {self.confusion.shape}")
-        self.confusion.setflags(write=False)
-
-    @cached_property
-    def accuracy(self) -> dict[str, Rate]:
-        """Accuracy of each group."""
-        right = np.trace(self.confusion, axis1=1, axis2=2)
-        return self._rates(right, self._counts, "accuracy")
-
-    def recall(self, at: int) -> dict[str, Rate]:
-        """Recall of class ``at`` in each group."""
-        return self._rates(
-            self.confusion[:, at, at], self.confusion[:, at].sum(axis=1), "recall", at
-        )
-
-    def predicted(self, at: int) -> dict[str, Rate]:
-        """Share of each group's inputs that were predicted as class ``at``: positive predictions."""
-        return self._rates(self.confusion[:, :, at].sum(axis=1), self._counts, "predicted", at)
-
-    def present(self, at: int) -> dict[str, Rate]:
-        """Share of each group's inputs that are of class ``at``."""
-        return self._rates(self.confusion[:, at].sum(axis=1), self._counts, "present", at)
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the groups."""
+        return tuple(self.accuracy)
 
     @property
     def positive(self) -> int | None:
@@ -149,30 +120,21 @@ class Groups:
         ``accuracy``; ``predicted``, the rate of positive predictions (demographic parity); and
         ``recall`` of the positive class (equal opportunity). The three hold together.
         """
-        at = self.positive
-        if at is None:
-            return {"accuracy": widest_gap(self.accuracy)}
-        rates = {
-            "accuracy": self.accuracy,
-            "predicted": self.predicted(at),
-            "recall": self.recall(at),
-        }
+        rates, at = {"accuracy": self.accuracy}, self.positive
+        if at is not None:
+            rates |= {"predicted": self.predictions[at], "recall": self.recalls[at]}
         return {name: widest_gap(each, comparisons=len(rates)) for name, each in rates.items()}
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON values."""
-        per_class = {"recall": self.recall, "predicted": self.predicted, "present": self.present}
-        tables = {
-            name: [rates(at) for at in range(len(self.classes))]
-            for name, rates in per_class.items()
-        }
+        tables = {"recall": self.recalls, "predicted": self.predictions, "present": self.shares}
         return {
             "positive_class": None if self.positive is None else self.classes[self.positive],
             "gaps": {k: None if gap is None else gap.to_json() for k, gap in self.gaps().items()},
             "of": {
                 name: {
-                    "count": int(count),
-                    "accuracy": self.accuracy[name].to_json(),
+                    "count": rate.count,
+                    "accuracy": rate.to_json(),
                     **{
                         kind: {
                             c: t[name].to_json() for c, t in zip(self.classes, table, strict=True)
@@ -180,29 +142,15 @@ class Groups:
                         for kind, table in tables.items()
                     },
                 }
-                for name, count in zip(self.names, self._counts, strict=True)
+                for name, rate in self.accuracy.items()
             },
         }
 
-    @property
-    def _counts(self) -> NDArray[np.int64]:
-        counts: NDArray[np.int64] = self.confusion.sum(axis=(1, 2))
-        return counts
-
-    def _rates(
-        self, hits: NDArray[np.int64], counts: NDArray[np.int64], kind: str, at: int = 0
-    ) -> dict[str, Rate]:
-        known = self.independent
-        worth = [None] * len(self.names) if known is None else known[kind, at]
-        rows = zip(self.names, hits.tolist(), counts.tolist(), worth, strict=True)
-        return {name: Rate(hit, count, each) for name, hit, count, each in rows}
-
 
 def group_column(data: Dataset, column: str) -> Dataset:
-    """Return the same labelled rows, grouped by one of their columns.
+    """Return the same labelled rows, in groups called ``column = value``.
 
-    The column stays among the inputs, since the student may need it; groups are called
-    ``column = value``.
+    The column stays among the inputs, since the student may need it.
 
     Raises:
         UsageError: if the inputs are not a table, lack the column, or it has too many values.
@@ -242,7 +190,7 @@ def by_group(
     positive: int = 1,
     units: NDArray[np.int64] | None = None,
 ) -> Groups | None:
-    """Return the confusion matrices by group; None without groups, or with too many.
+    """Return the rates by group; None without groups, or with too many.
 
     Groups of an archive may be patients, of whom there are many: they get no rates.
 
@@ -259,38 +207,23 @@ def by_group(
     names, at = np.unique(groups, return_inverse=True)
     if len(names) > MOST_GROUPS:
         return None
-    shape = (len(names), len(classes), len(classes))
-    cells = np.ravel_multi_index((at, truth, predicted), shape)
-    confusion = np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape)
+    everyone = np.ones(len(truth), dtype=np.bool_)
+
+    def rates(hits: NDArray[np.bool_], among: NDArray[np.bool_] = everyone) -> dict[str, Rate]:
+        return {
+            name: rate_of(hits, units, among & (at == group))
+            for group, name in enumerate(names.tolist())
+        }
+
+    each = range(len(classes))
     return Groups(
-        tuple(names.tolist()),
         classes,
-        confusion.astype(np.int64),
+        rates(truth == predicted),
+        [rates(predicted == one, truth == one) for one in each],
+        [rates(predicted == one) for one in each],
+        [rates(truth == one) for one in each],
         positive,
-        None if units is None else _independent(at, truth, predicted, len(classes), units),
     )
-
-
-def _independent(
-    groups: NDArray[np.intp],
-    truth: NDArray[np.int64],
-    predicted: NDArray[np.int64],
-    classes: int,
-    units: NDArray[np.int64],
-) -> dict[tuple[str, int], list[float | None]]:
-    """Return the numbers of independent inputs behind each rate of :class:`Groups`."""
-    everyone = np.ones(len(truth), dtype=bool)
-
-    def each(hits: NDArray[np.bool_], among: NDArray[np.bool_]) -> list[float | None]:
-        rows = [among & (groups == at) for at in range(int(groups.max()) + 1)]
-        return [rate_of(hits[some], units[some]).independent for some in rows]
-
-    found = {("accuracy", 0): each(truth == predicted, everyone)}
-    for at in range(classes):
-        found["recall", at] = each(predicted == at, truth == at)
-        found["predicted", at] = each(predicted == at, everyone)
-        found["present", at] = each(truth == at, everyone)
-    return found
 
 
 @dataclass(frozen=True)
@@ -329,13 +262,7 @@ class Coverage:
 
 
 def coverage(student: Student, public: Inputs, rows: Sequence[LabelRow]) -> Coverage:
-    """Return the distribution of the labels over the classes predicted by a finished student.
-
-    Args:
-        student: trained on these labels.
-        public: the public set.
-        rows: all released labels.
-    """
+    """Return the distribution of all released labels over the classes predicted by a finished student."""
     size = len(student.classes)
     said = student.predict(public)
     queries = np.array([row.query for row in rows], dtype=np.int64)

@@ -1,56 +1,32 @@
-"""Scores of a student's probabilities: area under the ROC curve, Brier score, calibration."""
+"""Scores of a student's probabilities, and predictions of one of two classes by a threshold."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.errors import DataError
-from student.evaluation.rates import CONFIDENCE, Rate, rate_of, wilson
+from pate.errors import DataError, UsageError
+from student.evaluation.figures import Figure, Rate, area_of, rate_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
+
+    Probabilities = NDArray[np.floating]
 
 #: Bins of the calibration, if each gets at least this many inputs.
 _BINS: Final = 10
 _LEAST_IN_BIN: Final = 10
-#: A standard error below this is zero but for rounding.
-_NOTHING: Final = 1e-12
 #: By how much a row of probabilities may miss a sum of 1.
 _SLACK: Final = 1e-3
 
 
 @dataclass(frozen=True)
-class Area:
-    """Area under the ROC curve: how well a probability ranks inputs of a class above the others.
-
-    Attributes:
-        value: probability that an input of the class ranks above one of another class, ties
-            counting half; with more than two classes the mean over classes, one against the rest.
-        interval: (low, high) at 95 % confidence; None if a class has inputs of one patient only.
-        left_out: names of the classes without an input, which have no area.
-    """
-
-    value: float
-    interval: tuple[float, float] | None
-    left_out: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Bin:
-    """Inputs with similar probabilities of what is observed.
-
-    Attributes:
-        low: smallest probability.
-        high: largest one.
-        mean: of the probabilities.
-        observed: share of the inputs for which it happened.
-    """
+    """Inputs with similar probabilities: their least, most and mean, and how many it happened for."""
 
     low: float
     high: float
@@ -59,12 +35,8 @@ class Bin:
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON values."""
-        return {
-            "least": self.low,
-            "most": self.high,
-            "mean": self.mean,
-            "observed": self.observed.to_json(),
-        }
+        ends = {"least": self.low, "most": self.high, "mean": self.mean}
+        return {**ends, "observed": self.observed.to_json()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +44,9 @@ class Scores:
     """How well probabilities fit the true classes.
 
     Attributes:
-        area: under the ROC curve; None if the labels are of one class.
+        area: under the ROC curve; with more than two classes the mean of one against the rest; None if
+            the labels are of one class.
+        left_out: names of the classes without an input, which have no area.
         brier: Brier score: the squared differences between probabilities and truth, summed over all
             classes and averaged over inputs, from 0 to 2. For two classes it is twice the score of one class.
         brier_of_shares: the same for always predicting each class's share of these inputs.
@@ -83,7 +57,8 @@ class Scores:
         roc: (k, 2) false and true positive rates of two classes; None otherwise.
     """
 
-    area: Area | None
+    area: Figure | None
+    left_out: tuple[str, ...]
     brier: float
     brier_of_shares: float
     bins: tuple[Bin, ...]
@@ -99,11 +74,11 @@ class Scores:
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON values."""
-        area = self.area
+        area = Figure(math.nan, None) if self.area is None else self.area
         return {
-            "auc": None if area is None else area.value,
-            "auc_interval": None if area is None or area.interval is None else list(area.interval),
-            "auc_left_out": [] if area is None else list(area.left_out),
+            "auc": None if self.area is None else area.value,
+            "auc_interval": area.to_json()["interval"],
+            "auc_left_out": list(self.left_out),
             "brier": self.brier,
             "brier_of_shares": self.brier_of_shares,
             "brier_convention": "sum over classes, mean over inputs: 0 to 2",
@@ -114,163 +89,69 @@ class Scores:
 
 
 def score(
-    probabilities: NDArray[np.floating],
+    probabilities: Probabilities,
     truth: NDArray[np.int64],
     classes: tuple[str, ...],
     *,
     positive: int = 1,
     units: NDArray[np.int64] | None = None,
 ) -> Scores:
-    """Return the scores of probabilities.
+    """Return the scores of (n, m) probabilities of m classes.
 
     Args:
-        probabilities: (n, m), n at least 1, each row a distribution over the classes.
+        probabilities: each row a distribution over the classes.
         truth: (n,) the true classes.
-        classes: m class names.
+        classes: their names.
         positive: of two classes the one whose probability is judged.
-        units: (n,) whole numbers, equal for inputs of one patient; None if all are independent.
+        units: (n,) from 0 without a gap, a number for each patient; None if all are independent.
 
     Raises:
-        DataError: if the probabilities are none.
+        DataError: if a row is no distribution; a student of a plugin can return anything.
     """
-    check_probabilities(probabilities, len(truth), len(classes))
+    from sklearn.metrics import roc_curve
+
+    size, count = len(classes), len(truth)
+    _require_distributions(probabilities, (count, size))
     known = np.clip(probabilities.astype(np.float64), 0.0, 1.0)  # float32 may round above 1
-    binary = len(classes) == 2
-    if binary:
+    is_of = truth[:, None] == np.arange(size)
+    if size == 2:
         judged, happened = known[:, positive], truth == positive
+        area = area_of(judged[:, None], happened[:, None], units)
     else:
         judged, happened = known.max(axis=1), known.argmax(axis=1) == truth
-    shares = np.bincount(truth, minlength=len(classes)) / len(truth)
+        area = area_of(known, is_of, units)
     bins, by_chance = _calibration(judged, happened, units)
-    area = _area(known, truth, classes, positive, units)
+    present = is_of.any(axis=0)
+    drawn = size == 2 and area is not None
     return Scores(
         area=area,
-        brier=float(((known - np.eye(len(classes))[truth]) ** 2).sum(axis=1).mean()),
-        brier_of_shares=float(1.0 - (shares**2).sum()),
+        left_out=tuple(name for name, here in zip(classes, present, strict=True) if not here),
+        brier=float(((known - is_of) ** 2).sum(axis=1).mean()),
+        brier_of_shares=float(1.0 - (is_of.mean(axis=0) ** 2).sum()),
         bins=bins,
-        error_by_chance=by_chance,
-        roc=_roc(judged, happened) if binary and area is not None else None,
+        error_by_chance=by_chance if units is None else None,
+        roc=np.column_stack(roc_curve(happened, judged)[:2]) if drawn else None,
     )
 
 
-def check_probabilities(probabilities: NDArray[np.floating], count: int, classes: int) -> None:
-    """Check that each of ``count`` rows is a distribution over the classes.
-
-    Raises:
-        DataError: if not; a student of a plugin can return anything.
-    """
-    if probabilities.shape != (count, classes):
+def _require_distributions(probabilities: Probabilities, shape: tuple[int, int]) -> None:
+    if probabilities.shape != shape:
         raise DataError(
-            f"the student returned probabilities of shape {probabilities.shape} for {count} inputs "
-            f"and {classes} classes"
+            f"the student returned probabilities of shape {probabilities.shape} for {shape[0]} inputs "
+            f"and {shape[1]} classes"
         )
     sums = probabilities.sum(axis=1, dtype=np.float64)
     if not (np.all(probabilities >= 0) and np.all(np.abs(sums - 1.0) <= _SLACK)):
         raise DataError("the student returned probabilities that are negative or do not sum to 1")
 
 
-def _area(
-    known: NDArray[np.float64],
-    truth: NDArray[np.int64],
-    classes: tuple[str, ...],
-    positive: int,
-    units: NDArray[np.int64] | None,
-) -> Area | None:
-    """Return the area under the curve; None for labels of one class."""
-    present = np.unique(truth).tolist()
-    if len(present) < 2:
-        return None
-    left_out = tuple(name for at, name in enumerate(classes) if at not in present)
-    judged = [positive] if len(classes) == 2 else present
-    return mean_area([(known[:, each], truth == each) for each in judged], units, left_out)
-
-
-def mean_area(
-    judged: Sequence[tuple[NDArray[np.float64], NDArray[np.bool_]]],
-    units: NDArray[np.int64] | None,
-    left_out: tuple[str, ...] = (),
-) -> Area:
-    """Return the mean of the areas under some curves over the same inputs.
-
-    Args:
-        judged: for each curve (n,) probabilities, and (n,) what is true; both truths occur.
-        units: (n,) whole numbers, equal for inputs of one patient; None if all are independent.
-        left_out: names of what has no area.
-    """
-    count = len(judged[0][1])
-    at = np.arange(count) if units is None else np.unique(units, return_inverse=True)[1]
-    parts: list[float] = []
-    pairs = count
-    influence: NDArray[np.float64] | None = np.zeros(int(at.max()) + 1)
-    for known, is_true in judged:
-        area, moved, fewest = _placements(known, is_true, at)
-        parts.append(area)
-        pairs = min(pairs, fewest)
-        influence = None if influence is None or moved is None else influence + moved / len(judged)
-    value = float(np.mean(parts))
-    if influence is None:
-        return Area(value, None, left_out)
-    error = float(np.sqrt((influence**2).sum()))
-    if error < _NOTHING:
-        # All are ranked rightly, say. Disjoint pairs of patients are independent trials of that.
-        return Area(value, wilson(value, pairs), left_out)
-    patients = None if units is None else int(at.max()) + 1
-    return Area(value, _logit_interval(value, error, patients), left_out)
-
-
-def _placements(
-    judged: NDArray[np.float64], is_positive: NDArray[np.bool_], units: NDArray[np.int64]
-) -> tuple[float, NDArray[np.float64] | None, int]:
-    """Return the area under one curve, what each unit adds to its error, and disjoint pairs.
-
-    The variance of the area is the sum of squares of the second: an input's placement is the share
-    of the inputs of the other side that it ranks on the right side of, and its distance from the
-    mean is its influence. None if one side has a single unit, whose variance is unknown.
-
-    Source: DeLong, DeLong and Clarke-Pearson, "Comparing the areas under two or more correlated
-    receiver operating characteristic curves", Biometrics 1988; for patients Obuchowski,
-    "Nonparametric analysis of clustered ROC curve data", Biometrics 1997.
-    """
-    from scipy.stats import rankdata
-
-    sides = (is_positive, ~is_positive)
-    high, low = judged[is_positive], judged[~is_positive]
-    ranks = rankdata(np.concatenate([high, low]))  # midranks: ties count half
-    above = (ranks[: len(high)] - rankdata(high)) / len(low)
-    below = 1.0 - (ranks[len(high) :] - rankdata(low)) / len(high)
-    area = float(above.mean())
-    most = int(units.max()) + 1
-    influence = np.zeros(most)
-    counts = []
-    for side, placements in zip(sides, (above, below), strict=True):
-        own = units[side]
-        number = len(np.unique(own))
-        counts.append(number)
-        moved = np.bincount(own, weights=placements - area, minlength=most) / len(own)
-        influence += moved * np.sqrt(number / max(1, number - 1))
-    pairs = min(*counts, len(np.unique(units)) // 2)
-    return area, (None if min(counts) < 2 else influence), pairs
-
-
-def _logit_interval(value: float, error: float, patients: int | None) -> tuple[float, float]:
-    """Return the interval of a value within 0 and 1, symmetric in its log odds.
-
-    Few patients estimate an error badly, for which Student's t pays.
-    """
-    from scipy.special import expit, logit, ndtri, stdtrit
-
-    tail = 1.0 - (1.0 - CONFIDENCE) / 2.0
-    errors = float(ndtri(tail) if patients is None else stdtrit(patients - 1, tail))
-    half = errors * error / (value * (1.0 - value))
-    return float(expit(logit(value) - half)), float(expit(logit(value) + half))
-
-
 def _calibration(
     judged: NDArray[np.float64], happened: NDArray[np.bool_], units: NDArray[np.int64] | None
-) -> tuple[tuple[Bin, ...], float | None]:
+) -> tuple[tuple[Bin, ...], float]:
     """Return bins of about equally many inputs, and the error that chance makes of their sizes.
 
-    Inputs with equal probabilities share a bin, so that their order does not count.
+    Inputs with equal probabilities share a bin, so that their order does not count. scikit-learn's
+    curve has neither the sizes of bins nor their rows.
     """
     wanted = min(_BINS, max(1, len(judged) // _LEAST_IN_BIN))
     inner = np.quantile(judged, np.arange(1, wanted) / wanted, method="inverted_cdf")
@@ -281,15 +162,164 @@ def _calibration(
     for start, stop in pairwise([*starts.tolist(), len(order)]):
         rows = order[start:stop]
         some = judged[rows]
-        rate = rate_of(happened[rows], None if units is None else units[rows])
+        rate = rate_of(happened, units, rows)
         bins.append(Bin(float(some.min()), float(some.max()), float(some.mean()), rate))
         # Mean distance of a normal variable from its mean is sqrt(2 / pi) standard deviations.
         by_chance += float(np.sqrt(2 / np.pi * (some * (1 - some)).sum()))
-    return tuple(bins), (by_chance / len(judged) if units is None else None)
+    return tuple(bins), by_chance / len(judged)
 
 
-def _roc(judged: NDArray[np.float64], happened: NDArray[np.bool_]) -> NDArray[np.float64]:
-    from sklearn.metrics import roc_curve
+@dataclass(frozen=True)
+class Threshold:
+    """The rule that predicts a class if its probability is large enough, and else the other one.
 
-    false, true, _ = roc_curve(happened, judged)
-    return np.column_stack([false, true])
+    Attributes:
+        positive: index of the class, 0 or 1.
+        least: its smallest probability that is enough, from 0 to 1. Probabilities are compared as
+            float32, which is what students return: 0.7 is enough for 0.7.
+    """
+
+    positive: int
+    least: float
+
+    def predict(self, probabilities: Probabilities) -> NDArray[np.int64]:
+        """Return (n,) predicted classes of (n, 2) probabilities."""
+        is_enough = probabilities[:, self.positive].astype(np.float32) >= np.float32(self.least)
+        return np.where(is_enough, self.positive, 1 - self.positive).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """What predictions by a threshold are worth on labelled data.
+
+    Attributes:
+        threshold: the rule.
+        classes: the two class names.
+        confusion: (2, 2) int64; row: the true class, column: the predicted one.
+        rates: ``sensitivity``, the share of the positive inputs that are predicted as such;
+            ``specificity``, of the others; ``precision``, the share of positive predictions that are right.
+        wanted: the sensitivity for which the threshold was chosen on these same labels; None if it
+            was given. Where it was chosen here, the shares are too good, and no test of the student.
+    """
+
+    threshold: Threshold
+    classes: tuple[str, ...]
+    confusion: NDArray[np.int64]
+    rates: dict[str, Rate]
+    wanted: float | None = None
+
+    @property
+    def source(self) -> str:
+        """Where the threshold is from."""
+        return "given" if self.wanted is None else "chosen on this data"
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON values; shares on the labels that chose the threshold have no interval."""
+        chosen = self.wanted is not None
+        return {
+            "positive_class": self.classes[self.threshold.positive],
+            "threshold": self.threshold.least,
+            "threshold_source": self.source,
+            "wanted_sensitivity": self.wanted,
+            **{
+                name: {"share": rate.share, "of": rate.count} if chosen else rate.to_json()
+                for name, rate in self.rates.items()
+            },
+            "confusion": self.confusion.tolist(),
+        }
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a user wants to know about two classes.
+
+    Attributes:
+        positive: name of the positive class; None: the second.
+        threshold: smallest probability of it that is enough to predict it, if one was given.
+        at_sensitivity: choose the highest threshold with at least this sensitivity, on the very
+            labels that it is then judged by.
+    """
+
+    positive: str | None = None
+    threshold: float | None = None
+    at_sensitivity: float | None = None
+
+    def positive_of(self, classes: tuple[str, ...]) -> int:
+        """Return the index of the positive class, after checking all options against the classes.
+
+        Raises:
+            UsageError: if they exclude each other, are no shares, or the student has not two classes.
+        """
+        options = {
+            "--positive": self.positive,
+            "--threshold": self.threshold,
+            "--at-sensitivity": self.at_sensitivity,
+        }
+        asked = [name for name, value in options.items() if value is not None]
+        if asked and len(classes) != 2:
+            raise UsageError(f"{asked[0]} is for two classes, and this student has {len(classes)}")
+        if self.threshold is not None and self.at_sensitivity is not None:
+            raise UsageError("give either --threshold or --at-sensitivity, which chooses one")
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
+            raise UsageError(f"--threshold {self.threshold}: give a probability from 0 to 1")
+        if self.at_sensitivity is not None and not 0 < self.at_sensitivity <= 1:
+            raise UsageError(
+                f"--at-sensitivity {self.at_sensitivity}: give a share above 0, at most 1"
+            )
+        if self.positive is None:
+            return 1
+        if self.positive not in classes:
+            raise UsageError(f"--positive {self.positive}: the classes are {' and '.join(classes)}")
+        return classes.index(self.positive)
+
+    def rule(self, classes: tuple[str, ...]) -> Threshold | None:
+        """Return the threshold that was given, None without one; errors as of :meth:`positive_of`."""
+        at = self.positive_of(classes)
+        return None if self.threshold is None else Threshold(at, self.threshold)
+
+    def decision(
+        self,
+        probabilities: Probabilities,
+        truth: NDArray[np.int64],
+        classes: tuple[str, ...],
+        units: NDArray[np.int64] | None = None,
+    ) -> Decision | None:
+        """Return what the threshold that is given, or chosen, is worth; None if none is asked for.
+
+        Raises:
+            UsageError: as :meth:`positive_of`.
+            DataError: if the threshold is to be chosen, and the data has no positive input.
+        """
+        rule, wanted = self.rule(classes), self.at_sensitivity
+        if wanted is not None:
+            rule = threshold_for(wanted, probabilities, truth, self.positive_of(classes))
+        if rule is None:
+            return None
+        predicted, at = rule.predict(probabilities), rule.positive
+        of = {"sensitivity": truth == at, "specificity": truth != at, "precision": predicted == at}
+        right = predicted == truth
+        return Decision(
+            rule,
+            classes,
+            np.bincount(truth * 2 + predicted, minlength=4).reshape(2, 2).astype(np.int64),
+            {name: rate_of(right, units, rows) for name, rows in of.items()},
+            wanted,
+        )
+
+
+def threshold_for(
+    sensitivity: float, probabilities: Probabilities, truth: NDArray[np.int64], positive: int
+) -> Threshold:
+    """Return the highest threshold with at least this sensitivity on labelled data.
+
+    Raises:
+        DataError: if the data has no positive input.
+    """
+    judged = np.sort(probabilities[truth == positive, positive].astype(np.float32))[::-1]
+    if not len(judged):
+        raise DataError("--at-sensitivity: the data has no input of the positive class")
+    needed = math.ceil(sensitivity * len(judged))
+    if (needed - 1) / len(judged) >= sensitivity:
+        needed -= 1  # the product was rounded up
+    # The shortest decimals that are this float32, so that a printed threshold is the same one.
+    return Threshold(positive, min(1.0, float(str(judged[needed - 1]))))

@@ -115,6 +115,11 @@ def answer_in(student: Student) -> str:
     return str(getattr(student, "answer", CLASS))
 
 
+def has_classes(student: Student) -> bool:
+    """Return whether a student predicts one class; those of tables may predict labels, or a number."""
+    return bool(getattr(student, "has_classes", True))
+
+
 def decided(answer: str, probabilities: NDArray[np.floating]) -> NDArray[np.int64]:
     """Return (n,) the predicted class of each row.
 

@@ -19,6 +19,8 @@ over their graph of neighbours; there the weights are those of one view's featur
 the public rows in these directions, and the view, too, is the one with which the released sums are most
 likely. All of it is post-processing.
 
+A campaign in rounds has released its model (:mod:`pate.rounds.solver`): its probabilities are taken.
+
 Source: Rasmussen and Williams, "Gaussian processes for machine learning", 2006, section 5.4; of averaged
 features: Wu et al., "Simplifying graph convolutional networks", ICML 2019.
 """
@@ -31,10 +33,10 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
-from pate.answers import CONTRAST, FINE, NUMBER, contrast_of
+from pate.answers import NUMBER, RESIDUAL
 from pate.codes import GRID, code_of
-from pate.features.dense import Directions, looked_at
-from pate.features.space import directions_over
+from pate.features.space import codes_over
+from pate.rounds.solver import Start, chances
 from student.trainers.counts import LEAST_SHARE
 from student.trainers.covariates import matching_weights
 from student.trainers.numbers import shares_below
@@ -91,17 +93,15 @@ def linear_chances(
     """
     classes = noisy.counts.shape[1]
     answer = code_of(noisy.code).answer
+    if answer.name == RESIDUAL:
+        return _of_rounds(public, noisy)
     points = answer.name == NUMBER and classes > 2
     asked: Floats = np.triu(np.ones((classes, classes)))[:, :-1] if points else np.eye(classes)
-    if answer.name == CONTRAST:
-        # Counts are sums of each class times what it says; these are the sums of each class again.
-        asked = np.linalg.inv(contrast_of(classes) / FINE).astype(np.float64)
-    total = asked.sum(axis=1) if answer.name == CONTRAST else np.ones(classes)
-    values = _values(public, noisy, total, asked, "pooled" if points else "one", views)
+    values = _values(public, noisy, np.ones(classes), asked, "pooled" if points else "one", views)
     if values is None:
         return None
-    chances = np.clip(shares_below(values) if points else values, LEAST_SHARE, 1.0)
-    made: Floats = chances / chances.sum(axis=1, keepdims=True)
+    found = np.clip(shares_below(values) if points else values, LEAST_SHARE, 1.0)
+    made: Floats = found / found.sum(axis=1, keepdims=True)
     return made
 
 
@@ -126,6 +126,18 @@ def linear_labels(public: Inputs, noisy: NoisyVotes, none: int) -> list[Floats] 
     return [np.stack([1 - each, each], axis=1) for each in has]
 
 
+def _of_rounds(public: Inputs, noisy: NoisyVotes) -> Floats | None:
+    """Return (n, m) the probabilities of the model of a campaign in rounds; None as above."""
+    counts, sigma = noisy.class_counts
+    noise = sigma * len(counts) ** 0.5
+    if noisy.model is None or counts.sum() <= _CLEAR * noise:
+        return None
+    rows = codes_over(public, noisy.queries.tolist()) / GRID
+    found = np.maximum(chances(rows, noisy.model, Start.of(counts, sigma)), LEAST_SHARE)
+    made: Floats = found / found.sum(axis=1, keepdims=True)
+    return made
+
+
 def _values(
     public: Inputs,
     noisy: NoisyVotes,
@@ -144,9 +156,7 @@ def _values(
         sizes: of the weights: one for all of them, each its own, or pooled.
         views: features of the public rows, one of which is weighed; none for the directions.
     """
-    points = directions_over(public).embed(public)
-    directions = Directions.fit(points[noisy.queries], points[looked_at(len(points))])
-    rows = directions.codes(points) / GRID
+    rows = codes_over(public, noisy.queries.tolist()) / GRID
     sums, sigma = noisy.counts / GRID, noisy.sigma / GRID
     every, noise = sums @ total, sigma * float(np.linalg.norm(total))
     basis = _Basis.of(rows, np.full(len(rows), 1 / len(rows)))

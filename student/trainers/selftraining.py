@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -29,10 +29,10 @@ from pate.answers import (
     ARRAY,
     BALANCED,
     CLASS,
-    CONTRAST,
     LABELS,
     NONE,
     NUMBER,
+    RESIDUAL,
     answer_of,
     points_of,
 )
@@ -45,7 +45,15 @@ from student.trainers.base import Effort, Lesson, Progress, by_model, decided, s
 from student.trainers.boosting import CLOSELY, TREES, fit_chances, train_on_counts
 from student.trainers.counts import cells_of
 from student.trainers.encoding import EmbeddedRows, Encoding, learn_encoding
-from student.trainers.head import PENALTY, SMOOTHED, fit_head, head_chances, smoothed_rows
+from student.trainers.head import (
+    COPIED,
+    PENALTY,
+    SMOOTHED,
+    fit_head,
+    head_chances,
+    is_clear,
+    smoothed_rows,
+)
 from student.trainers.labels import (
     HEADS,
     ONLY_NOISE,
@@ -188,7 +196,7 @@ def train(
     else:
         raise DataError("self-training is for tables; use --model propagation for images")
     answer = CLASS if lesson.noisy is None else str(code_of(lesson.noisy.code).answer)
-    answer = CLASS if answer in (CONTRAST, BALANCED, ARRAY) else answer
+    answer = CLASS if answer in (RESIDUAL, BALANCED, ARRAY) else answer
     if lesson.noisy is not None and answer.startswith(LABELS):
         rows = encoding.encode(lesson.public)
         if lesson.teachers:
@@ -235,10 +243,7 @@ def train(
         step = by_model(progress, 2)
         chances = teachers_chances(lesson.public, lesson.noisy, lesson.teachers)
         step()
-        # Where the public set is small trees say less than a line; their mean is better than either.
-        line = fit_head(encoding.encode(lesson.public), chances, steps=effort.steps)
-        made = _fitted_to(lesson, encoding, chances, seed, effort, step)
-        return replace(made, models={**made.models, "logistic": line})
+        return _fitted_to(lesson, encoding, chances, seed, effort, step, line=True)
     cells = None if lesson.noisy is None else cells_of(lesson.public, lesson.noisy)
     if cells is not None:
         rows = encoding.encode(lesson.public)
@@ -255,7 +260,8 @@ def train(
         summed = linear_chances(lesson.public, lesson.noisy)
         step()
         if summed is not None:
-            return _fitted_to(lesson, encoding, summed, seed, effort, step, answer)
+            line = lesson.noisy.model is not None
+            return _fitted_to(lesson, encoding, summed, seed, effort, step, answer, line=line)
     if answer == NUMBER or not len(lesson.labels):
         raise DataError(ONLY_NOISE)
     present = np.unique(lesson.labels)
@@ -285,12 +291,19 @@ def _fitted_to(
     effort: Effort,
     step: Callable[[], None],
     answer: str = CLASS,
+    *,
+    line: bool = False,
 ) -> TableStudent:
-    """Return boosted trees fitted to class probabilities of all public rows."""
+    """Return boosted trees fitted to class probabilities of all public rows, and on request a line.
+
+    It is smoother than trees are, which of a small public set say less; their mean is better than either.
+    """
     rows, trees = encoding.encode(lesson.public), effort.steps or TREES
-    model = fit_chances(rows, chances, seed=seed, trees=trees, far=CLOSELY)
+    found = {"boosting": fit_chances(rows, chances, seed=seed, trees=trees, far=CLOSELY)}
+    if line:
+        found["logistic"] = fit_head(rows, chances, steps=effort.steps)
     step()
-    return TableStudent(encoding, {"boosting": model}, None, lesson.classes, answer=answer)
+    return TableStudent(encoding, found, None, lesson.classes, answer=answer)
 
 
 def _head(
@@ -316,6 +329,8 @@ def _head(
         rows = encoding.encode(lesson.public)
         # With many classes each has few rows, and a softer penalty.
         penalty = PENALTY * min(1.0, SMOOTHED / len(lesson.classes))
+        if is_clear(lesson.noisy):
+            penalty *= COPIED
         head = fit_head(rows, chances, steps=effort.steps, penalty=penalty)
         models, constant = {HEAD: head}, None
     step()

@@ -18,7 +18,7 @@ from benchmarks.rows import Options
 from party.cli import main
 from party.ledger.accountant import cumulative_epsilon
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.synthesis.release.parquet import read
+from party.synthesis.files import read
 from pate.accounting.filters import Delta
 from pate.data.read import read_dataset, read_inputs
 from pate.runtime.screen import Screen
@@ -80,7 +80,7 @@ def command(folder: Path, home: Path, out: Path, *options: str) -> list[str]:
 def test_a_kill_costs_what_was_reserved_and_no_more(
     folder: Path, tmp_path: Path, name: str, times: int, paid: bool, written: bool
 ) -> None:
-    home, out, model = tmp_path / "home", tmp_path / "out.parquet", tmp_path / "model.npz"
+    home, out, model = tmp_path / "home", tmp_path / "out.parquet", tmp_path / "model.safetensors"
     line = command(folder, home, out, "--model-out", str(model))
     Command(tmp_path, "killed", "party", *line, failpoint=f"{name}:{times}").ends(-signal.SIGKILL)
     ledger = PartyLedger(home / LEDGER_FILE, read_only=True)

@@ -1,4 +1,4 @@
-"""Masked sums by envelope for each aggregator that labels by teachers' votes."""
+"""Masked sums by envelope for each aggregator that labels by teachers' votes, and for records in rounds."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import numpy as np
 import pytest
 
 from aggregator_server.ledger.ledger import Ledger
+from party.voting.neighbour import NeighbourVotes
+from pate.data.values import Dataset
 from tests.support.world.envelopes import NAMES, PUBLIC, Play, StuckError
+from tests.support.world.in_process import Killed, kills
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator_server.ledger.encoding import Probabilities
+    from party.voting.voter import Voter
 
 MASKED: dict[str, Any] = {
     "aggregation": "masked", "min_parties": 4, "colluders": 1, "epsilon": 50.0, "sigma2": Fraction(2),
@@ -45,6 +49,50 @@ def test_an_aggregator_labels_a_masked_sum(
     play.serve()
     assert play.responders() == NAMES
     assert labels(play) == dict.fromkeys(range(len(PUBLIC)), 0)
+
+
+class Rounds(Play):
+    """Records that vote in three rounds, by envelope."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(
+            root, aggregator="neighbour", aggregation="masked", noise="distributed", min_parties=4,
+            colluders=1, epsilon=50.0, code="dense-4 residual", representatives=(0, 1, 2, 4), rounds=3,
+            classes=("x", "y"), most_votes=64, votes_per_patient=1,
+        )  # fmt: skip
+
+    def voter(self, name: str, **changes: Any) -> Voter:
+        rows = np.random.default_rng(ord(name)).integers(0, len(PUBLIC), 20)
+        data = Dataset(PUBLIC.take(rows.tolist()), (rows > 2).astype(np.int64), ("x", "y"), None)
+        return super().voter(name, ensemble=None, records=NeighbourVotes(data, b"key"), **changes)
+
+
+@pytest.mark.parametrize("point", ["", "model-recorded", "masked-kept", "replies-deleted"])
+def test_records_vote_in_rounds_by_envelope(tmp_path: Path, point: str) -> None:
+    """Each round has masked votes and an unmasking of its own, whoever is killed; all keys come at once."""
+    play = Rounds(tmp_path)
+    died = 0
+
+    def at(name: str) -> bool:
+        nonlocal died
+        died += name == point
+        return name == point and died == 2
+
+    with kills(at):
+        try:
+            play.serve()
+        except Killed:
+            play.serve()
+    state = play.state()
+    assert (state.phase, len(state.models), len(state.released)) == ("finished", 3, 3)
+    assert not point or died > 1
+    assert [batch.first for batch in state.batches] == [0, 4, 8]
+    assert {batch.responders for batch in state.batches} == {NAMES}
+    assert numbers(play) == set(range(1, 10))  # two for each round
+    for name in NAMES:
+        (record,) = play.ledger(name).campaigns()
+        assert len(record.opened) == 3
+    assert play.votes_on_disk() == []
 
 
 class Student:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     import onnx
 
-    from pate.data.raw import Raw
+    from pate.data.encoded import Raw
 
 #: Keywords of the elements whose value is a size, each of 16 bits.
 SIZES = ((0x28, 0x02), (0x28, 0x06), (0x28, 0x10), (0x28, 0x11), (0x28, 0x100), (0x28, 0x101),

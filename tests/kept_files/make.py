@@ -8,7 +8,7 @@
   which two were killed;
 * ``student``, trained on the labels of ``confident``, with its statement, and ``labels.json``;
 * ``server-backup`` and ``home-backup``, of ``confident`` and of the first party;
-* ``hospital``, the home of a party that made synthetic rows, and ``model.npz``, what it modelled;
+* ``hospital``, the home of a party that made synthetic rows, and ``model.safetensors``, what it modelled;
 * ``said.json``, what the programs said of all that.
 
 All keys are made here and protect nothing.
@@ -242,7 +242,7 @@ def make(programs: Programs) -> None:
     Path("schema.json").write_text(json.dumps(SCHEMA))
     does(
         party, "synthesize", "--data", "hospital.csv", "--schema", "schema.json", "--rows", "20",
-        "--out", "rows.parquet", "--model-out", "model.npz", "--home", "hospital",
+        "--out", "rows.parquet", "--model-out", "model.safetensors", "--home", "hospital",
     )  # fmt: skip
     said = {}
     for name in CAMPAIGNS:

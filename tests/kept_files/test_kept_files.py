@@ -105,7 +105,7 @@ def test_backups_are_restored_by_those_who_signed_them() -> None:
 
 def test_a_stored_model_makes_more_rows_at_no_cost() -> None:
     does(
-        party, "synthesize", "--schema", "schema.json", "--rows", "5", "--model", "model.npz",
+        party, "synthesize", "--schema", "schema.json", "--rows", "5", "--model", "model.safetensors",
         "--out", "more.parquet", "--home", "hospital",
     )  # fmt: skip
     after = json.loads(does(party, "ledger", "--json", "--home", "hospital"))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, get_args, get_type_hints
 
 import pytest
 
-from pate.answers import ANSWERS, CONTRAST
+from pate.answers import ANSWERS, RESIDUAL
 from pate.campaign.choices import AGGREGATIONS, COMPOSITIONS, NOISES, PUBLISH, UNITS
 from pate.codes import AXES, CODES, EACH, code_of
 from pate.encoders.description import Description
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 PARTS: Final = {
     "csv_lines": "tables",
     "pictures": "images",
-    "dicom_header": "dicom",
-    "dicom_pixels": "dicom",
+    "dicom_image": "dicom",
 }
 
 
@@ -48,7 +47,7 @@ MEMBERS: Final[dict[str, set[str]]] = {
     "mechanism": set(MECHANISMS),
     "publish": set(PUBLISH),
     "code": {*CODES, EACH, AXES},
-    "answer": {*ANSWERS, CONTRAST},
+    "answer": {*ANSWERS, RESIDUAL},
     "unit": set(UNITS),
     "series": {"series", "alone"},
     "input": {"embeddings"}

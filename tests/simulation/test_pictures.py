@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from party.synthesis.release import report as rows_report
+from party.synthesis.files import write_report
 from pate.cli.plan.options import PlanOptions
 from pate.cli.plan.picture import draw as draw_plan
 from pate.cli.plan.run import run_plan
@@ -15,10 +16,10 @@ from pate.data.values import Dataset, Images
 from pate.formats.labels import LabelRow, LabelSet
 from pate.runtime.screen import Screen
 from simulation.report import Report, draw
-from student.evaluation.curves import draw_curves
 from student.evaluation.evaluate import Evaluation
 from student.evaluation.fairness import Coverage, by_group
-from student.evaluation.picture import draw as draw_evaluation
+from student.evaluation.pictures import draw as draw_evaluation
+from student.evaluation.pictures import draw_curves
 from student.evaluation.scores import score
 from tests.support.party.domains import small
 from tests.support.pictures import drawn, off_the_edge, ticks, words
@@ -69,23 +70,31 @@ def test_a_campaigns(tmp_path: Path, labels: int, teachers: int, unit: str) -> N
     assert min(labels, 48) <= len(examples) < 2 * min(labels, 48)
 
 
-@pytest.mark.parametrize("grouped", [False, True])
-def test_an_evaluations(tmp_path: Path, *, grouped: bool) -> None:
+@pytest.mark.parametrize(("size", "grouped"), [(2, False), (2, True), (27, True)])
+def test_an_evaluations(tmp_path: Path, size: int, *, grouped: bool) -> None:
     rng = np.random.default_rng(0)
-    truth, predicted = rng.integers(0, 2, (2, 300))
-    names = np.array(["female, 60 and over", "male"])[rng.integers(0, 2, 300)]
+    truth, predicted = rng.integers(0, size, (2, 300))
+    names = np.array(["female, 60 and over, and a long name", "male"])[rng.integers(0, 2, 300)]
+    classes = tuple(f"class {at}" for at in range(size))
+    counts = tuple(range(size))
     made = Evaluation(
-        ("healthy", "ill"),
-        np.bincount(truth * 2 + predicted, minlength=4).reshape(2, 2).astype(np.int64),
-        by_group(names, truth, predicted, ("healthy", "ill")) if grouped else None,
-        Coverage(("healthy", "ill"), (150, 150), (40, 12), (41, 11)) if grouped else None,
+        classes,
+        np.bincount(truth * size + predicted, minlength=size**2)
+        .reshape(size, size)
+        .astype(np.int64),
+        by_group(names, truth, predicted, classes) if grouped else None,
+        Coverage(classes, counts, tuple(at // 2 for at in counts), counts) if grouped else None,
     )
     with drawn() as figures:
         draw_evaluation(made, tmp_path / "evaluation.png", promise=LONG)
     (figure,) = figures
     assert off_the_edge(figure) == []
     assert LONG in words(figure)
-    assert words(figure).count("95 %") == (3 if grouped else 1)
+    groups = (1 if size > 2 else 2) if grouped else 0
+    assert words(figure).count("95 %") == 1 + groups
+    with Image.open(tmp_path / "evaluation.png") as image:  # there is ink, above and below
+        pixels = np.asarray(image.convert("L"))
+    assert min(part.std() for part in np.array_split(pixels, 2 if grouped else 1)) > 5
 
 
 @pytest.mark.parametrize(
@@ -141,7 +150,7 @@ def test_that_of_synthetic_rows(tmp_path: Path, columns: int) -> None:
     domain = small((3, 2, 5, 8, 2, 2)[:columns])
     rows = np.zeros((7, columns), dtype=np.intp)
     with drawn() as figures:
-        rows_report.write(tmp_path, domain, rows, "7 rows by l1, seedless: " + LONG)
+        write_report(tmp_path, domain, rows, "7 rows by l1, seedless: " + LONG)
     (figure,) = figures
     assert off_the_edge(figure) == []
     assert LONG in words(figure)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from pate.codes import GRID
 from pate.data.values import Images
 from pate.errors import DataError, ProtocolError
 from pate.formats.labels import LabelRow, LabelSet
 from pate.formats.noisy_counts import NoisyVotes
 from pate.mechanisms.matrix import MAX_MATRIX, MAX_MATRIX_QUERIES
+from pate.rounds.model import RoundModel
 from protos.pate.v1 import student_pb2 as wire
 from student.client import StudentClient
 from student.session import follow, identify, lesson
@@ -35,6 +38,7 @@ PUBLIC = Images(np.arange(6 * 8 * 8, dtype=np.int64).astype(np.uint8).reshape(6,
 CLASSES = ("ill", "well")
 COUNTS = np.array([[40, -3], [2, 31], [7, 8]], dtype=np.int64)
 SIGMA = 4.5
+MODEL = RoundModel(np.array([[3, -3], [0, 5], [7, 2**20]]), 700)
 
 
 def message(**changes: Any) -> wire.NoisyVotes:
@@ -129,7 +133,97 @@ HOSTILE: dict[str, Callable[[], wire.NoisyVotes]] = {
     "the largest count": lambda: _with(2**63 - 1),
     "the least count": lambda: _with(-(2**63)),
     "a count beyond any votes": lambda: _with(2**41),
+    "a model without rounds": lambda: message(model=MODEL.to_bytes()),
+    "a shown model without rounds": lambda: message(shown=MODEL.to_bytes()),
+    "earlier rounds of nearest votes": lambda: message(
+        earlier=[wire.RoundCounts(counts=bytes(48))]
+    ),
+    "half a model": lambda: in_rounds(model=MODEL.to_bytes()[:-4]),
+    "a model of other classes": lambda: in_rounds(
+        model=RoundModel(np.zeros((3, 3), np.int64), 5).to_bytes()
+    ),
+    "a model that cuts nowhere": lambda: in_rounds(model=bytes(6) + MODEL.to_bytes()[6:]),
+    "a last round without a model": lambda: in_rounds(shown=b""),
+    "class counts with a model": lambda: in_rounds(
+        earlier=[_round(shown=MODEL.to_bytes()), _round(shown=MODEL.to_bytes())]
+    ),
+    "a round between without a model": lambda: in_rounds(earlier=[_round(), _round()]),
+    "no class counts": lambda: in_rounds(earlier=[]),
+    "a round of another shape": lambda: in_rounds(earlier=[_round(counts=bytes(40))]),
+    "a round with endless noise": lambda: in_rounds(earlier=[_round(sigma=math.inf)]),
 }
+
+
+def _round(**changes: Any) -> wire.RoundCounts:
+    fields: dict[str, Any] = {"counts": (9 * COUNTS).astype("<i8").tobytes(), "sigma": 2 * SIGMA}
+    return wire.RoundCounts(**(fields | changes))
+
+
+def in_rounds(**changes: Any) -> wire.NoisyVotes:
+    """Class counts, and two rounds after them."""
+    fields: dict[str, Any] = {
+        "code": "dense-3 residual",
+        "shown": MODEL.to_bytes(),
+        "earlier": [_round(), _round(shown=RoundModel(COUNTS, 9).to_bytes())],
+        "model": RoundModel(2 * COUNTS, 11).to_bytes(),
+    }
+    return message(**(fields | changes))
+
+
+def test_a_student_gets_all_rounds_and_the_file_has_them() -> None:
+    with serving(server_with(in_rounds())) as port, connect(port) as client:
+        first = client.noisy_votes()
+    assert first is not None
+    made = labels_with(first)
+    stored = LabelSet.from_json(made.to_json())
+    assert stored.to_json() == made.to_json()
+    assert made.content_in_words == "1 labels"
+    assert replace(made, rows=()).content_in_words == "a model in 3 directions, after 2 rounds"
+    for noisy in (first, stored.noisy):
+        assert noisy is not None
+        assert (noisy.shown, noisy.model) == (MODEL, RoundModel(2 * COUNTS, 11))
+        counted, between = noisy.earlier
+        assert (counted.shown, between.shown) == (None, RoundModel(COUNTS, 9))
+        assert np.array_equal(between.counts, 9 * COUNTS)
+        counts, sigma = noisy.class_counts
+        assert counts.tolist() == (9 * COUNTS[0] / GRID).tolist()
+        assert sigma == 2 * SIGMA / GRID
+    # Only class counts: they are the last round.
+    with serving(server_with(in_rounds(earlier=[], shown=b""))) as port, connect(port) as client:
+        only = client.noisy_votes()
+    assert only is not None
+    assert only.class_counts[0].tolist() == (COUNTS[0] / GRID).tolist()
+    with pytest.raises(DataError, match="have no model"):
+        labels_with(replace(first, model=None))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": None},
+        {"shown": None},
+        {"earlier": []},
+        {"model": {"cut": 5}},
+        {"model": {"cut": 0, "weights": ["1 2", "3 4", "5 6"]}},
+        {"model": {"cut": 2049, "weights": ["1 2", "3 4", "5 6"]}},
+        {"model": {"cut": 5.0, "weights": ["1 2", "3 4", "5 6"]}},
+        {"model": {"cut": 5, "weights": ["1 2", "3 4", "5 1048577"]}},
+        {"model": {"cut": 5, "weights": ["1 2", "3 4", "5 6e1"]}},
+        {"model": {"cut": 5, "weights": ["1 2", "3 4"]}},
+        {"model": {"cut": 5, "weights": []}},
+        {"model": {"cut": 5, "weights": [[1, 2], [3, 4], [5, 6]]}},
+        {"earlier": [{"sigma": 1.0, "counts": ["1 2", "3 4", "5 6", "7 8"]}]},
+        {"earlier": [{"sigma": -1.0, "counts": ["1 2", "3 4", "5 6"]}]},
+        {"earlier": [{"counts": ["1 2", "3 4", "5 6"]}]},
+        {"code": "dense-3"},
+    ],
+)
+def test_a_file_with_other_rounds_is_refused(change: dict[str, Any]) -> None:
+    with serving(server_with(in_rounds())) as port, connect(port) as client:
+        body = json.loads(labels_with(client.noisy_votes()).to_json())
+    body["noisy"] |= change
+    with pytest.raises(DataError):
+        LabelSet.from_json(json.dumps(body))
 
 
 def _with(count: int) -> wire.NoisyVotes:

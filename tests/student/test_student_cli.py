@@ -110,8 +110,8 @@ def test_train_evaluate_predict(place: Path, here: Here) -> None:
     assert measured["scores"]["auc"] > 0.9
     assert (out / "calibration.png").exists()
     card = (out / "README.md").read_text()
-    assert "| area under the ROC curve | 0.9" in card
-    assert "inputs (test.csv) right;" in card
+    assert "| AUC | 0.9" in card
+    assert "(test.csv)." in card
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     code, printed, shown = here("evaluate", "--model", out, *on_test)
     assert (code, printed) == (0, "")

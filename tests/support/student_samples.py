@@ -13,6 +13,7 @@ import numpy as np
 from pate.data.values import Dataset, Images, Inputs, Table, content_hash
 from protos.pate.v1 import student_pb2 as wire
 from protos.pate.v1 import student_pb2_grpc
+from student.evaluation.fairness import Groups, by_group
 from student.trainers.base import Lesson
 
 if TYPE_CHECKING:
@@ -161,3 +162,12 @@ def round_end(cursor: int, number: int, *, wants: bool = False) -> wire.LabelEve
 
 def campaign_end(cursor: int, labels: int) -> wire.LabelEvent:
     return wire.LabelEvent(cursor=cursor, campaign_end=wire.CampaignEnd(labels_released=labels))
+
+
+def counted(confusion: dict[str, list[list[int]]], classes: tuple[str, ...]) -> Groups:
+    """Return the rates of groups of which each has a row per true class, a column per predicted one."""
+    counts = np.array([*confusion.values()])
+    group, truth, predicted = np.repeat(np.argwhere(counts >= 0), counts.ravel(), axis=0).T
+    found = by_group(np.array([*confusion])[group], truth, predicted, classes)
+    assert found is not None
+    return found

@@ -80,16 +80,20 @@ function sentence(o) {
   const missing = o.wanted - o.connected, q = o.queries;
   if (o.failed) return `Failed: ${o.failed}`;
   if (o.phase === "gathering") return missing > 0 ? `Waiting for ${many(missing, "more party", "more parties")} to join.` : "All parties are here.";
-  if (o.phase === "voting") return o.step ? `The parties are being asked for ${o.step}.` : "The parties’ votes are being collected.";
-  if (o.phase === "labelling") return `Round ${o.round} of ${o.rounds}: ${q.labelled ? "labels" : "noisy counts"} are being released.`;
+  if (o.phase === "voting") return `${inRounds(o) ? `Round ${o.round} of ${o.rounds}. ` : ""}${o.step ? `The parties are being asked for ${o.step}.` : "The parties’ votes are being collected."}`;
+  if (o.phase === "labelling") return `Round ${o.round} of ${o.rounds}: ${q.labelled ? "labels" : inRounds(o) ? "noisy sums" : "noisy counts"} are being released.`;
   if (o.phase === "predicting") return `Round ${o.round} of ${o.rounds} waits for the student’s predictions.`;
-  return `The campaign is finished: ${q.labelled || !q.asked ? many(q.labels, "label", "labels") : "noisy counts"} released.`;
+  const counts = inRounds(o) ? "noisy sums and models" : "noisy counts";
+  return `The campaign is finished: ${q.labelled || !q.asked ? many(q.labels, "label", "labels") : counts} released.`;
 }
+
+// Whether records vote in rounds: then votes come before each release, and no query gets a label.
+function inRounds(o) { return o.rounds > 1 && !o.queries.labelled; }
 
 // The steps of a campaign and which one it is at; few rounds are steps of their own.
 function steps(o) {
   let each = o.phases.map((phase) => [phase, PHASES[phase]]);
-  if (o.rounds > 1 && o.rounds < 4) {
+  if (o.rounds > 1 && o.rounds < 4 && !inRounds(o)) {
     const asks = o.phases.includes("predicting");
     const rounds = Array.from({ length: o.rounds }, (_, at) => at + 1).flatMap((round) => [
       ...(asks && round > 1 ? [[`predicting${round}`, `Predicting, round ${round}`]] : []),

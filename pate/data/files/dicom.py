@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from pate.data.cells import PLAIN, Reading
-from pate.data.files import csv_lines, dicom_pixels, parquet
-from pate.data.files.dicom_header import UnusableError, is_dicom, read_header
+from pate.data.encoded import Raw
+from pate.data.files import csv_lines, dicom_image, parquet
+from pate.data.files.dicom_image import UnusableError, is_dicom, read_header
 from pate.data.files.images import entries
 from pate.data.files.pictures import DEEP, WINDOW, DeepImagesError
 from pate.data.labels import clean_name, plain_name
 from pate.data.odd import Unusable, UnusableRecordError, judged, usable
-from pate.data.raw import Raw
 from pate.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pate.data.files.dicom_header import Header
+    from pate.data.files.dicom_image import Header
     from pate.data.odd import Odd
     from pate.data.values import Window
 
@@ -167,7 +167,7 @@ def _pixels_of(file: _File, window: Window | None) -> Generator[NDArray[np.uint8
     why = "a frame is missing"
     try:
         with file.path.open("rb") as opened:
-            yield from dicom_pixels.frames(opened, file.header, window)
+            yield from dicom_image.frames(opened, file.header, window)
     except UnusableError as error:
         why = str(error)
         if DEEP in why:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.data.cells import PLAIN, Reading
+from pate.data.encoded import Raw
 from pate.data.files import csv_lines, json_lines, parquet, tables
 from pate.data.files.images import entries
 from pate.data.labels import clean_name, plain_name
 from pate.data.limits import read_at_most
 from pate.data.odd import UnusableRecordError, judged, usable
-from pate.data.raw import Raw
 from pate.errors import DataError, UsageError
 
 if TYPE_CHECKING:

@@ -119,18 +119,34 @@ class GetNoisyVotesRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class NoisyVotes(_message.Message):
-    __slots__ = ("queries", "classes", "counts", "sigma", "code")
+    __slots__ = ("queries", "classes", "counts", "sigma", "code", "shown", "earlier", "model")
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     CLASSES_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
     SIGMA_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
+    SHOWN_FIELD_NUMBER: _ClassVar[int]
+    EARLIER_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
     queries: _containers.RepeatedScalarFieldContainer[int]
     classes: int
     counts: bytes
     sigma: float
     code: str
-    def __init__(self, queries: _Optional[_Iterable[int]] = ..., classes: _Optional[int] = ..., counts: _Optional[bytes] = ..., sigma: _Optional[float] = ..., code: _Optional[str] = ...) -> None: ...
+    shown: bytes
+    earlier: _containers.RepeatedCompositeFieldContainer[RoundCounts]
+    model: bytes
+    def __init__(self, queries: _Optional[_Iterable[int]] = ..., classes: _Optional[int] = ..., counts: _Optional[bytes] = ..., sigma: _Optional[float] = ..., code: _Optional[str] = ..., shown: _Optional[bytes] = ..., earlier: _Optional[_Iterable[_Union[RoundCounts, _Mapping]]] = ..., model: _Optional[bytes] = ...) -> None: ...
+
+class RoundCounts(_message.Message):
+    __slots__ = ("counts", "sigma", "shown")
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    SIGMA_FIELD_NUMBER: _ClassVar[int]
+    SHOWN_FIELD_NUMBER: _ClassVar[int]
+    counts: bytes
+    sigma: float
+    shown: bytes
+    def __init__(self, counts: _Optional[bytes] = ..., sigma: _Optional[float] = ..., shown: _Optional[bytes] = ...) -> None: ...
 
 class GetPrivacyStatementRequest(_message.Message):
     __slots__ = ()

@@ -147,12 +147,16 @@ class PublicPiece(_message.Message):
     def __init__(self, index: _Optional[int] = ..., pieces: _Optional[int] = ..., content: _Optional[bytes] = ..., encoder: _Optional[bool] = ...) -> None: ...
 
 class Batch(_message.Message):
-    __slots__ = ("rows", "digest")
+    __slots__ = ("rows", "digest", "round", "shown")
     ROWS_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    SHOWN_FIELD_NUMBER: _ClassVar[int]
     rows: _containers.RepeatedScalarFieldContainer[int]
     digest: bytes
-    def __init__(self, rows: _Optional[_Iterable[int]] = ..., digest: _Optional[bytes] = ...) -> None: ...
+    round: int
+    shown: bytes
+    def __init__(self, rows: _Optional[_Iterable[int]] = ..., digest: _Optional[bytes] = ..., round: _Optional[int] = ..., shown: _Optional[bytes] = ...) -> None: ...
 
 class Ask(_message.Message):
     __slots__ = ("batch",)

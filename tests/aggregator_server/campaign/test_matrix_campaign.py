@@ -1149,21 +1149,22 @@ def test_the_code_follows_from_public_numbers_alone() -> None:
     dense = options(code="dense", representatives=None).neighbour
     assert dense is not None
     assert (len(dense.representatives), dense.code) == (30, "dense-30")
-    # Of a class list that is stated, classes are contrasted, unless an answer is stated, too.
+    # Of a class list that is stated, records vote in rounds, unless an answer is stated, too.
     for more, wanted in (
-        ({"classes": "no,yes"}, "dense-30 contrast"),
+        ({"classes": "no,yes"}, "dense-30 residual"),
         ({"classes": "no,yes", "answer": "class"}, "dense-30"),
-        ({"classes": ",".join("abcdefghi")}, "dense-30"),
-        ({"classes": "no,yes", "code": "dense-15"}, "dense-15"),
+        ({"classes": ",".join("abcdefghi")}, "dense-30 residual"),
+        ({"classes": "no,yes", "code": "dense-15"}, "dense-15 residual"),
+        ({"classes": None}, "dense-30"),
         ({"classes": "no,yes", "code": "nearest"}, "nearest"),
     ):
         terms = options(**{"code": "dense", "representatives": None, **more}).neighbour
         assert terms is not None
         assert terms.code == wanted
     with pytest.raises(UsageError, match="has signs and is for dense"):
-        options(code="nearest", answer="contrast", classes="no,yes")
+        options(code="nearest", answer="residual", classes="no,yes")
     with pytest.raises(UsageError, match="needs a class list that the campaign states: --classes"):
-        options(code="dense-16", answer="contrast", classes=None, representatives=None)
+        options(code="dense-16", answer="residual", classes=None, representatives=None)
     seven = options(code="dense-7", representatives=None).neighbour
     assert seven is not None
     assert len(seven.representatives) == 7

@@ -55,7 +55,7 @@ ROWS = Embeddings(
 @pytest.mark.parametrize(
     ("public", "options", "code", "said"),
     [
-        (ROWS, {}, "dense-64 contrast", "two classes of an encoder's rows"),
+        (ROWS, {}, "dense-64 residual", "two classes of an encoder's rows"),
         (ROWS, {"classes": "a,b,c"}, "nearest", ""),
         (ROWS, {"classes": None}, "nearest", "name them (--classes a,b)"),
         (ROWS, {"delta": 0.0}, "nearest", ""),

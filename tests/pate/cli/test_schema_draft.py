@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from party.synthesis.table.schema import read
+from party.synthesis.schema import read
 from pate.errors import DataError, PateError, SchemaError, UsageError
 from simulation.cli import app
 

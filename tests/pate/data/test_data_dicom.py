@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import struct
 import warnings
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pydicom
 import pytest
 from pydicom.dataset import Dataset
+from pydicom.encaps import encapsulate, generate_frames
 from pydicom.sequence import Sequence as Items
 from pydicom.uid import (
     DeflatedExplicitVRLittleEndian,
@@ -45,85 +49,72 @@ def one(path: Path, content: bytes, window: tuple[int, int] | None = None) -> ND
 
 
 @pytest.mark.parametrize("syntax", EXACT)
-@pytest.mark.parametrize("inverted", [False, True])
 def test_deep_values_go_through_slope_window_and_interpretation(
-    syntax: str, inverted: bool, tmp_path: Path
+    syntax: str, tmp_path: Path
 ) -> None:
     image = grey(most=4095)
-    content = dicom(
-        image, syntax, BitsStored=12, RescaleSlope="0.25", RescaleIntercept="-128",
-        PhotometricInterpretation="MONOCHROME1" if inverted else "MONOCHROME2",
-    )  # fmt: skip
     # Each step by exact arithmetic: quarters are exact as floats.
     low, high = WINDOW
     values = np.clip(image * 0.25 - 128, low, high)
     wanted = np.floor(255 * (values - low) / (high - low) + 0.5).astype(np.uint8)
-    found = one(tmp_path, content, WINDOW)
-    assert found.shape == (6, 8, 1)
-    assert (found[..., 0] == (255 - wanted if inverted else wanted)).all()
-    assert len(np.unique(found)) > 10
-    with pytest.raises(DeepImagesError, match=r"a\.dcm has more than 8 bits a pixel; .*--window"):
-        one(tmp_path, content)
+    for kind, shown in (("MONOCHROME2", wanted), ("MONOCHROME1", 255 - wanted)):
+        content = dicom(
+            image, syntax, BitsStored=12, RescaleSlope="0.25", RescaleIntercept="-128",
+            PhotometricInterpretation=kind,
+        )  # fmt: skip
+        found = one(tmp_path, content, WINDOW)
+        assert found.shape == (6, 8, 1)
+        assert (found[..., 0] == shown).all()
+        assert len(np.unique(found)) > 10
+        with pytest.raises(
+            DeepImagesError, match=r"a\.dcm has more than 8 bits a pixel; .*--window"
+        ):
+            one(tmp_path, content)
 
 
-@pytest.mark.parametrize("syntax", [*NATIVE, RLELossless])
-def test_signed_values_and_unused_bits(syntax: str, tmp_path: Path) -> None:
-    image = (grey(most=4095).astype(np.int16) - 2048).astype(np.int16)
-    content = dicom(image, syntax, BitsStored=12)
-    assert (one(tmp_path, content, WINDOW)[..., 0] == windowed(image, WINDOW)).all()
-    if syntax == ExplicitVRLittleEndian:  # what stands above the stored bits is no part of a value
-        dirty = (image.view(np.uint16) & 0x0FFF) | 0xA000
-        content = dicom(dirty.view(np.int16), syntax, BitsStored=12)
-        assert (one(tmp_path, content, WINDOW)[..., 0] == windowed(image, WINDOW)).all()
-
-
-@pytest.mark.parametrize("syntax", [*NATIVE, RLELossless, JPEG2000Lossless])
-@pytest.mark.parametrize("window", [None, WINDOW])
-def test_eight_bits_are_taken_as_they_are(
-    syntax: str, window: tuple[int, int] | None, tmp_path: Path
-) -> None:
-    image = grey(5, 7, most=255).astype(np.uint8)  # an odd number of bytes
-    assert (one(tmp_path, dicom(image, syntax), window)[..., 0] == image).all()
+def test_grey_values_of_each_kind(tmp_path: Path) -> None:
+    signed = (grey(most=4095).astype(np.int16) - 2048).astype(np.int16)
+    # What stands above the stored bits is no part of a value.
+    dirty = ((signed.view(np.uint16) & 0x0FFF) | 0xA000).view(np.int16)
+    eight = grey(5, 7, most=255).astype(np.uint8)  # an odd number of bytes
+    seven = grey(most=127).astype(np.uint8)
+    scaled: dict[str, Any] = {"RescaleSlope": "2", "RescaleIntercept": "-100"}
+    by_window = windowed(signed, WINDOW)
+    for image, syntaxes, values, window, wanted in (
+        (signed, (*NATIVE, RLELossless), {"BitsStored": 12}, WINDOW, by_window),
+        (dirty, (ExplicitVRLittleEndian,), {"BitsStored": 12}, WINDOW, by_window),
+        (eight, EXACT, {}, None, eight),
+        (eight, EXACT, {}, WINDOW, eight),
+        (seven, NATIVE, {"BitsStored": 7}, None, np.rint(seven / 127 * 255)),  # they reach white
+        (eight, NATIVE, scaled, WINDOW, windowed(eight * 2.0 - 100, WINDOW)),
+    ):
+        for syntax in syntaxes:
+            found = one(tmp_path, dicom(image, syntax, **values), window)
+            assert (found[..., 0] == wanted).all(), (image.dtype, syntax, values, window)
+    with pytest.raises(DeepImagesError):
+        one(tmp_path, dicom(eight, **scaled))
 
 
 @pytest.mark.parametrize("syntax", NATIVE)
-@pytest.mark.parametrize("words", [False, True])
-def test_frames_of_an_odd_number_of_bytes(syntax: str, words: bool, tmp_path: Path) -> None:
+def test_frames_of_an_odd_number_of_bytes(syntax: str, tmp_path: Path) -> None:
     """In words of 16 bits a frame can begin in the middle of one."""
     images = np.stack([grey(3, 5, most=255, seed=seed).astype(np.uint8) for seed in range(3)])
-    content = dicom(images, syntax, words=words, NumberOfFrames=3)
-    found = list(read_dicom(write(tmp_path / "a.dcm", content), flat=True).stream())
-    assert np.array_equal(np.stack(found)[..., 0], images)  # type: ignore[arg-type] # of images
+    for words in (False, True):
+        content = dicom(images, syntax, words=words, NumberOfFrames=3)
+        found = list(read_dicom(write(tmp_path / "a.dcm", content), flat=True).stream())
+        assert np.array_equal(np.stack(found)[..., 0], images)  # type: ignore[arg-type] # of images
 
 
 @pytest.mark.parametrize("syntax", NATIVE)
-@pytest.mark.parametrize("columns", [7, 8])
-@pytest.mark.parametrize("more", [2, 10, 32])
-def test_zeros_behind_the_pixels_are_no_pixels(
-    syntax: str, columns: int, more: int, tmp_path: Path
-) -> None:
-    image = grey(5, columns, most=255).astype(np.uint8)
-    for words in (False, True):
+def test_zeros_behind_the_pixels_are_no_pixels(syntax: str, tmp_path: Path) -> None:
+    for columns, more, words in itertools.product((7, 8), (2, 10, 32), (False, True)):
+        image = grey(5, columns, most=255).astype(np.uint8)
         content = dicom(image, syntax, words=words, behind=bytes(more))
         assert (one(tmp_path, content)[..., 0] == image).all()
         with pytest.raises(DataError, match=LIES):  # an image of other sizes than are stated
             one(tmp_path, dicom(image, syntax, words=words, behind=bytes(more - 1) + b"\1"))
-    with pytest.raises(DataError, match=LIES):  # a frame that is not stated
-        one(tmp_path, dicom(image, syntax, behind=bytes(40)))
-
-
-def test_seven_bits_reach_white(tmp_path: Path) -> None:
-    image = grey(most=127).astype(np.uint8)
-    found = one(tmp_path, dicom(image, BitsStored=7))
-    assert (found[..., 0] == np.rint(image / 127 * 255)).all()
-
-
-def test_eight_bits_with_a_slope_need_a_window(tmp_path: Path) -> None:
-    image = grey(most=255).astype(np.uint8)
-    content = dicom(image, RescaleSlope="2", RescaleIntercept="-100")
-    assert (one(tmp_path, content, WINDOW)[..., 0] == windowed(image * 2.0 - 100, WINDOW)).all()
-    with pytest.raises(DeepImagesError):
-        one(tmp_path, content)
+        with pytest.raises(DataError, match=LIES):  # a frame that is not stated
+            one(tmp_path, dicom(image, syntax, behind=bytes(40)))
 
 
 def test_a_window_of_whole_numbers_is_as_of_other_images() -> None:
@@ -137,12 +128,9 @@ def test_a_window_of_whole_numbers_is_as_of_other_images() -> None:
 COLOURS = np.random.default_rng(1).integers(0, 256, (6, 8, 3)).astype(np.uint8)
 
 
-@pytest.mark.parametrize("syntax", [*NATIVE, RLELossless])
-def test_colours_are_exact(syntax: str, tmp_path: Path) -> None:
-    assert (one(tmp_path, dicom(COLOURS, syntax), WINDOW) == COLOURS).all()
-
-
-def test_planes_of_colours(tmp_path: Path) -> None:
+def test_colours_are_exact(tmp_path: Path) -> None:
+    for syntax in (*NATIVE, RLELossless):
+        assert (one(tmp_path, dicom(COLOURS, syntax), WINDOW) == COLOURS).all()
     planes = np.ascontiguousarray(COLOURS.transpose(2, 0, 1)).reshape(COLOURS.shape)
     assert (one(tmp_path, dicom(planes, PlanarConfiguration=1)) == COLOURS).all()
 
@@ -178,15 +166,8 @@ def test_frames_are_records_of_one_patient(tmp_path: Path) -> None:
 
 
 def test_frames_of_several_parts_are_told_apart_by_the_table(tmp_path: Path) -> None:
-    from pydicom.encaps import encapsulate
-
     frames = np.stack([grey(16, 16, seed=at, most=255) for at in range(2)]).astype(np.uint8)
     whole = dicom(frames, RLELossless)
-    from io import BytesIO
-
-    import pydicom
-    from pydicom.encaps import generate_frames
-
     coded = list(generate_frames(pydicom.dcmread(BytesIO(whole)).PixelData, number_of_frames=2))
     held = encapsulate(coded, fragments_per_frame=3)
     raw = read_dicom(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pate.data.cells import Reading
 from pate.data.embeddings import Embeddings, embedding_arrays
 from pate.data.files.pictures import DeepImagesError
 from pate.data.odd import Odd, judged, usable
@@ -292,3 +293,16 @@ def test_who_stops_the_program_stops_it() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         judged(read)
+
+
+@pytest.mark.parametrize("encoder", [None, Hashing()])
+def test_numbers_of_an_archive_have_a_point_whatever_its_owner_writes(
+    encoder: Hashing | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "records.npz"
+    days = np.array([1.125, 2.5])
+    np.savez(path, images=np.arange(32, dtype=np.uint8).reshape(2, 4, 4), days=days)
+    reading = Reading.of("comma", [])
+    data = read_dataset(path, number="days", odd=Odd(), encoder=encoder, reading=reading)
+    assert data.answers is not None
+    assert data.answers.tolist() == days.tolist()

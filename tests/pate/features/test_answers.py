@@ -9,13 +9,10 @@ import numpy as np
 import pytest
 
 from pate.answers import (
-    FINE,
-    MOST_CONTRASTED,
     NONE,
     PARTS,
     Answer,
     answer_of,
-    contrast_of,
     of_labels,
     of_numbers,
     points_of,
@@ -47,8 +44,6 @@ def said(answer: Answer, given: list[Any], points: tuple[str, ...] = RANGE) -> n
     """The answers of records."""
     if answer.name == "number":
         return of_numbers(np.array(given, np.float64), points)
-    if answer.name == "contrast":
-        return contrast_of(len(points))[np.array(given, np.int64)]
     if answer.name == "ordered":
         return np.eye(len(points), dtype=np.int64)[np.array(given, np.int64)]
     flags = np.array(given, np.bool_).reshape(-1, len(LABELS))
@@ -67,7 +62,7 @@ def cast(code: Code, world: tuple[Any, ...], points: tuple[str, ...] = RANGE) ->
 
 
 def records_of(code: Code) -> tuple[Any, ...]:
-    few = {"number": VALUES, "contrast": range(2), "ordered": range(3)}
+    few = {"number": VALUES, "ordered": range(3)}
     values: Any = few.get(code.answer.name, FLAGS)
     return tuple(itertools.product(SPOTS if code.name == "dense" else PLACES, values))
 
@@ -86,14 +81,7 @@ def within(found: Change, most: Change) -> bool:
 
 #: An answer, and the points of a number.
 EVERY = (*((text, RANGE) for text in ANSWERS), ("number", POINTS), ("ordered", ("0", "1", "2")))
-#: With each code; a contrast, of the classes that take the place of points, with the last.
-CASES = (
-    *((where, *each) for where in CODES for each in EVERY),
-    *(
-        ("dense-3", "contrast", classes)
-        for classes in (("a", "b"), ("a", "b", "c"), tuple("abcdefgh"))
-    ),
-)
+CASES = tuple((where, *each) for where in CODES for each in EVERY)
 
 
 @pytest.mark.parametrize("cap", [1, 2])
@@ -160,44 +148,6 @@ def test_a_class_is_the_answer_that_it_always_was() -> None:
         dense_votes(directions, points, labels, 4),
     )
     assert code_of("nearest ordered").change(3) == code_of("nearest").change(3)
-
-
-def test_a_contrast_has_the_length_of_one_vote_and_is_the_same_everywhere() -> None:
-    """Of each number of classes, in whole numbers; the largest and smallest are those of its formula."""
-    said_of = {
-        2: (915, -457), 3: (980, -209), 4: (1003, -118), 5: (1013, -72), 6: (1019, -45), 7: (1021, -27),
-        8: (1023, -15),
-    }  # fmt: skip
-    for classes in range(2, MOST_CONTRASTED + 1):
-        made = contrast_of(classes)
-        assert said_of[classes] == (made[0, 0], made[0, 1])
-        assert (made == made.T).all()
-        assert len(np.unique(made)) == 2
-        squared = np.square(made).sum(axis=1)
-        assert (squared >= 0.99 * FINE**2).all()
-        assert (squared <= FINE**2).all()
-        assert (np.abs(made).sum(axis=1) <= 2 * FINE).all()
-        Answer("contrast").check(made)
-        with pytest.raises(DataError, match="more than the answer contrast allows"):
-            Answer("contrast").check(made * 33 // 32)
-        # What tells two classes apart, against 1 in one column.
-        gain = (made[0] - made[1])[0] / FINE
-        assert gain == pytest.approx(np.sqrt(0.9 * classes / (classes - 1)), abs=0.002)
-
-
-def test_a_contrast_is_cut_towards_zero_whatever_the_signs() -> None:
-    rng = np.random.default_rng(6)
-    points = rng.normal(size=(200, 2)).astype(np.float32)
-    directions = Directions.fit(CORNERS)
-    codes = directions.codes(points)
-    for classes in (2, 3, 8):
-        for label in range(classes):
-            each = contrast_of(classes)[label]
-            for point, code in zip(points, codes, strict=True):
-                exact = code[:, None] * each / FINE
-                made = dense_sums(directions, point[None], each[None], FINE)
-                assert np.array_equal(made, np.trunc(exact))
-                assert (made**2).sum() <= GRID**2
 
 
 def test_records_that_voted_are_counted_by_none_and_a_part_of_each_label() -> None:
@@ -279,7 +229,7 @@ def test_a_number_is_divided_between_the_two_points_next_to_it() -> None:
         "dense-10 labels-64",
         "dense-64 number",
         "nearest ordered",
-        "dense-9 contrast",
+        "dense-9 residual",
     ],
 )
 def test_a_code_with_an_answer_has_one_text(text: str) -> None:
@@ -291,7 +241,7 @@ def test_a_code_with_an_answer_has_one_text(text: str) -> None:
     [
         "nearest class", "nearest ", "nearest  ordered", "nearest labels", "nearest labels-0",
         "nearest labels-65", "nearest labels-02", "ordered", "nearest number-2", "nearest ordered x",
-        "nearest contrast", "contrast", "dense-3 contrast-2",
+        "nearest residual", "residual", "dense-3 residual-2", "dense-3 contrast",
     ],
 )  # fmt: skip
 def test_another_answer_is_refused(text: str) -> None:
@@ -307,9 +257,9 @@ def test_another_answer_is_refused(text: str) -> None:
         ("number", ("a", "b")),
         ("number", None),
         ("ordered", None),
-        ("contrast", None),
-        ("contrast", ("a",)),
-        ("contrast", tuple("abcdefghi")),
+        ("residual", None),
+        ("residual", ("a",)),
+        ("residual", tuple(map(str, range(257)))),
     ],
 )
 def test_columns_that_do_not_fit_an_answer_are_refused(

@@ -73,20 +73,27 @@ def test_every_mechanism_has_words_with_all_its_figures(mechanism: Mechanism) ->
         ),
         ("nearest number", "divided between two points of a range, and", "1/64 of a vote"),
         ("nearest ordered", "it casts one vote, for classes in their order, and", "order"),
+        (
+            "dense-8 residual",
+            "in each round it casts one array of at most one vote's length",
+            "of a vote",
+        ),
     ],
 )
 def test_a_vote_by_each_code_is_described_as_it_is(code: str, record: str, words: str) -> None:
-    labelled = not code.endswith(("labels-2", "number"))
-    mechanism = Neighbour(
-        4 if labelled else 0, votes_per_unit=1, scale=Fraction(640), code=code
-    ).to_dict()
+    labelled = not code.endswith(("labels-2", "number", "residual"))
+    rounds = "residual" in code
+    noise = {"sigma" if rounds else "scale": Fraction(640)}
+    mechanism = Neighbour(4 if labelled else 0, votes_per_unit=1, code=code, **noise).to_dict()
     said = mechanism_in_words(mechanism)
     assert said.endswith(words)
+    assert said.startswith("records vote in rounds: " if rounds else "neighbour votes: ")
     assert ("leads by 4 or more gets a label" in said) == labelled
     assert record in adjacency_of("record", records_vote=True, code=code)
     # A threshold that a stranger states is not left out.
     if not labelled:
-        assert "leads by 9 or more" in mechanism_in_words({**mechanism, "threshold": 9})
+        words = "threshold 9" if rounds else "leads by 9 or more"
+        assert words in mechanism_in_words({**mechanism, "threshold": 9})
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,8 @@ def test_a_proposal_is_kept_with_exactly_its_probability(x: int, shares: int) ->
 @pytest.mark.parametrize(("t", "s"), [(1, 1), (2, 1), (3, 2), (1, 2), (2, 5)])
 def test_the_coin_of_zero_has_its_exact_probability(t: int, s: int) -> None:
     def toss(lanes: Lanes) -> NDArray[np.int64]:
-        return lanes._decay_coins(t, s, 1).astype(np.int64)
+        whole, rest = (np.array([each]) for each in divmod(s, t))
+        return lanes.decay_coins(whole, rest, t).astype(np.int64)
 
     found, cut = enumerate_paths(toss, 1e-6)
     assert float(found[1]) <= math.exp(-s / t) * (1 + 1e-12)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from party.voting import neighbour as voting
-from pate.answers import Answer, answer_of, contrast_of, of_labels
+from pate.answers import Answer, answer_of, of_labels
 from pate.auditing import bugs, experiment
 from pate.auditing import histograms as counting
 from pate.auditing.bugs import Bug
@@ -27,6 +27,8 @@ from pate.features.dense import Directions
 from pate.features.neighbours import cast_votes, voters_of
 from pate.mechanisms import Neighbour
 from pate.noise.exact import SystemNoise
+from pate.rounds.model import RoundModel
+from pate.rounds.residual import residual_sums
 from simulation.audit.options import AuditOptions
 from simulation.audit.records import record_pairs
 from simulation.audit.run import mechanism_of
@@ -106,37 +108,54 @@ def test_what_ships_stands(
         assert (found.claimed, found.mu_claimed) == (2.0, None)
 
 
-def test_classes_in_contrast_stand_and_are_attacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = audited(monkeypatch, "dense-2", "contrast", runs=60_000)
+# --- rounds ---------------------------------------------------------------------------------------
+
+
+def test_residuals_stand_and_are_attacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the model that makes arrays the longest, which a server may show."""
+    claimed_change = code_of("dense-2 residual").change(1)
+    altered, gone, other, *_ = record_pairs(code_of("dense-2 residual"), 1)
+    for pair, least, most in ((altered, 0.88, 1), (gone, 0.245, 0.25), (other, 0.98, 1)):
+        changed = np.square(pair.votes - pair.neighbour).sum()
+        assert least <= changed / claimed_change.squared <= most
+    found = audited(monkeypatch, "dense-2", "residual", runs=60_000, votes=1)
     assert found.holds
     assert found.lower_bound > 0.7 * found.claimed
-    altered, *_ = record_pairs(code_of("dense-2 contrast"), 2)
-    changed = np.square(altered.votes - altered.neighbour).sum()
-    assert 0.88 <= changed / code_of("dense-2 contrast").change(2).squared <= 1
 
 
-def test_a_contrast_that_is_charged_as_if_it_had_no_signs_is_found(
-    monkeypatch: pytest.MonkeyPatch,
+def cut_by_its_own_records(codes: Any, labels: Any, classes: int, shown: Any, units: Any) -> Any:
+    """At the greatest length of the party's arrays, where the model is undecided."""
+    longest = float(np.square(codes).sum(axis=1).max() / 2) ** 0.5
+    return residual_sums(codes, labels, classes, RoundModel(shown.weights, int(longest)), units)
+
+
+def patient_by_record(codes: Any, labels: Any, classes: int, shown: Any, _units: Any) -> Any:
+    """Each record is cut by itself, and a patient's sum is not."""
+    return residual_sums(codes, labels, classes, shown)
+
+
+def centred_on_the_party(codes: Any, labels: Any, classes: int, shown: Any, units: Any) -> Any:
+    """Less half of the mean of the party's records."""
+    moved = codes - np.trunc(codes.mean(axis=0) / 2).astype(np.int64)
+    long = np.square(moved).sum(axis=1) > GRID**2
+    return residual_sums(np.where(long[:, None], codes, moved), labels, classes, shown, units)
+
+
+@pytest.mark.parametrize("bug", [cut_by_its_own_records, patient_by_record, centred_on_the_party])
+def test_residuals_that_are_not_the_units_own_are_found(
+    bug: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half of the squares would do if no inner product of two arrays were negative."""
-    honest = code_of("dense-2 contrast").change(2)
-    less = Change(honest.total, honest.squared // 2, honest.counts)
-    monkeypatch.setattr(Code, "change", lambda *_: less)
-    assert not audited(monkeypatch, "dense-2", "contrast", runs=30_000).holds
+    monkeypatch.setattr(voting, "residual_sums", bug)
+    assert not audited(monkeypatch, "dense-2", "residual", votes=1).holds
 
 
-def longer_contrast(columns: int) -> np.ndarray:
-    return contrast_of(columns) * 3 // 2
-
-
-def test_a_contrast_that_is_too_long_is_refused_and_if_not_found(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("bug", [bugs.SMALL, bugs.FREE, bugs.NO_NOISE], ids=lambda bug: bug.name)
+def test_rounds_with_too_little_noise_and_rounds_that_are_not_charged_are_found(
+    bug: Bug, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(voting, "contrast_of", longer_contrast)
-    with pytest.raises(DataError, match="more than the answer contrast allows"):
-        record_pairs(code_of("dense-2 contrast"), 2)
-    monkeypatch.setattr(Answer, "check", lambda *_: None)
-    assert not audited(monkeypatch, "dense-2", "contrast").holds
+    mechanism = of_records("dense-2", "residual", "gaussian", 1)
+    plant(monkeypatch, bug, mechanism, counted=True)
+    assert not audited(monkeypatch, "dense-2", "residual", votes=1, queries=2).holds
 
 
 @pytest.mark.parametrize("votes", [1, 2])
@@ -370,6 +389,8 @@ def test_options_of_records_are_for_records() -> None:
         AuditOptions(mechanism="gnmax", code="nearest")
     with pytest.raises(UsageError, match="state --mechanism"):
         AuditOptions(answer="number")
+    with pytest.raises(UsageError, match="a unit casts one array"):
+        of_records("dense-2", "residual", "gaussian", 2)
     for wrong in (
         {"sigma2": "3", "noise_law": "geometric"},
         {"scale": "3", "noise_law": "gaussian"},

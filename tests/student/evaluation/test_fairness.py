@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pate.data.values import Dataset, Images, Table
 from pate.errors import DataError, UsageError
@@ -15,14 +13,14 @@ from student.evaluation.fairness import (
     MOST_GROUPS,
     Coverage,
     Gap,
-    Groups,
     by_group,
     coverage,
     group_column,
     require_groups,
     widest_gap,
 )
-from student.evaluation.rates import Rate
+from student.evaluation.figures import Rate
+from tests.support.student_samples import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,29 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
-
-
-@given(st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
-@settings(deadline=None, max_examples=50)
-def test_the_interval_is_where_the_score_test_does_not_reject(case: tuple[int, int]) -> None:
-    from scipy.stats import norm
-
-    hits, count = case
-    low, high = Rate(hits, count).interval()
-    assert 0 <= low <= hits / count <= high <= 1
-    z = norm.ppf(0.975)
-    for end in (low, high):
-        if 0 < end < 1:
-            score = abs(hits / count - end) / np.sqrt(end * (1 - end) / count)
-            assert score == pytest.approx(z, rel=1e-6)
-
-
-def test_a_rate_of_nothing_and_impossible_ones() -> None:
-    assert Rate(0, 0).share is None
-    assert Rate(0, 0).interval() == (0.0, 1.0)
-    for hits, count in ((-1, 3), (4, 3)):
-        with pytest.raises(DataError, match="not a share"):
-            Rate(hits, count)
 
 
 def test_the_published_example_of_the_difference() -> None:
@@ -121,20 +96,20 @@ def test_groups_count_what_they_say() -> None:
     for name in ("x", "y", "z"):
         mine = names == name
         assert found.accuracy[name] == Rate(int((truth == said)[mine].sum()), int(mine.sum()))
-        assert found.predicted(1)[name].share == pytest.approx(said[mine].mean())
-        assert found.present(1)[name].share == pytest.approx(truth[mine].mean())
+        assert found.predictions[1][name].share == pytest.approx(said[mine].mean())
+        assert found.shares[1][name].share == pytest.approx(truth[mine].mean())
         both = mine & (truth == 1)
-        assert found.recall(1)[name].share == pytest.approx(said[both].mean())
+        assert found.recalls[1][name].share == pytest.approx(said[both].mean())
     fields = json.loads(json.dumps(found.to_json()))
     assert set(fields["of"]) == {"x", "y", "z"}
     assert set(fields["gaps"]) == {"accuracy", "predicted", "recall"}
-    assert fields["of"]["x"]["recall"]["yes"]["share"] == found.recall(1)["x"].share
+    assert fields["of"]["x"]["recall"]["yes"]["share"] == found.recalls[1]["x"].share
 
 
 def test_of_many_classes_only_accuracy_is_compared() -> None:
-    confusion = np.zeros((2, 3, 3), dtype=np.int64)
-    confusion[0, 0, 0] = confusion[1, 0, 1] = 50
-    groups = Groups(("a", "b"), ("x", "y", "z"), confusion)
+    groups = counted(
+        {"a": [[50, 0, 0], [0] * 3, [0] * 3], "b": [[0, 50, 0], [0] * 3, [0] * 3]}, ("x", "y", "z")
+    )
     assert groups.positive is None
     gaps = groups.gaps()
     assert list(gaps) == ["accuracy"]
@@ -252,11 +227,12 @@ def test_groups_count_patients_if_they_are_known() -> None:
     )  # fmt: skip
     assert once is not None
     assert often is not None
-    for kind in ("accuracy", "recall", "predicted", "present"):
-        few, many = (
-            each.accuracy if kind == "accuracy" else getattr(each, kind)(0)
-            for each in (once, often)
-        )
+    for few, many in (
+        (once.accuracy, often.accuracy),
+        (once.recalls[0], often.recalls[0]),
+        (once.predictions[0], often.predictions[0]),
+        (once.shares[0], often.shares[0]),
+    ):
         for name in ("x", "y"):
             assert many[name].count == 5 * few[name].count
             assert many[name].interval() == pytest.approx(few[name].interval(), abs=1e-3)

@@ -1,4 +1,4 @@
-"""Scores of probabilities, against scikit-learn and against their definitions."""
+"""Scores of probabilities, against scikit-learn and their definitions; predictions by a threshold."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import logit
 
-from pate.errors import DataError
-from student.evaluation.scores import Scores, score
+from pate.errors import DataError, UsageError
+from student.evaluation.figures import Rate
+from student.evaluation.scores import Decision, Question, Scores, Threshold, score, threshold_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 YES_NO = ("no", "yes")
 THREE = ("a", "b", "c")
+SHARES = st.integers(1, 100).map(lambda percent: percent / 100)
 
 
 def of_two(positive: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -44,11 +45,10 @@ def area(scores: Scores) -> float:
 
 
 @pytest.mark.parametrize("ties", [False, True])
-@pytest.mark.parametrize("seed", range(5))
-def test_two_classes_as_scikit_learn(seed: int, *, ties: bool) -> None:
+def test_two_classes_as_scikit_learn(*, ties: bool) -> None:
     from sklearn.metrics import brier_score_loss, roc_auc_score, roc_curve
 
-    known, truth = problem(seed, 2, ties=ties)
+    known, truth = problem(0, 2, ties=ties)
     found = score(known, truth, YES_NO)
     assert area(found) == pytest.approx(roc_auc_score(truth, known[:, 1]), abs=1e-12)
     # The convention: summed over both classes, which is twice that of one.
@@ -83,18 +83,16 @@ def test_an_absent_class_is_left_out_and_named() -> None:
     found = score(known[here], truth[here], THREE)
     parts = [roc_auc_score(truth[here] == at, known[here, at]) for at in (0, 2)]
     assert area(found) == pytest.approx(np.mean(parts), abs=1e-12)
-    assert found.area is not None
-    assert found.area.left_out == ("b",)
+    assert found.left_out == ("b",)
     assert found.to_json()["auc_left_out"] == ["b"]
-
-
-def test_labels_of_one_class_have_no_area() -> None:
-    known, _ = problem(3, 2, 30)
-    found = score(known, np.ones(30, dtype=np.int64), YES_NO)
-    assert found.area is None
-    assert found.roc is None
-    assert found.brier_of_shares == 0
-    assert found.to_json()["auc"] is found.to_json()["auc_interval"] is None
+    # Of one class there is no area.
+    one = score(
+        known[:30, :2] / known[:30, :2].sum(axis=1, keepdims=True), np.ones(30, int), YES_NO
+    )
+    assert one.area is None
+    assert one.roc is None
+    assert one.brier_of_shares == 0
+    assert one.to_json()["auc"] is one.to_json()["auc_interval"] is None
 
 
 def test_perfect_probabilities() -> None:
@@ -120,96 +118,6 @@ def test_equal_probabilities_rank_nothing() -> None:
     (one,) = found.bins
     assert (one.observed.hits, one.observed.count, one.mean) == (25, 100, 0.25)
     assert found.calibration_error == 0
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 12), st.booleans()), min_size=2, max_size=30),
-    st.integers(1, 3),
-)
-def test_the_area_is_the_share_of_pairs_and_a_monotone_change_does_not_move_it(
-    rows: list[tuple[int, bool]], power: int
-) -> None:
-    judged = np.array([value for value, _ in rows]) / 16
-    truth = np.array([said for _, said in rows]).astype(np.int64)
-    found = score(of_two(judged), truth, YES_NO)
-    high, low = judged[truth == 1], judged[truth == 0]
-    if not len(high) or not len(low):
-        assert found.area is None
-        return
-    pairs = [(a > b) + (a == b) / 2 for a, b in itertools.product(high, low)]
-    assert area(found) == pytest.approx(np.mean(pairs), abs=1e-12)
-    changed = score(of_two(judged**power / 2 + 0.25), truth, YES_NO)
-    assert area(changed) == area(found)
-    assert changed.area is not None
-    assert found.area is not None
-    assert (changed.area.interval is None) == (found.area.interval is None)
-    if found.area.interval is not None:
-        assert changed.area.interval == pytest.approx(found.area.interval, abs=1e-9)
-
-
-def test_the_areas_variance_is_delongs() -> None:
-    """The textbook sum over all pairs, for two classes without patients."""
-    known, truth = problem(4, 2, 60, ties=True)
-    judged = known[:, 1]
-    high, low = judged[truth == 1], judged[truth == 0]
-    wins = (high[:, None] > low).astype(float) + (high[:, None] == low) / 2
-    variance = wins.mean(axis=1).var(ddof=1) / len(high) + wins.mean(axis=0).var(ddof=1) / len(low)
-    value = wins.mean()
-    half = 1.959964 * np.sqrt(variance) / (value * (1 - value))
-    odds = np.log(value / (1 - value))
-    expected = [1 / (1 + np.exp(-end)) for end in (odds - half, odds + half)]
-    found = score(known, truth, YES_NO).area
-    assert found is not None
-    assert found.interval == pytest.approx(expected, abs=1e-6)
-
-
-def test_inputs_that_repeat_add_nothing_to_the_area() -> None:
-    known, truth = problem(6, 3, 90)
-    once = score(known, truth, THREE, units=np.arange(90)).area
-    units = np.arange(90).repeat(4)
-    often = score(known.repeat(4, axis=0), truth.repeat(4), THREE, units=units).area
-    by_input = score(known.repeat(4, axis=0), truth.repeat(4), THREE).area
-    assert once is not None
-    assert often is not None
-    assert by_input is not None
-    assert once.interval is not None
-    assert by_input.interval is not None
-    assert often.value == pytest.approx(once.value)
-    assert often.interval == pytest.approx(once.interval, abs=1e-9)
-    wide, narrow = (np.diff(logit(each))[0] for each in (once.interval, by_input.interval))
-    assert wide == pytest.approx(2 * narrow, rel=0.05)
-
-
-def test_a_class_of_one_patient_gives_no_interval() -> None:
-    known, truth = problem(7, 2, 40)
-    units = np.where(truth == 1, 0, np.arange(40) + 1)
-    found = score(known, truth, YES_NO, units=units).area
-    assert found is not None
-    assert found.interval is None
-
-
-@pytest.mark.parametrize("rows", [1, 5])
-def test_the_areas_interval_covers_the_truth(rows: int) -> None:
-    # Two normals 1.5 apart, also with patients whose rows share most of their error. Of 1,000 draws
-    # at a coverage of 0.92 or more, fewer than 875 have a probability below 1e-6.
-    from scipy.stats import norm
-
-    generator = np.random.default_rng(8)
-    true = norm.cdf(1.5 / np.sqrt(2))
-    covered = 0
-    truth = np.arange(100).repeat(rows) % 2 if rows == 1 else (np.arange(100) % 2).repeat(rows)
-    units = np.arange(100).repeat(rows)
-    for _ in range(1_000):
-        person, row = generator.normal(size=100).repeat(rows), generator.normal(size=100 * rows)
-        weight = np.sqrt(0.8) if rows > 1 else 1.0
-        noise = weight * person + np.sqrt(1 - weight**2) * row
-        judged = norm.cdf(noise + 1.5 * truth)
-        found = score(of_two(judged), truth, YES_NO, units=units).area
-        assert found is not None
-        assert found.interval is not None
-        covered += found.interval[0] <= true <= found.interval[1]
-    assert covered >= 875
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -243,10 +151,10 @@ def test_bins_are_of_equal_mass_and_ties_share_one(*, ties: bool) -> None:
 
 
 def test_perfect_probabilities_have_the_error_of_chance() -> None:
-    # The mean of 300 draws has a standard error of about 0.0007: 0.005 is seven of them.
+    # The mean of 150 draws has a standard error of about 0.001: 0.005 is five of them.
     generator = np.random.default_rng(10)
     errors, by_chance = [], []
-    for _ in range(300):
+    for _ in range(150):
         judged = generator.random(400)
         truth = (generator.random(400) < judged).astype(np.int64)
         found = score(of_two(judged), truth, YES_NO)
@@ -269,3 +177,111 @@ def test_perfect_probabilities_have_the_error_of_chance() -> None:
 def test_what_is_no_probability_is_refused(known: NDArray[np.float64], why: str) -> None:
     with pytest.raises(DataError, match=why):
         score(known, np.array([0, 1, 0, 1]), YES_NO)
+
+
+def decide(
+    least: float, known: NDArray[np.floating], truth: NDArray[np.int64], positive: int = 1
+) -> Decision:
+    found = Question(YES_NO[positive], least).decision(known, truth, YES_NO)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("positive", [0, 1])
+@pytest.mark.parametrize("least", [0.0, 0.5, 1.0])
+def test_rates_are_those_of_scikit_learn(positive: int, least: float) -> None:
+    from sklearn.metrics import confusion_matrix, precision_score, recall_score
+
+    generator = np.random.default_rng(0)
+    first = np.round(generator.random(300), 1).astype(np.float32)
+    known = np.column_stack([first, 1 - first])
+    truth = generator.integers(0, 2, 300)
+    predicted = Threshold(positive, least).predict(known)
+    found = decide(least, known, truth, positive)
+    options = {"pos_label": positive, "zero_division": 0}
+    assert np.array_equal(found.confusion, confusion_matrix(truth, predicted, labels=[0, 1]))
+    assert found.rates["sensitivity"].share == pytest.approx(
+        recall_score(truth, predicted, **options)
+    )
+    other = recall_score(truth, predicted, pos_label=1 - positive)
+    assert found.rates["specificity"].share == pytest.approx(other)
+    share = found.rates["precision"].share or 0.0
+    assert share == pytest.approx(precision_score(truth, predicted, **options))
+    if least == 0:
+        assert (predicted == positive).all()
+    fields = json.loads(json.dumps(found.to_json()))
+    assert (fields["threshold_source"], fields["positive_class"]) == ("given", YES_NO[positive])
+    assert fields["sensitivity"] == json.loads(json.dumps(found.rates["sensitivity"].to_json()))
+
+
+def test_a_probability_that_is_the_threshold_is_enough() -> None:
+    for least in (0.1, 0.3, 0.7, 0.9):
+        known = np.array([[1 - least, least]], dtype=np.float32)
+        assert Threshold(1, least).predict(known).tolist() == [1]
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=40),
+    SHARES,
+    st.integers(0, 1),
+)
+def test_the_chosen_threshold_is_the_highest_with_that_sensitivity(
+    rows: list[tuple[int, bool]], wanted: float, positive: int
+) -> None:
+    first = np.array([value for value, _ in rows], dtype=np.float32) / np.float32(20)
+    known = np.column_stack([first, 1 - first])
+    truth = np.array([said for _, said in rows]).astype(np.int64)
+    if not (truth == positive).any():
+        with pytest.raises(DataError, match="no input of the positive class"):
+            threshold_for(wanted, known, truth, positive)
+        return
+    chosen = threshold_for(wanted, known, truth, positive)
+
+    def sensitivity(least: float) -> float:
+        share = decide(least, known, truth, positive).rates["sensitivity"].share
+        assert share is not None
+        return share
+
+    assert sensitivity(chosen.least) >= wanted
+    higher = [value for value in known[:, positive].tolist() if value > np.float32(chosen.least)]
+    assert all(sensitivity(value) < wanted for value in higher)
+
+
+def test_what_was_chosen_on_the_data_says_so_and_has_no_interval() -> None:
+    known = np.array([[0.2, 0.8], [0.6, 0.4], [0.9, 0.1]], dtype=np.float32)
+    truth = np.array([1, 1, 0])
+    found = Question(at_sensitivity=0.9).decision(known, truth, YES_NO)
+    assert found is not None
+    fields = found.to_json()
+    assert fields["threshold_source"] == "chosen on this data"
+    assert fields["wanted_sensitivity"] == 0.9
+    assert fields["threshold"] == 0.4
+    assert fields["sensitivity"] == {"share": 1.0, "of": 2}
+    assert fields["confusion"] == [[1, 0], [0, 2]]
+
+
+def test_absent_classes_have_no_share() -> None:
+    known = np.array([[0.9, 0.1]] * 3)
+    found = decide(0.5, known, np.zeros(3, dtype=np.int64))
+    assert found.rates["sensitivity"] == found.rates["precision"] == Rate(0, 0)
+    assert found.rates["specificity"] == Rate(3, 3)
+
+
+def test_questions_that_do_not_fit() -> None:
+    for question, classes, why in (
+        (Question(threshold=0.5), ("a", "b", "c"), "--threshold is for two classes"),
+        (Question(positive="a"), ("a", "b", "c"), "--positive is for two classes"),
+        (Question(at_sensitivity=0.5), ("a", "b", "c"), "this student has 3"),
+        (Question(positive="z"), YES_NO, "the classes are no and yes"),
+        (Question(threshold=1.5), YES_NO, "from 0 to 1"),
+        (Question(threshold=float("nan")), YES_NO, "from 0 to 1"),
+        (Question(at_sensitivity=0.0), YES_NO, "above 0"),
+        (Question(at_sensitivity=float("nan")), YES_NO, "above 0"),
+        (Question(threshold=0.5, at_sensitivity=0.5), YES_NO, "either"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            question.rule(classes)
+    assert Question().rule(YES_NO) is None
+    assert Question().positive_of(("a", "b", "c")) == 1
+    assert Question("no", 0.25).rule(YES_NO) == Threshold(0, 0.25)

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pate.answers import FINE, contrast_of
 from pate.codes import GRID
 from pate.data.values import Table
 from pate.errors import DataError
 from pate.features.dense import Directions, dense_votes, looked_at
 from pate.features.neighbours import representatives
 from pate.features.space import directions_over
-from pate.formats.noisy_counts import NoisyVotes
+from pate.formats.noisy_counts import NoisyVotes, RoundCounts
+from pate.rounds.residual import residual_sums
+from pate.rounds.solver import Released, Start, next_model
 from student.trainers import linear, selftraining
 from student.trainers.base import Effort
 from student.trainers.counts import cells_of
 from student.trainers.graph import averaged, neighbour_graph
+from student.trainers.head import is_clear
 from student.trainers.linear import linear_chances
 from student.weights import load, save
 from tests.student.trainers.test_counts import draw, lesson_of, people
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from pate.rounds.model import RoundModel
 
 
 @cache
@@ -112,29 +116,85 @@ def test_a_public_set_with_another_mean_does_not_drown_a_rare_class() -> None:
     assert abs(np.corrcoef(found[:, 1], other)[0, 1]) < 0.3
 
 
+@cache
+def in_rounds(sigma: float, rounds: int, classes: int = 2) -> tuple[Table, NoisyVotes]:
+    """Return 1,000 public rows, and what 6,000 private ones answer in rounds; sigma in votes."""
+    public, _ = people(1000, 1)
+    private, likely = people(6000, 2)
+    labels = np.minimum(draw(likely, 3), classes - 1)
+    space = directions_over(public)
+    points = space.embed(public)
+    chosen = representatives(points, 24)
+    directions = Directions.fit(points[chosen], points[looked_at(1000)])
+    codes, rows = directions.codes(space.embed(private)), directions.codes(points) / GRID
+    drawn = np.random.default_rng(4)
+    made: list[RoundCounts] = []
+    shown: RoundModel | None = None
+    for _ in range(rounds + 1):
+        sums = residual_sums(codes, labels, classes, shown)
+        noise = np.rint(sigma * GRID * drawn.normal(size=sums.shape)).astype(np.int64)
+        made.append(RoundCounts(sums + noise, sigma * GRID, shown))
+        start = Start.of(made[0].counts[0] / GRID, sigma)
+        answered = [
+            Released(each.shown, each.counts / GRID, sigma)
+            for each in made
+            if each.shown is not None
+        ]
+        shown = next_model(rows, start, answered)
+    last = made[-1]
+    code = "dense-24 residual"
+    return public, NoisyVotes(
+        chosen, last.counts, last.sigma, code, last.shown, tuple(made[:-1]), shown
+    )
+
+
 @pytest.mark.parametrize("classes", [2, 3])
-def test_sums_in_contrast_say_what_sums_of_classes_do(classes: int) -> None:
-    """The sums of the classes times what each says, without noise; and with it more is left."""
-    public, noisy = summed(0.0, classes)
-    said = contrast_of(classes) / FINE
-    code = f"{noisy.code} contrast"
+def test_a_student_takes_the_model_of_the_last_round(classes: int, tmp_path: Path) -> None:
+    _, likely = people(1000, 1)
+    public, noisy = in_rounds(3.0, 3, classes)
+    found = linear_chances(public, noisy)
+    assert found is not None
+    assert np.allclose(found.sum(axis=1), 1)
+    assert np.corrcoef(found[:, 0], likely[:, 0])[0, 1] > 0.9
+    # The mean is what the first round counted.
+    counts, _ = noisy.class_counts
+    assert np.abs(found.mean(axis=0) - counts / counts.sum()).max() < 0.02
+    # Another model says something else, and the first one the class shares to all rows.
+    before = replace(noisy, model=noisy.earlier[1].shown)
+    assert np.corrcoef(linear_chances(public, before)[:, 0], likely[:, 0])[0, 1] < 0.6  # type: ignore[index]
+    student = selftraining.train(lesson_of(public, noisy), seed=0, effort=Effort(steps=20))
+    held, chances = people(2000, 5)
+    guessed = student.predict_probabilities(held)
+    assert np.corrcoef(guessed[:, 0], chances[:, 0])[0, 1] > 0.85
+    save(student, tmp_path)
+    stored = sorted(path.name for path in tmp_path.iterdir())
+    assert stored == ["boosting.skops", "logistic.skops", "model.json"]
+    assert np.array_equal(load(tmp_path).predict_probabilities(held), guessed)
 
-    def guessed(counts: NDArray[np.float64], sigma: float, code: str) -> NDArray[np.float64]:
-        votes = NoisyVotes(noisy.queries, np.rint(counts).astype(np.int64), sigma * GRID, code)
-        found = linear_chances(public, votes)
-        assert found is not None
-        return found
 
-    plain = guessed(noisy.counts.astype(np.float64), 0.0, noisy.code)
-    assert np.abs(guessed(noisy.counts @ said, 0.0, code) - plain).max() < 0.01
-    left = []
-    for given, text in ((noisy.counts.astype(float), noisy.code), (noisy.counts @ said, code)):
-        errors = []
-        for seed in range(8):
-            noise = 60 * GRID * np.random.default_rng(seed).normal(size=given.shape)
-            errors.append(np.square(guessed(given + noise, 60.0, text) - plain).mean())
-        left.append(np.mean(errors))
-    assert left[1] < 0.97 * left[0]
+def test_a_head_copies_a_model_closely_unless_its_noise_hides_the_records() -> None:
+    _, exact = in_rounds(0.0, 2)
+    _, clear = in_rounds(3.0, 2)
+    _, hidden = in_rounds(100.0, 2)
+    assert is_clear(exact)
+    assert is_clear(clear)
+    assert not is_clear(hidden)
+    # Two rounds of this noise hide less than one.
+    assert not is_clear(replace(clear, sigma=900.0 * GRID, earlier=clear.earlier[:1]))
+    assert is_clear(replace(clear, sigma=900.0 * GRID))
+    for other in (None, replace(clear, model=None), summed(3.0)[1]):
+        assert not is_clear(other)
+    counts = clear.earlier[0]
+    only = NoisyVotes(clear.queries, counts.counts, counts.sigma, clear.code, model=clear.model)
+    assert not is_clear(only)
+
+
+def test_rounds_without_records_teach_nothing() -> None:
+    public, noisy = in_rounds(3.0, 1)
+    noise = np.random.default_rng(5).normal(size=noisy.counts.shape)
+    hidden = RoundCounts(np.rint(3e6 * noise).astype(np.int64), 3e6)
+    assert linear_chances(public, replace(noisy, earlier=(hidden,))) is None
+    assert linear_chances(public, replace(noisy, model=None)) is None
 
 
 def test_the_sums_of_all_records_are_taken_from_public_rows_as_far_as_those_are_alike() -> None:

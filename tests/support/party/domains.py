@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from party.synthesis.table.domain import Attribute, Domain
-from party.synthesis.table.network import Network, shapes
+from party.synthesis.network import Network, shapes
+from party.synthesis.schema import Attribute, Domain
 from pate.data.read import read_inputs
 from pate.data.values import Table
 

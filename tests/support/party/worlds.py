@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from party.synthesis.table.domain import Attribute, Domain
-from party.synthesis.table.network import Network
+from party.synthesis.network import Network
+from party.synthesis.schema import Attribute, Domain
 
 if TYPE_CHECKING:
     import random

@@ -93,6 +93,7 @@ class Play(World):
         return EnvelopeWire(
             store, self.folder, campaign=spec.id, parties=self.by_envelope, signing_key=SERVER_KEY,
             secret=b"s" * 32, enrolled=self.enrolled, say=self.lines.say, keys=keys,
+            sums=spec.rounds if spec.in_rounds else 1,
         )  # fmt: skip
 
     def serve(self, number: int = 0, **how: Any) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from aggregator_server.ledger.ledger import Ledger
 from party.voting.neighbour import NeighbourVotes
-from pate.answers import ANSWERS, CLASS, CONTRAST, LABELS, NUMBER
+from pate.answers import ANSWERS, CLASS, LABELS, NUMBER, RESIDUAL
 from pate.campaign.choices import (
     AGGREGATIONS,
     AGGREGATORS,
@@ -55,6 +55,8 @@ QUERIES: Final = 24
 SIZE: Final = 40
 #: In place of an alteration: a party's first record is not there.
 REMOVED: Final = -1
+#: In which they vote, where they do so in rounds.
+ROUNDS: Final = 3
 #: Where records vote.
 ROWS: Final = (0, 3, 4, 9, 11, 17, 20, 22)
 _RNG = np.random.default_rng(11)
@@ -101,6 +103,11 @@ class Kind(NamedTuple):
     @property
     def records_vote(self) -> bool:
         return self.aggregator == "neighbour"
+
+    @property
+    def rounds(self) -> int:
+        """In how many rounds records vote; 0: in none."""
+        return ROUNDS if self.answer == RESIDUAL else 0
 
     @property
     def exact(self) -> bool:
@@ -151,7 +158,7 @@ class Kind(NamedTuple):
             code = _K[self.code] + ("" if stated == CLASS else f" {stated}")
             fields |= {
                 "representatives": ROWS, "most_votes": 200, "code": code,
-                "votes_per_patient": 2 if self.unit == "patient" else 1,
+                "votes_per_patient": 2 if self.unit == "patient" and not self.rounds else 1,
                 "delta": 0.0 if self.law == "geometric" else 1e-5,
             }  # fmt: skip
         elif stated != CLASS:
@@ -162,6 +169,8 @@ class Kind(NamedTuple):
             fields |= {"series": "monthly"}
         if self.aggregator == "interactive-gnmax":
             fields["rounds"] = 2
+        if self.rounds:
+            fields["rounds"] = self.rounds
         fields |= changes
         return make_spec(**fields)
 
@@ -171,7 +180,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "aggregator": AGGREGATORS,
     "publish": PUBLISH,
     "code": CODES,
-    "answer": (*ANSWERS, CONTRAST),
+    "answer": (*ANSWERS, RESIDUAL),
     "unit": UNITS,
     "series": ("alone", "series"),
     "aggregation": AGGREGATIONS,

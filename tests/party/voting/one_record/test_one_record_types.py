@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from party.synthesis.table.domain import Attribute, Domain
-from party.synthesis.table.private_rows import read_rows
+from party.synthesis.schema import Attribute, Domain
+from party.synthesis.table import read_rows
 from party.voting.own_data import OwnFile
 from pate.data.cells import PLAIN, Reading
 from pate.data.values import Images, Table

@@ -1,1 +1,0 @@
-"""Seeded synthesis: plausible deniability of each row, and the cost of many rows."""

@@ -1,1 +1,0 @@
-"""The party's table for synthesis: domain, coding, network, and private rows."""

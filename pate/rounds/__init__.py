@@ -1,0 +1,1 @@
+"""Records vote in rounds: what a round shows, what a record answers, and the next model."""

@@ -1,0 +1,233 @@
+"""The next model from the noisy sums of all rounds so far, and the public rows.
+
+Round 0 releases class counts. From then on round t shows a model W_t, and a record casts its part of the
+gradient of the logistic loss there, x (p_t(x) - e_y)', scaled to length 1 if it is longer than c_t. The
+sum S_t, times c_t, is the gradient g_t of the records' loss at W_t plus noise of c_t sigma_t.
+
+The curvature there for class c is B_c = N C/(C - 1) E[p_c (1 - p_c) x x']. The public rows have it, N is
+known from round 0. (By C/(C - 1) it is the whole Hessian's where classes are equally likely, and with two
+classes always: the Hessian moves classes against one another. Without it steps are too long, with two
+classes twice as long. One curvature for all classes diverges.) In the eigenvectors of B_c the prior of
+W - W_0 has the variance S = s^2 sqrt(B), W_0 having the class shares only. The numbers
+z = B (W_T - W_0) - g_T have mean B (W - W_0), and variance v of privacy noise plus B of the draw of records.
+So the next model is W_0 + B S / (B^2 S + v + B) z; s^2 is the one with which the z of all classes are most
+likely. (Classes differ more in directions in which rows do. A prior of one variance in all directions is as
+good where noise is small, and up to two points of accuracy behind where it is large.)
+
+Earlier rounds count, too: a gradient at W_t is one at W_T less the sum of x (p_T - p_t)', in which no label
+is. Public rows stand for that sum. How far they are off is known: by N^2/n E[(x'a)^2 (p_T - p_t)^2] in
+direction a, which is little once models hardly move. So each round's gradient is moved to W_T, and in each
+direction the mean of least variance is taken. Therefore more rounds than needed cost next to nothing. All of
+it is post-processing of what was released.
+
+Source: Newton's method; for s^2 MacKay, "Bayesian interpolation", Neural Computation 4, 1992.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.codes import GRID
+from pate.errors import DataError
+from pate.rounds.model import MOST_CUT, MOST_WEIGHT, WEIGHT_GRID, RoundModel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Counts = NDArray[np.int64]
+
+#: Prior variances of the weights that are tried, in the direction of largest curvature, and the power of
+#: curvature that they are in proportion to. With a smaller one nothing but class shares would be left of
+#: what is released: noise shrinks weights anyway.
+_SIZES: Final = tuple(2.0**power for power in range(-6, 25))
+_POWER: Final = 0.5
+#: Eigenvalues below this part of the largest are of no direction.
+_LEAST: Final = 1e-9
+_TINY: Final = 1e-300
+#: Least variance of a gradient's noise, in records.
+_LEAST_NOISE: Final = 1e-6
+#: Least share of a class, times the number of classes.
+_RAREST: Final = 0.01
+#: Steps that set the intercepts.
+_LEVELLED: Final = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """What the first release says.
+
+    Attributes:
+        shares: (C,) of the classes, positive, of sum 1.
+        records: their number, above 0.
+    """
+
+    shares: Floats
+    records: float
+
+    @classmethod
+    def of(cls, counts: Floats, sigma: float) -> Start:
+        """Return it from noisy class counts.
+
+        Counts are shrunk to their mean by as much of their variance as is noise.
+
+        Args:
+            counts: (C,) in votes.
+            sigma: standard deviation of the noise on each, in votes.
+
+        Raises:
+            DataError: for counts that are not finite, or of fewer than two classes.
+        """
+        wide = np.asarray(counts, dtype=np.float64)
+        if (
+            wide.ndim != 1
+            or len(wide) < 2
+            or not np.isfinite(wide).all()
+            or not 0 <= sigma < np.inf
+        ):
+            raise DataError(f"class counts of shape {wide.shape} with noise {sigma}")
+        classes = len(wide)
+        mean, noise = float(wide.mean()), sigma**2
+        # With few records the noise may hide all of them.
+        records = max(float(wide.sum()), sigma * np.sqrt(classes), 1.0)
+        spread = float(np.square(wide - mean).sum()) / (classes - 1)
+        kept = max(spread - noise, 0.0) / spread if spread > 0 else 0.0
+        shares = np.maximum(1 / classes + kept * (wide - mean) / records, _RAREST / classes)
+        return cls(shares / shares.sum(), records)
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """One round as it was released.
+
+    Attributes:
+        shown: the model.
+        sums: (K, C) noisy sums, in votes.
+        sigma: standard deviation of the noise on each, in votes.
+    """
+
+    shown: RoundModel
+    sums: Floats
+    sigma: float
+
+
+def next_model(
+    rows: Floats, start: Start, rounds: Sequence[Released], kappa: float = 1.0
+) -> RoundModel:
+    """Return the model after some rounds: that of the next one, or the final one.
+
+    Args:
+        rows: (n, K) the public rows' codes / :data:`~pate.codes.GRID`.
+        start: of round 0.
+        rounds: those after it, in order; none: the model is the class shares.
+        kappa: of the plan.
+
+    Raises:
+        DataError: if a shape does not fit, or a number is not finite.
+    """
+    _check(rows, start, rounds)
+    first = _first(rows, start)
+    weights = first
+    if rounds:
+        weights = _step(rows, start, first, rounds)
+    return _shown(rows, weights, kappa)
+
+
+def chances(rows: Floats, model: RoundModel, start: Start) -> Floats:
+    """Return (n, C) class probabilities of the public rows, whose mean is the released class shares."""
+    logits = rows @ (model.weights / WEIGHT_GRID) + np.log(start.shares)
+    for _ in range(_LEVELLED):
+        # Of logarithms, so that not even far logits vanish.
+        likely = _log_softmax(logits)
+        top = likely.max(axis=0)
+        logits = logits + np.log(start.shares) - top - np.log(np.exp(likely - top).mean(axis=0))
+    return _softmax(logits)
+
+
+def _step(rows: Floats, start: Start, first: Floats, rounds: Sequence[Released]) -> Floats:
+    """Return (K, C) the weights after the last round."""
+    number, classes = len(rows), len(start.shares)
+    part = start.records / number
+    weights = rounds[-1].shown.weights / WEIGHT_GRID
+    likely = _softmax(rows @ weights)
+    cuts = np.array([each.shown.cut / GRID for each in rounds])
+    noise = np.maximum(np.square(cuts * [each.sigma for each in rounds]), _LEAST_NOISE)
+    moved = [likely - _softmax(rows @ (each.shown.weights / WEIGHT_GRID)) for each in rounds]
+    gradients = [
+        cut * each.sums + part * (rows.T @ apart)
+        for cut, each, apart in zip(cuts, rounds, moved, strict=True)
+    ]
+    told: list[tuple[Floats, Floats, Floats, Floats]] = []
+    for at in range(classes):
+        varied = part * classes / (classes - 1) * likely[:, at] * (1 - likely[:, at])
+        curved, axes = np.linalg.eigh((rows * varied[:, None]).T @ rows)
+        kept = curved > _LEAST * max(float(curved[-1]), _TINY)
+        curved, axes = curved[kept], axes[:, kept]
+        off = part * np.stack([apart[:, at] for apart in moved], axis=1)
+        pairs = (off[:, :, None] * off[:, None, :]).reshape(number, -1)
+        spread = (np.square(rows @ axes).T @ pairs).reshape(-1, len(rounds), len(rounds))
+        inverse = np.linalg.inv(spread + np.diag(noise)).sum(axis=2)
+        left = 1 / inverse.sum(axis=1)
+        seen = axes.T @ np.stack([each[:, at] for each in gradients], axis=1)
+        mean = left * (inverse * seen).sum(axis=1)
+        told.append((curved, left, curved * (axes.T @ (weights - first)[:, at]) - mean, axes))
+    curved, left, apart = (np.concatenate([each[at] for each in told]) for at in range(3))
+
+    most = max(float(curved.max(initial=0)), _TINY)
+
+    def evidence(size: float) -> float:
+        spread = curved**2 * size * (curved / most) ** _POWER + curved + left
+        return -float((np.log(spread) + np.square(apart) / spread).sum())
+
+    size = max(_SIZES, key=evidence)
+    made = np.zeros_like(weights)
+    for at, (curved, left, apart, axes) in enumerate(told):
+        power = curved * size * (curved / most) ** _POWER
+        made[:, at] = axes @ (power / (curved * power + curved + left) * apart)
+    return first + made
+
+
+def _first(rows: Floats, start: Start) -> Floats:
+    """Return (K, C) weights whose logits are closest to those of the class shares."""
+    mean = rows.mean(axis=0)
+    moments = rows.T @ rows / len(rows)
+    largest = max(float(np.linalg.eigvalsh(moments)[-1]), 1e-12)
+    one = np.linalg.solve(moments + 1e-3 * largest * np.eye(len(mean)), mean)
+    logits = np.log(start.shares)
+    return np.outer(one, logits - logits.mean())
+
+
+def _shown(rows: Floats, weights: Floats, kappa: float) -> RoundModel:
+    """Return the model with its cut: kappa times the usual length that the model itself predicts."""
+    whole = np.clip(np.rint(weights * WEIGHT_GRID), -MOST_WEIGHT, MOST_WEIGHT)
+    likely = _softmax(rows @ (whole / WEIGHT_GRID))
+    usual = np.square(rows).sum(axis=1) * (1 - np.square(likely).sum(axis=1))
+    cut = kappa * float(np.sqrt(usual.mean()))
+    return RoundModel(whole.astype(np.int64), int(np.clip(np.rint(cut * GRID), 1, MOST_CUT)))
+
+
+def _softmax(logits: Floats) -> Floats:
+    made: Floats = np.exp(_log_softmax(logits))
+    return made
+
+
+def _log_softmax(logits: Floats) -> Floats:
+    below = logits - logits.max(axis=1, keepdims=True)
+    made: Floats = below - np.log(np.exp(below).sum(axis=1, keepdims=True))
+    return made
+
+
+def _check(rows: Floats, start: Start, rounds: Sequence[Released]) -> None:
+    if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
+        raise DataError(f"public rows of shape {rows.shape}, or not finite")
+    shape = (rows.shape[1], len(start.shares))
+    for each in rounds:
+        if each.sums.shape != shape or each.shown.weights.shape != shape:
+            raise DataError(f"sums of shape {each.sums.shape}, not {shape}")
+        if not np.isfinite(each.sums).all() or not 0 <= each.sigma < np.inf:
+            raise DataError("sums, or their noise, are not finite")

@@ -1,0 +1,455 @@
+"""Rounds in which records vote: models, charges, and what a server may ask of a party in them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from aggregator_server.exchange import exchange
+from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.verify import verify
+from aggregator_server.results import report
+from aggregator_server.results.statement import privacy_statement, server_epsilon
+from party.voting.neighbour import NeighbourVotes
+from pate.accounting.filters import Delta
+from pate.campaign.options import MechanismOptions
+from pate.campaign.order import query_of_round
+from pate.campaign.settings import spec_of
+from pate.data.embeddings import Embeddings
+from pate.data.values import Dataset, batch_hash
+from pate.errors import (
+    BudgetError,
+    LedgerError,
+    ProtocolError,
+    QuorumError,
+    RefusedError,
+    UsageError,
+)
+from pate.mechanisms import rounds_cost
+from pate.rounds.model import MOST_CUT, RoundModel
+from pate.votes import NoisySum
+from protos import wire
+from protos.pate.v1 import vote_pb2
+from tests.support.campaign_messages import SERVER_KEY, request_in
+from tests.support.world.in_process import Killed, Parties, World, kills
+from tests.support.world.kinds import PUBLIC as PUBLIC_SETS
+from tests.support.world.kinds import ROWS, EveryWorld, every_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from aggregator_server.ledger.state import CampaignState
+    from party.voting.voter import Voter
+
+#: Failpoints that have their case here.
+FAILPOINTS = frozenset({"model-made", "model-recorded"})
+KINDS = {
+    (each.aggregation, each.noise): each
+    for each in every_kind()
+    if each.rounds and (each.inputs, each.unit) == ("embeddings", "record")
+}
+MASKED = KINDS["masked", "distributed"]
+PUBLIC_ROWS = PUBLIC_SETS["embeddings"]
+CLASSES = 3
+WIDTH = 4
+PUBLIC = 120
+#: Of each party.
+RECORDS = 250
+NAMES = ("a", "b", "c", "d")
+_CENTRES = np.random.default_rng(3).normal(size=(CLASSES, WIDTH)) * 2
+
+
+@pytest.fixture(autouse=True)
+def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "_FAREWELL_S", 0.0)
+    monkeypatch.setattr(exchange, "_RETURN_S", 0.0)
+
+
+def drawn(number: int, *seed: int) -> tuple[Embeddings, NDArray[np.int64]]:
+    """Points about a centre for each class, half of them of the first."""
+    rng = np.random.default_rng(seed)
+    labels = rng.choice(CLASSES, number, p=[0.5, 0.3, 0.2]).astype(np.int64)
+    points = _CENTRES[labels] + rng.normal(size=(number, WIDTH))
+    return Embeddings(
+        (points * 3000).clip(-32000, 32000).astype(np.int16), "texts", "ab" * 32
+    ), labels
+
+
+class Clusters(World):
+    """Four parties with records of three classes."""
+
+    def __init__(self, root: Path) -> None:
+        public, self.truth = drawn(PUBLIC, 1)
+        super().__init__(root, NAMES, public)
+
+    def voter(self, name: str, **changes: Any) -> Voter:
+        inputs, labels = drawn(RECORDS, 2, NAMES.index(name))
+        data = Dataset(inputs, labels, ("0", "1", "2"), None)
+        return super().voter(name, ensemble=None, records=NeighbourVotes(data, b"key"), **changes)
+
+    def create(self, number: int = 0, **terms: Any) -> Path:
+        stated = {
+            "aggregator": "neighbour", "aggregation": "masked", "noise": "distributed", "epsilon": 4.0,
+            "classes": ("0", "1", "2"), "representatives": tuple(range(0, 80, 10)), "rounds": 4,
+            "code": "dense-8 residual", "most_votes": 2**16, "votes_per_patient": 1, "encoder": "tiny",
+        }  # fmt: skip
+        made = super().create(number, **(stated | terms))
+        for name in NAMES:
+            self.parties.start(name)
+        return made
+
+
+def campaign(root: Path, kind: Any = MASKED, **terms: Any) -> EveryWorld:
+    world = EveryWorld(root, kind)
+    world.create(**terms)
+    return world
+
+
+def model(cut: int = 700, *, size: int = 0) -> RoundModel:
+    """Any model of a campaign of these kinds."""
+    return RoundModel(np.full((len(ROWS), CLASSES), size, dtype=np.int64), cut)
+
+
+# --- the whole of it ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", ["distributed", "central"])
+def test_the_final_model_beats_the_class_shares(noise: str, tmp_path: Path) -> None:
+    world = Clusters(tmp_path)
+    place = world.create(noise=noise)
+    world.serve()
+    assert verify(place).phase == "finished"
+    state = world.state()
+    assert (len(state.released), len(state.models), len(state.batches)) == (4, 4, 4)
+    noisy = report.label_set(place.parent).noisy
+    assert noisy is not None
+    from student.trainers.linear import linear_chances
+
+    chances = linear_chances(world.public, noisy)
+    assert chances is not None
+    right = float((chances.argmax(axis=1) == world.truth).mean())
+    assert right > np.bincount(world.truth).max() / PUBLIC + 0.2
+    # The first round counted the records, within eight standard deviations for each class.
+    counts, sigma = noisy.class_counts
+    truth = sum(
+        np.bincount(drawn(RECORDS, 2, at)[1], minlength=CLASSES) for at in range(len(NAMES))
+    )
+    assert np.abs(counts - truth).max() < 8 * sigma
+    assert "round 2 of 4: noisy sums of disagreement released, the model of round 3 is stored" in (
+        world.lines.said
+    )
+
+
+def test_all_rounds_are_what_the_campaign_promises(tmp_path: Path) -> None:
+    """And a party's own figure is all of it from its first vote on."""
+    world = campaign(tmp_path, epsilon=2.0)
+    figures: list[float] = []
+
+    def look(name: str, step: str) -> None:
+        if (name, step) == ("a", "ask_consent"):
+            figures.append(world.ledger("a").cumulative_epsilon(Delta(1e-5)).epsilon)
+
+    world.parties.before = look
+    world.serve()
+    state = world.state()
+    assert state.spent == state.cap == rounds_cost(state.currency, state.mechanisms, 3)
+    assert 1.999 < privacy_statement(state).epsilon <= 2.0
+    assert server_epsilon(state) == state.epsilon_of(state.cap)
+    assert len(figures) == 3
+    assert len(set(figures)) == 1
+    assert figures[0] >= server_epsilon(state)
+    # Class counts have a part of mu^2 that is small, and the others equal ones.
+    first, later = (each.worst for each in state.mechanisms)
+    ratio = state.currency.cost(first[0]) / state.currency.cost(later[0])
+    assert 0.06 < float(ratio) < 0.0625
+
+
+# --- killed ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("round_", [1, 2, 3])
+@pytest.mark.parametrize("point", ["charge-recorded", "noise-drawn"])
+def test_a_round_that_is_killed_behind_its_charge_is_the_last(
+    point: str, round_: int, tmp_path: Path
+) -> None:
+    """It is charged, its noise is drawn once, and the model before it is published."""
+    world = campaign(tmp_path, KINDS["masked", "central"])
+    seen: list[str] = []
+
+    def at(name: str) -> bool:
+        seen.append(name)
+        return name == point and seen.count(point) == round_
+
+    with kills(at), pytest.raises(Killed):
+        world.serve()
+    before = world.state()
+    world.serve()
+    state = world.state()
+    assert (state.phase, state.round) == ("finished", round_)
+    assert len(state.released) == len(state.models) == round_ - 1
+    assert state.models == before.models
+    assert state.wasted == before.open_charge.cost  # type: ignore[union-attr]
+    assert state.spent == rounds_cost(state.currency, state.mechanisms, round_)
+    labels = report.label_set(world.place(0).parent)
+    if round_ == 1:
+        assert labels.noisy is None
+    else:
+        assert labels.noisy is not None
+        assert labels.noisy.model == state.models[-1]
+    assert verify(world.place(0)).wasted == state.wasted
+
+
+@pytest.mark.parametrize("point", sorted(FAILPOINTS))
+def test_a_round_shows_the_stored_model_after_a_restart(
+    point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = campaign(tmp_path)
+    with kills(point.__eq__), pytest.raises(Killed):
+        world.serve()
+    stored = world.state().models
+    assert len(stored) == (point == "model-recorded")
+    if stored:
+        # Whatever another version would make of the same sums.
+        from aggregator_server.campaign import rounds
+
+        made = rounds.next_model
+
+        def other(*of: Any) -> RoundModel:
+            found = made(*of)
+            return replace(found, cut=min(found.cut + 1, MOST_CUT))
+
+        monkeypatch.setattr(rounds, "next_model", other)
+    world.serve()
+    shown = [
+        asked.ask_keys.batch.shown
+        for asked in (request_in(body) for body, _ in world.parties.sent)
+        if asked.HasField("ask_keys") and asked.ask_keys.batch.round == 2
+    ]
+    assert {*shown} == {world.state().models[0].to_bytes()}
+    assert not stored or world.state().models[0] == stored[0]
+
+
+# --- the ledger ---------------------------------------------------------------------------------------
+
+
+def released(root: Path, kind: Any = MASKED) -> tuple[EveryWorld, CampaignState]:
+    """A campaign that was killed when its first round was released."""
+    world = campaign(root, kind)
+    with kills("release-recorded".__eq__), pytest.raises(Killed):
+        world.serve()
+    return world, world.state()
+
+
+def test_a_model_follows_from_its_release_and_is_one(tmp_path: Path) -> None:
+    world = campaign(tmp_path)
+    with kills("votes-recorded".__eq__), pytest.raises(Killed):
+        world.serve()
+    with Ledger.open(world.place(0)) as ledger, pytest.raises(LedgerError, match="is released"):
+        ledger.record_model(2, model())
+    world, _ = released(tmp_path / "released")
+    with Ledger.open(world.place(0)) as ledger:
+        for wrong in (1, 3):
+            with pytest.raises(LedgerError, match="a model for round"):
+                ledger.record_model(wrong, model())
+        with pytest.raises(LedgerError, match="weights"):
+            ledger.record_model(2, RoundModel(np.zeros((9, 3), dtype=np.int64), 1))
+        ledger.record_model(2, model())
+        with pytest.raises(LedgerError, match="a model for round"):
+            ledger.record_model(2, model(701))
+
+
+def test_a_round_is_charged_once_and_its_places_are_its_own(tmp_path: Path) -> None:
+    world, state = released(tmp_path)
+    with Ledger.open(world.place(0)) as ledger:
+        with pytest.raises(LedgerError, match="answered in round 1"):
+            ledger.charge(ROWS)
+        ledger.record_model(2, model())
+        state = ledger.end_round(wants_predictions=False)
+        assert (state.phase, state.round) == ("voting", 2)
+        sums = NoisySum(np.zeros((len(ROWS), CLASSES), dtype=np.int64), 200 * 4)
+        for first in (1, 2 * len(ROWS)):
+            with pytest.raises(LedgerError, match="too early"):
+                ledger.record_unmasking(first, len(ROWS), NAMES)
+        with pytest.raises(LedgerError, match="no votes"):
+            ledger.charge(ROWS)
+        ledger.record_unmasking(len(ROWS), len(ROWS), NAMES)
+        ledger.record_votes(len(ROWS), sums, NAMES)
+        charge = ledger.charge(ROWS)
+        assert charge.cost == state.currency.cost(state.mechanisms[1].worst[0])
+    with Ledger.open(world.place(0)) as ledger, pytest.raises(BudgetError):
+        ledger.charge(ROWS)
+
+
+# --- what a party answers ------------------------------------------------------------------------------
+
+
+class Asked:
+    """A campaign by plain sums at its second round, and the request that party ``a`` answered in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.world = campaign(root, KINDS["plain", "central"])
+        with kills("round-ended".__eq__), pytest.raises(Killed):
+            self.world.serve()
+        with kills("votes-arrived".__eq__), pytest.raises(Killed):
+            self.world.serve()
+        requests = [request_in(body) for body, _ in self.world.parties.sent]
+        self.first, self.second = (
+            next(
+                each for each in requests if each.HasField("ask") and each.ask.batch.round == number
+            )
+            for number in (1, 2)
+        )
+
+    def answer(
+        self, asked: vote_pb2.PartyRequest, change: Callable[[vote_pb2.PartyRequest], object]
+    ) -> str:
+        """The kind of a's refusal of a changed request, empty if it answers."""
+        made = vote_pb2.PartyRequest()
+        made.CopyFrom(asked)
+        if not made.campaign.HasField("terms"):
+            made.campaign.terms.CopyFrom(self.terms())
+            made.roster = b""
+        change(made)
+        batch, rows = made.ask.batch, self.world.public.take(list(made.ask.batch.rows))
+        hashes = rows.row_hashes()
+        if batch.round:
+            hashes = [query_of_round(each, batch.round, batch.shown) for each in hashes]
+        batch.digest = batch_hash(hashes)
+        reply = self.world.parties.voters["a"].handle(wire.sign_request(made, SERVER_KEY))
+        found = vote_pb2.Reply.FromString(vote_pb2.SignedReply.FromString(reply).body)
+        return found.refusal.kind if found.HasField("refusal") else ""
+
+    def terms(self) -> vote_pb2.Terms:
+        requests = (request_in(body) for body, _ in self.world.parties.sent)
+        return next(each.campaign.terms for each in requests if each.campaign.HasField("terms"))
+
+
+def test_a_party_answers_each_round_with_one_model(tmp_path: Path) -> None:
+    asked = Asked(tmp_path)
+    world = asked.world
+
+    def shows(shown: bytes, number: int = 2) -> Callable[[vote_pb2.PartyRequest], None]:
+        def change(request: vote_pb2.PartyRequest) -> None:
+            request.ask.batch.shown, request.ask.batch.round = shown, number
+
+        return change
+
+    def elsewhere(request: vote_pb2.PartyRequest) -> None:
+        request.ask.batch.rows[0] += 1
+
+    assert asked.answer(asked.second, same) == asked.answer(asked.first, same) == ""
+    for _ in range(2):  # also by a process that has only its ledger
+        assert asked.answer(asked.second, shows(model().to_bytes())) == RefusedError.__name__
+        assert asked.answer(asked.first, elsewhere) == RefusedError.__name__
+        world.parties.start("a")
+    assert asked.answer(asked.second, shows(model().to_bytes(), 3)) == ""
+    assert asked.answer(asked.second, shows(model(701).to_bytes(), 3)) == RefusedError.__name__
+    assert asked.answer(asked.second, same) == ""
+    (record,) = world.ledger("a").campaigns()
+    assert len(record.batches) == 3
+    # Each was charged before the first vote left.
+    assert world.ledger("a").cumulative_epsilon(Delta(1e-5)).epsilon >= world.state().epsilon
+
+
+def same(_: vote_pb2.PartyRequest) -> None:
+    """Change nothing."""
+
+
+def test_a_party_refuses_what_is_no_round(tmp_path: Path) -> None:
+    asked = Asked(tmp_path)
+    world, good = asked.world, asked.second.ask.batch.shown
+    huge = bytearray(good)
+    huge[6:10] = (2**20 + 1).to_bytes(4, "little")
+    other = RoundModel(np.zeros((len(ROWS), CLASSES + 1), dtype=np.int64), 5).to_bytes()
+    for number, shown in (
+        (0, b""), (4, good), (3, b""), (1, good), (3, good[:-1]), (3, bytes(huge)), (3, other),
+        (3, good[:4] + b"\0\0" + good[6:]), (3, b"\0" * 40),
+    ):  # fmt: skip
+
+        def change(
+            request: vote_pb2.PartyRequest, number: int = number, shown: bytes = shown
+        ) -> None:
+            request.ask.batch.round, request.ask.batch.shown = number, shown
+
+        with pytest.raises(ProtocolError):
+            asked.answer(asked.second, change)
+    world.ledger("a").verify()
+
+
+class TwoFaced(Parties):
+    """A server that shows one party another model than the others in a masked sum."""
+
+    def answer(self, name: str, body: bytes) -> bytes:
+        request = request_in(body)
+        batch = request.ask_keys.batch
+        if name == "a" and batch.round == 2:
+            batch.shown = model().to_bytes()
+            rows = PUBLIC_ROWS.take(list(batch.rows)).row_hashes()
+            batch.digest = batch_hash([query_of_round(each, 2, batch.shown) for each in rows])
+            body = wire.sign_request(request, SERVER_KEY)
+        return super().answer(name, body)
+
+
+def test_no_sum_has_answers_to_two_models(tmp_path: Path) -> None:
+    world = EveryWorld(tmp_path, MASKED)
+    world.parties = TwoFaced(tmp_path, world.voter)
+    world.create()
+    with pytest.raises(QuorumError):
+        world.serve()
+    assert len(world.state().batches) == len(world.state().released) == 1
+    for name in NAMES:
+        (record,) = world.ledger(name).campaigns()
+        assert len(record.opened) == 1
+
+
+# --- options -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "rounds", "code"),
+    [
+        ({"code": "dense-16"}, 5, "dense-16 residual"),
+        ({"code": "dense-16", "rounds": 1}, 2, "dense-16 residual"),
+        ({"code": "dense-16", "epsilon": 0.05}, 5, "dense-16 residual"),
+        ({"code": "dense", "answer": "residual"}, 5, "dense-64 residual"),
+        ({"code": "dense-16", "answer": "class"}, 1, "dense-16"),
+        ({"code": "dense-16", "sigma2": "40"}, 1, "dense-16"),
+        ({"code": "dense-16", "series": "s", "unit": "patient"}, 1, "dense-16"),
+        ({"code": "dense-16", "classes": None}, 1, "dense-16"),
+        ({}, 1, "nearest"),
+    ],
+)
+def test_records_vote_in_rounds_by_rule(given: dict[str, Any], rounds: int, code: str) -> None:
+    made = spec_of(options(**given), drawn(PUBLIC, 1)[0], chosen=lambda _, n, __: tuple(range(n)))
+    assert (made.rounds, made.code) == (rounds, code)
+    assert made.in_rounds == (rounds > 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"rounds": 2}, "in directions"),
+        ({"code": "dense-16", "rounds": 2, "series": "s", "unit": "patient"}, "outside of a series"),
+        ({"code": "dense-16", "answer": "residual", "series": "s", "unit": "patient"}, "one release"),
+        ({"code": "dense-16", "answer": "residual", "sigma2": "40"}, "leave sigma2"),
+        ({"code": "dense-16", "answer": "residual", "delta": 0.0}, "delta above 0"),
+        ({"code": "nearest", "answer": "residual"}, "dense codes"),
+        ({"code": "dense-16", "rounds": 17}, "at most 17"),
+        ({"code": "dense-16", "answer": "residual", "unit": "patient", "votes_per_patient": 2}, "count"),
+        ({"code": "dense-16", "answer": "residual", "classes": None}, "class list"),
+    ],
+)  # fmt: skip
+def test_options_that_rounds_cannot_have(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        spec_of(options(**given), drawn(PUBLIC, 1)[0], chosen=lambda _, n, __: tuple(range(n)))
+
+
+def options(**given: Any) -> MechanismOptions:
+    stated = {"parties": "4", "classes": "0,1,2", "epsilon": 1.0, "unit": "record"}
+    return MechanismOptions(aggregator="neighbour", **(stated | given))
