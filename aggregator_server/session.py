@@ -34,7 +34,12 @@ from pate.campaign.outlook import Outlook
 from pate.data.embeddings import encoder_in
 from pate.data.values import Inputs, content_hash
 from pate.errors import PateError, ProtocolError, SchemaError, StateError, UsageError
-from pate.formats.privacy_statement import do_records_vote, in_words, neighbours_of
+from pate.formats.privacy_statement import (
+    code_of_statement,
+    do_records_vote,
+    in_words,
+    neighbours_of,
+)
 from pate.noise.exact import SystemNoise
 from pate.planning.expected import expected
 from pate.runtime.child import LOCAL_STUDENT_SERVICE
@@ -399,7 +404,9 @@ def _terms_in_words(spec: CampaignSpec) -> Iterator[str]:
         f"{spec.aggregator} with {size} {'party' if size == 1 else 'parties'} (--parties): "
         f"{listed(named) if named else 'the first that come'}"
     )
-    neighbours = neighbours_of(spec.unit, records_vote=spec.records_vote, series=spec.series)
+    neighbours = neighbours_of(
+        spec.unit, records_vote=spec.records_vote, series=spec.series, code=spec.code
+    )
     yield (
         "privacy budget (--epsilon, --delta, --unit): at most "
         f"{in_words(spec.epsilon, spec.delta, spec.unit, neighbours=neighbours)}"
@@ -421,6 +428,7 @@ def _guarantee(statement: PrivacyStatement, epsilon: float, observer: str) -> st
             statement.unit,
             records_vote=do_records_vote(statement.mechanism),
             series=statement.series,
+            code=code_of_statement(statement.mechanism),
         ),
     )
 

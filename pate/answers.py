@@ -15,17 +15,18 @@ answer        columns                    numbers, in units of 1/grid of a vote
 ``residual``  2 to 256 classes           the probabilities of a public model less 1 in the column of
                                          the class, with signs; in rounds (:mod:`pate.rounds`), with
                                          dense codes only
-``residual``  2 to 256 classes           what a shown model says of the record, less its class: with
-             signs; in rounds, with dense codes only (:mod:`pate.rounds.residual`)
+``balanced``  the classes                of teachers, which vote for a class: the one that is probable
+                                         compared with its mean over the public set
+``array``     the classes                of teachers: the coefficients of an answer to the whole public set
 ============  =========================  ======================================================
 
 A teacher that votes for several labels casts ``labels-T-of-L`` at each query: 1 at each of at most T of L
 labels, and there is no other column, since how many teachers vote is public.
 
-Only the numbers of ``residual`` may be negative. An answer has L1 norm and squared L2 norm of at most one
-vote, with several labels of at most T votes. A residual is cut with the code: a unit's whole array has L2
-norm of at most one vote. The records that voted somewhere can be counted from all columns: with several
-labels by ``none`` and a T-th of each label; in rounds by the first one, which counts classes.
+Only the numbers of ``residual`` and ``array`` may be negative. An answer of a record has L1 norm and squared
+L2 norm of at most one vote, with several labels of at most T votes. A residual is cut with the code: a unit's
+whole array has L2 norm of at most one vote. The records that voted somewhere can be counted from all columns:
+with several labels by ``none`` and a T-th of each label; in rounds by the first one, which counts classes.
 
 Source: T is the tau of "tau voting", Dziedzic et al., "Private Multi-Winner Voting for Machine
 Learning", PoPETs 2023.
@@ -55,8 +56,10 @@ CLASS: Final = "class"
 LABELS: Final = "labels"
 ORDERED: Final = "ordered"
 NUMBER: Final = "number"
-#: Another form of the default, in rounds.
+#: Other forms of the default: in rounds, and of teachers in one release.
 RESIDUAL: Final = "residual"
+BALANCED: Final = "balanced"
+ARRAY: Final = "array"
 #: The column of records with fewer labels than count.
 NONE: Final = "none"
 #: Parts into which the range of a number is divided, between one point and the next.
@@ -70,7 +73,7 @@ MOST_LABELS: Final = 64
 MOST_CLASSES: Final = 2**8
 
 _TEXT: Final = re.compile(
-    r"(class|ordered|number|residual)|labels-([1-9][0-9]?)(?:-of-([1-9][0-9]{0,3}))?",
+    r"(class|ordered|number|residual|balanced|array)|labels-([1-9][0-9]?)(?:-of-([1-9][0-9]{0,3}))?",
     re.ASCII,
 )
 _CHOICE: Final = b"pate labels that"
@@ -81,12 +84,12 @@ class Answer:
     """An answer.
 
     Attributes:
-        name: one of :data:`ANSWERS`, or :data:`RESIDUAL`.
+        name: one of :data:`ANSWERS`, or one of the other forms of a class.
         most: T, the most labels of a record that count; 1 for any other answer.
         of: L, the number of labels, where teachers vote for several; 0 for records.
     """
 
-    name: Literal["class", "labels", "ordered", "number", "residual"] = "class"
+    name: Literal["class", "labels", "ordered", "number", "residual", "balanced", "array"] = "class"
     most: int = 1
     of: int = 0
 
@@ -99,17 +102,17 @@ class Answer:
     @property
     def one_hot(self) -> bool:
         """Whether an answer is of one class."""
-        return self.name in (CLASS, ORDERED, RESIDUAL)
+        return self.name in (CLASS, ORDERED, RESIDUAL, BALANCED, ARRAY)
 
     @property
     def labelled(self) -> bool:
         """Whether a query may get a label: the class whose count is largest there."""
-        return self.one_hot and self.name != RESIDUAL
+        return self.one_hot and self.name not in (RESIDUAL, ARRAY)
 
     @property
     def permission(self) -> str:
-        """The one of :data:`ANSWERS` that a policy must allow: a residual says a class."""
-        return CLASS if self.name == RESIDUAL else self.name
+        """The one of :data:`ANSWERS` that a policy must allow: all forms of a class say one."""
+        return CLASS if self.name in (RESIDUAL, BALANCED, ARRAY) else self.name
 
     @property
     def grid(self) -> int:
@@ -136,6 +139,7 @@ class Answer:
             NUMBER: "divided between two points of a range",
             ORDERED: "for classes in their order",
             RESIDUAL: "by its disagreement with a public model",
+            BALANCED: "for the class that is probable compared with its mean",
         }.get(self.name, "")
 
     def release_in_words(self, labels: int, asked: int) -> str:
@@ -211,12 +215,14 @@ def answer_of(text: str) -> Answer:
     found = _TEXT.fullmatch(text)
     if found is None or (found[2] and int(found[2]) > MOST_LABELS):
         raise UsageError(
-            f"an answer is class, labels-T with T from 1 to {MOST_LABELS}, ordered, number or "
-            f"residual, got {text[:60]!r}"
+            f"an answer is class, labels-T with T from 1 to {MOST_LABELS}, ordered, number, residual, "
+            f"balanced or array, got {text[:60]!r}"
         )
     if found[2]:
         return Answer("labels", int(found[2]), int(found[3] or 0))
-    return Answer(cast("Literal['class', 'ordered', 'number', 'residual']", text))
+    return Answer(
+        cast("Literal['class', 'ordered', 'number', 'residual', 'balanced', 'array']", text)
+    )
 
 
 def range_in(text: str) -> tuple[str, ...]:

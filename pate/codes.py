@@ -9,8 +9,10 @@ code is public and chosen before any record is read; a record's array depends on
 ``nearest``    1 at the nearest representative
 ``dense-d``    at all d representatives how far it lies in their direction, in units of
                1/1024; with signs, and of length 1 at most
-``each-q``     at all q queries, at each by itself: the votes of a *teacher* for several
-               labels, which depend on the query
+``each-q``     at all q queries, at each by itself: the votes of a *teacher* for a class, or for
+               several labels, which depend on the query
+``axes-d``     in d directions: a *teacher*'s answer to the whole public set, in units of 1/1024;
+               with signs, and of length 1 at most
 =============  =====================================================================
 """
 
@@ -19,28 +21,36 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from typing import Final, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal, cast
 
-from pate.answers import RESIDUAL, Answer, answer_of
+from pate.answers import ARRAY, BALANCED, RESIDUAL, Answer, answer_of
 from pate.errors import UsageError
+
+if TYPE_CHECKING:
+    from pate.accounting.choices import Adjacency
 
 #: Names of the codes of records.
 CODES: Final = ("nearest", "dense")
 #: The default code, and the one whose text has a number.
 NEAREST: Final = "nearest"
 DENSE: Final = "dense"
-#: The code of teachers that vote for several labels.
+#: The codes of teachers whose votes are one release: at all queries, and in directions.
 EACH: Final = "each"
+AXES: Final = "axes"
 #: Units of a dense array that are one vote.
 GRID: Final = 2**10
 
-_TEXT: Final = re.compile(r"(nearest)|(dense|each)-([1-9][0-9]{0,5})", re.ASCII)
+_TEXT: Final = re.compile(r"(nearest)|(dense|each|axes)-([1-9][0-9]{0,5})", re.ASCII)
 #: By name, so that no campaign asks a party for more memory or time than others.
 MOST_DIRECTIONS: Final = 2**10
-_MOST_PLACES: Final = {DENSE: MOST_DIRECTIONS, EACH: 2**16}
-_FEWEST_PLACES: Final = {DENSE: 2, EACH: 1}
+_MOST_PLACES: Final = {DENSE: MOST_DIRECTIONS, EACH: 2**16, AXES: MOST_DIRECTIONS}
+_FEWEST_PLACES: Final = {DENSE: 2, EACH: 1, AXES: 2}
+#: Most counts of one release.
+MOST_COUNTS: Final = 2**20
 
 _CLASS: Final = Answer()
+#: What teachers say in directions.
+_ARRAY: Final = Answer(ARRAY)
 
 
 @dataclass(frozen=True)
@@ -63,34 +73,34 @@ class Code:
     """A code.
 
     Attributes:
-        name: one of :data:`CODES`, or :data:`EACH`.
+        name: one of :data:`CODES`, or one of teachers.
         places: d or q, representatives or queries at which it votes; 1 for ``nearest``.
         answer: what it says there.
     """
 
-    name: Literal["nearest", "dense", "each"]
+    name: Literal["nearest", "dense", "each", "axes"]
     places: int = 1
     answer: Answer = _CLASS
 
     def __str__(self) -> str:
         """Return the text that :func:`code_of` reads."""
         own = NEAREST if self.name == NEAREST else f"{self.name}-{self.places}"
-        return own if self.answer == _CLASS else f"{own} {self.answer}"
+        return own if self.answer in (_CLASS, _ARRAY) else f"{own} {self.answer}"
 
     @property
     def of_teachers(self) -> bool:
-        """Whether teachers vote, for several labels, instead of records."""
-        return self.name == EACH
+        """Whether teachers vote instead of records, and all their votes are one release."""
+        return self.name in (EACH, AXES)
 
     @property
     def grid(self) -> int:
         """Units of the array that are one vote."""
-        return GRID if self.name == DENSE else self.answer.grid
+        return GRID if self.name in (DENSE, AXES) else self.answer.grid
 
     @property
     def signed(self) -> bool:
         """Whether counts may be below 0."""
-        return self.name == DENSE
+        return self.name in (DENSE, AXES)
 
     @property
     def in_words(self) -> str:
@@ -99,6 +109,7 @@ class Code:
             NEAREST: "",
             DENSE: f"each counted in {self.places} directions",
             EACH: f"{self.places} queries in one release",
+            AXES: f"each an answer to the whole public set in {self.places} directions",
         }[self.name]
         return ", ".join(filter(None, (where, self.answer.in_words)))
 
@@ -112,8 +123,8 @@ class Code:
         most = votes * self.grid
         return (-most if self.signed else 0), most
 
-    def change(self, votes: int) -> Change:
-        """Return what a unit with at most ``votes`` votes can change.
+    def change(self, votes: int, adjacency: Adjacency = "change") -> Change:
+        """Return what a unit with at most ``votes`` votes, or teachers, can change.
 
         A vote is one count of 1. If the unit is altered, an array A is taken away and an array B
         added, both sums of at most c votes, so |A|_1 <= c and |A| <= c, and likewise B.
@@ -143,8 +154,26 @@ class Code:
         >>> code_of("each-10 labels-3-of-14").change(1), code_of("each-10 labels-14-of-14").change(1)
         (Change(total=60, squared=60, counts=60), Change(total=140, squared=140, counts=140))
 
+        Of one class the two sets have one element: w = 2. Answers to the whole public set are dense: those
+        of c teachers together are of length c g, before and after. Where a unit is a party that is
+        added or removed with all its c teachers, one of the two is nothing: c q, c^2 q, and c^2 g^2.
+
+        >>> code_of("each-10").change(3), code_of("each-10").change(3, "remove")
+        (Change(total=60, squared=180, counts=60), Change(total=30, squared=90, counts=30))
+        >>> code_of("axes-9").change(1).squared, code_of("axes-9").change(1, "remove").squared
+        (4194304, 1048576)
+
         Source: docs/proofs/record-votes.md, sections 2 and 3, for teachers 5, for residuals 6.
         """
+        sides = 2 if adjacency == "change" else 1
+        if self.name == AXES:
+            squared = (sides * votes * GRID) ** 2
+            return Change(math.isqrt(MOST_COUNTS * squared), squared, MOST_COUNTS)
+        if self.name == EACH and not self.answer.of:
+            moved = sides * votes * self.places
+            return Change(moved, votes * moved, moved)
+        if sides == 1:
+            raise UsageError(f"a unit that is removed has no bound of its own by the code {self}")
         if self.name == EACH:
             labels = min(2 * self.answer.most, self.answer.of)
             moved = min(labels * votes, self.answer.of)
@@ -184,9 +213,30 @@ def code_of(text: str) -> Code:
         made = _own(text)
     if made.answer.name == RESIDUAL and made.name != DENSE:
         raise UsageError(f"the answer residual has signs and is for dense codes, got {text[:60]!r}")
-    if made.of_teachers != (made.answer.of > 0):
-        raise UsageError(f"each-Q is the code of the answer labels-T-of-L, got {text[:60]!r}")
+    said_by_teachers = made.answer.of > 0 or made.answer.name in (BALANCED, ARRAY)
+    if made.name == AXES:
+        if space:
+            raise UsageError(f"axes-K is a code without an answer, got {text[:60]!r}")
+        return replace(made, answer=_ARRAY)
+    if (made.name != EACH and said_by_teachers) or (
+        made.name == EACH
+        and made.answer != _CLASS
+        and (not said_by_teachers or made.answer == _ARRAY)
+    ):
+        raise UsageError(
+            f"each-Q is the code of the answers class, balanced and labels-T-of-L of teachers, got "
+            f"{text[:60]!r}"
+        )
     return made
+
+
+def adjacency_for(code: Code, unit: str) -> Adjacency:
+    """Return how a unit differs in votes by a code: a party with teachers is added or removed with them.
+
+    A teacher that has lost a record still votes. Of several labels a party's are altered, too.
+    """
+    removed = unit == "party" and code.of_teachers and not code.answer.of
+    return "remove" if removed else "change"
 
 
 def _own(text: str) -> Code:
@@ -199,7 +249,7 @@ def _own(text: str) -> Code:
         )
     if found[1]:
         return Code(NEAREST)
-    return Code(cast("Literal['dense', 'each']", found[2]), int(found[3]))
+    return Code(cast("Literal['dense', 'each', 'axes']", found[2]), int(found[3]))
 
 
 def require_places(code: Code, number: int) -> None:
@@ -208,6 +258,6 @@ def require_places(code: Code, number: int) -> None:
     Raises:
         UsageError: if there are too few, or for dense votes and those of teachers another number.
     """
-    if code.places > number or (code.name in (DENSE, EACH) and code.places != number):
+    if code.places > number or (code.name != NEAREST and code.places != number):
         what = "queries" if code.of_teachers else "representatives"
         raise UsageError(f"code = {code} needs that many {what}, not {number}")

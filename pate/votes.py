@@ -6,12 +6,13 @@ of teachers. A *histogram* is the sum of vote vectors over the parties that answ
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pate.codes import NEAREST, Code
+from pate.codes import AXES, NEAREST, Code
 from pate.errors import ProtocolError
 
 #: Votes: (queries, classes) int64.
@@ -98,7 +99,9 @@ def check_entries(counts: Counts, *, least: int, most: int) -> None:
 
 
 def check_cast(counts: Counts, code: Code, votes: int, *, reach: int = 0) -> None:
-    """Check votes that a code allows: each count, and of teachers how many labels a query has in all.
+    """Check votes that a code allows: each count, and of teachers how many votes a query has in all.
+
+    Of their answers to the whole public set it is the length, where there is no noise.
 
     Args:
         counts: (queries, classes) integers.
@@ -111,20 +114,28 @@ def check_cast(counts: Counts, code: Code, votes: int, *, reach: int = 0) -> Non
     """
     least, most = code.bounds(votes)
     check_entries(counts, least=least - reach, most=most + reach)
-    if not code.of_teachers:
+    if code.name == AXES and not reach:
+        # In whole numbers: each count is within its bounds, so no sum of squares overflows Python's.
+        length = sum(int(count) ** 2 for count in counts.ravel().tolist())
+        if length > most**2:
+            raise ProtocolError(
+                f"the arrays of {votes} teachers have length {votes} together at most, theirs is "
+                f"{math.sqrt(length) / code.grid:.6g}"
+            )
+    if not code.of_teachers or code.name == AXES:
         return
     wide, total = code.answer.most * votes, counts.sum(axis=1)
     if len(total) and int(total.max()) > wide + reach * counts.shape[1]:
         row = int(total.argmax())
         raise ProtocolError(
-            f"{votes} teachers cast at most {code.answer.most} labels each a query, {wide} in all, but row "
+            f"{votes} teachers cast at most {code.answer.most} votes each a query, {wide} in all, but row "
             f"{row} has {int(total[row])}"
         )
 
 
 @dataclass(frozen=True, eq=False)
 class LooseSum:
-    """Summed votes with unknown row sums: of records, or of teachers for several labels.
+    """Summed votes with unknown row sums: of records, or of teachers in one release.
 
     Attributes:
         counts: (queries, classes) int64, in units of the code.

@@ -15,6 +15,7 @@ from pate.data.schema import Schema
 from pate.errors import UsageError
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import (
+    code_of_statement,
     do_records_vote,
     in_words,
     neighbours_of,
@@ -286,6 +287,7 @@ def promise_of(statement: Mapping[str, object]) -> str:
         unit,
         records_vote=do_records_vote(statement["mechanism"]),
         series=series_of(statement),
+        code=code_of_statement(statement["mechanism"]),
     )
     return in_words(
         float(str(statement["epsilon"])),

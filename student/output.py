@@ -158,6 +158,7 @@ def tell_published(
     """Report the published files and their guarantee; ``command``: see :func:`tell_remarks`."""
     from pate.formats.labels import checked_statement
     from pate.formats.privacy_statement import (
+        code_of_statement,
         do_records_vote,
         in_words,
         neighbours_of,
@@ -193,6 +194,7 @@ def tell_published(
         unit,
         records_vote=do_records_vote(statement["mechanism"]),
         series=series_of(statement),
+        code=code_of_statement(statement["mechanism"]),
     )
     words = in_words(epsilon, delta, unit, observer, neighbours=among)
     screen.say(f"published in {out}: learnt from {labels.content_in_words}, {words}")

@@ -181,8 +181,8 @@ def check_labels(labels: LabelSet, public: Inputs) -> None:
         raise DataError("the label file has no labels; export it after a release")
 
 
-def _teachers_of(labels: LabelSet) -> int:
-    """Return how many teachers voted for several labels; 0 for any other votes.
+def teachers_of(labels: LabelSet) -> int:
+    """Return how many teachers voted in one release; 0 for any other votes.
 
     Raises:
         DataError: if the statement does not say.
@@ -228,7 +228,7 @@ def graduate(
     check_labels(labels, public)
     started = time.monotonic()
     student = train(
-        lesson(public, labels.rows, labels.classes, labels.noisy, _teachers_of(labels)), 0
+        lesson(public, labels.rows, labels.classes, labels.noisy, teachers_of(labels)), 0
     )
     seconds = time.monotonic() - started
     covered = None

@@ -1,11 +1,11 @@
 """Release of a whole matrix: one charge, one draw of noise, one release.
 
-Neighbour votes, where records vote in rounds those of one round, and teachers' votes for several labels.
+Neighbour votes, where records vote in rounds those of one round, and teachers' votes in one release.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from aggregator_server.campaign.labelling import begin_round, outcomes_of, summary_of
 from pate.errors import StateError
@@ -46,8 +46,8 @@ class NeighbourRelease:
         failpoints.reach("charge-recorded")
         noisy = mechanism.released(ledger.counts_of(queries), noise)
         failpoints.reach("noise-drawn")
-        # Of several labels no query gets one, so what has a label has it from records.
-        outcomes = outcomes_of(mechanism.labels(noisy), "records", charge.events)
+        who: Literal["teachers", "records"] = "teachers" if mechanism.of_teachers else "records"
+        outcomes = outcomes_of(mechanism.labels(noisy), who, charge.events)
         state = ledger.release(charge, outcomes, noisy=noisy)
         failpoints.reach("release-recorded")
         return summary_of(state, round_, exhausted=False)

@@ -214,7 +214,7 @@ class Campaign:
         self._say_outlook(state)
         mechanism = state.mechanism(1)
         if isinstance(mechanism, DistributedMechanism):
-            grid = 1 if spec.neighbour is None else code_of(spec.neighbour.code).grid
+            grid = code_of(spec.code).grid
             counted = mechanism.shares.spread(mechanism.honest) / grid
             carried = mechanism.shares.spread(len(parties)) / grid
             self._screen.say(

@@ -263,7 +263,10 @@ class Status:
                 spec.delta,
                 spec.unit,
                 neighbours=neighbours_of(
-                    spec.unit, records_vote=spec.records_vote, series=spec.series
+                    spec.unit,
+                    records_vote=spec.records_vote,
+                    series=spec.series,
+                    code=spec.code,
                 ),
             ),
             expected=None if state.rounds_over else self._outlook(state),
@@ -418,7 +421,10 @@ def _budget(state: CampaignState, charged: float) -> Budget:
         delta=state.spec.delta,
         unit=state.spec.unit,
         adjacency=neighbours_of(
-            state.spec.unit, records_vote=state.spec.records_vote, series=state.spec.series
+            state.spec.unit,
+            records_vote=state.spec.records_vote,
+            series=state.spec.series,
+            code=state.spec.code,
         ),
         observer="public",
         spent=spent,

@@ -140,7 +140,9 @@ def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
     mechanisms = resolve(spec, teachers, votes)
     composition = composition_of(spec, mechanisms)
     cap = budget(spec, mechanisms, composition)
-    among = neighbours_of(spec.unit, records_vote=spec.records_vote, series=spec.series)
+    among = neighbours_of(
+        spec.unit, records_vote=spec.records_vote, series=spec.series, code=spec.code
+    )
     worth = composition.epsilon(cap, spec.delta)
     promise = in_words(worth, spec.delta, spec.unit, neighbours=among)
     found = expected(spec, replace(options.guess, teachers=options.expected_teachers))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pate.campaign.terms import votes_per_unit
-from pate.codes import NEAREST
 from pate.data.embeddings import encoder_in
 from pate.errors import StateError
 from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
@@ -59,7 +58,7 @@ def privacy_statement(state: CampaignState) -> PrivacyStatement:
             spec.unit,
             records_vote=spec.records_vote,
             series=spec.series is not None,
-            code=NEAREST if spec.neighbour is None else spec.neighbour.code,
+            code=spec.code,
         ),
         mechanism=tuple(each.to_dict() for each in state.mechanisms) + _gate(state),
         aggregation=spec.sums.aggregation,

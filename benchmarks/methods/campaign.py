@@ -29,6 +29,7 @@ from aggregator_server.results.statement import privacy_statement, server_epsilo
 from benchmarks.record import Cost
 from benchmarks.rows import Options
 from party.identity.keys import shard_key
+from party.teachers.averaged import Averaged
 from party.voting.neighbour import NeighbourVotes
 from party.voting.request import Ensemble
 from party.voting.voter import Voter
@@ -43,12 +44,13 @@ from pate.votes import Counts
 from simulation import campaign as simulated
 from simulation.party import open_ensemble, open_voter
 from student.session import lesson as lesson_of
+from student.session import teachers_of as teachers_in
 from student.trainers.base import Lesson, Student
 
 #: Trains a student for a round, given a number that varies the seed.
 Trainer: TypeAlias = Callable[[Lesson, int], Student]
 #: The voters of a party: its teachers, or its records.
-Source: TypeAlias = Ensemble | NeighbourVotes
+Source: TypeAlias = Ensemble | Averaged | NeighbourVotes
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +222,7 @@ def _predict(ledger: Ledger, public: Inputs, train: Trainer, round_: int) -> Non
 
 def lesson(labels: LabelSet, public: Inputs) -> Lesson:
     """Return the labels, and any released noisy votes, as input of a trainer."""
-    return lesson_of(public, labels.rows, labels.classes, labels.noisy)
+    return lesson_of(public, labels.rows, labels.classes, labels.noisy, teachers_in(labels))
 
 
 def stage_seconds(entries: Sequence[Entry]) -> dict[str, float]:

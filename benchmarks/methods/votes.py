@@ -2,7 +2,7 @@
 
 A row of a campaign has its own options. In a comparison they follow from epsilon: of records' votes the
 default and dense votes, with one to three settings; of teachers two mechanisms, with numbers of teachers
-and noise from a search.
+and noise from a search, and arrays, whose numbers follow from public ones by rule.
 """
 
 from __future__ import annotations
@@ -37,12 +37,18 @@ from benchmarks.methods.standard import output
 from benchmarks.problem import Problem
 from benchmarks.record import Cost, Run
 from benchmarks.rows import Options, Row
+from party.identity.keys import shard_key
+from party.teachers.averaged import Averaged
 from pate.accounting.gdp import epsilon_from_delta
+from pate.campaign.choices import ARRAYS
 from pate.campaign.default_noise import PAPERS
+from pate.campaign.outlook import Outlook
 from pate.campaign.representatives import choose as choose_representatives
+from pate.campaign.settings import spec_of
 from pate.codes import DENSE, NEAREST, code_of
 from pate.data.values import Dataset, Images, Inputs, Table, content_hash
 from pate.errors import BudgetError, UsageError
+from pate.runtime.home import private_directory
 from pate.runtime.screen import Screen
 from student.trainers.base import Effort, Lesson, Student, learns_from_counts
 from student.trainers.choose import train
@@ -108,12 +114,15 @@ def teachers(row: Row, work: Path, screen: Screen) -> Method:
         if isinstance(problem.split.private.inputs, Images):
             return product(aggregator=("confident-gnmax",))
         numbers = [each for each in _TEACHERS if problem.units >= fewest(problem) * each]
-        return product(
+        by_label = product(
             aggregator=("gnmax", "confident-gnmax"), teachers=tuple(numbers), noise=_NOISE
         )
+        return [*by_label, {"aggregator": "gnmax", "release": ARRAYS}]
 
     def fit(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
         parts = problem.parts(seed)
+        if "release" in setting:
+            return at_once(row, problem, setting, needed(epsilon), seed, work, screen)
         if row.options is None:
             shares = shares_of(problem, int(setting.get("teachers", _TEACHERS[-1])), seed)
             if not shares:
@@ -155,6 +164,42 @@ def teachers(row: Row, work: Path, screen: Screen) -> Method:
         name="teachers", settings=settings, fit=fit, delta=delta_of,
         widens={} if row.options else {"teachers": 2, "noise": 2},
     )  # fmt: skip
+
+
+def at_once(
+    row: Row,
+    problem: Problem,
+    setting: Setting,
+    epsilon: float,
+    seed: int,
+    work: Path,
+    screen: Screen,
+) -> Fitted:
+    """Return what a student learns from teachers' answers to the whole public set, all numbers by rule."""
+    private, public = problem.split.private, problem.split.queries
+    parts = problem.parts(seed)
+    options = Options(
+        aggregator="gnmax",
+        epsilon=epsilon,
+        delta=DELTA,
+        unit=problem.unit,
+        release=str(setting["release"]),
+        expected_records=problem.units,
+        min_parties=len(parts) - 1,
+        colluders=0,
+        parties=str(len(parts)),
+        classes=",".join(private.classes),
+    )
+    teachers = Outlook.teachers_wanted(spec_of(options, public))
+    place = work / "homes"
+    shutil.rmtree(place, ignore_errors=True)
+    homes = [private_directory(campaign.home(place, at)) for at in range(len(parts))]
+    sources: list[Source] = [
+        Averaged(private.take(part), teachers, shard_key(each))
+        for part, each in zip(parts, homes, strict=True)
+    ]
+    outcome = campaign.run(sources, public, options, place=place, screen=screen)
+    return learnt(row, problem, setting, outcome, seed, screen)
 
 
 def of_comparison(problem: Problem) -> list[Setting]:

@@ -208,7 +208,9 @@ def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
     if offer.series is not None:
         cast = _number(record.units, "vote") if record.batches else "no vote"
         yield f"  of the series {offer.series}, with {cast} of our {offer.unit}s"
-    among = neighbours_of(offer.unit, records_vote=offer.records_vote, series=offer.series)
+    among = neighbours_of(
+        offer.unit, records_vote=offer.records_vote, series=offer.series, code=offer.code
+    )
     yield f"  promised: {in_words(offer.epsilon, offer.delta, offer.unit, neighbours=among)}"
     if record.ending is not None and record.ending.cause:
         yield (

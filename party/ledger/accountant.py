@@ -19,7 +19,8 @@ signed terms; it counts
 These are added up by :mod:`pate.accounting.filters`, which has the theorem: a bound fixed in
 advance, with delta and its parts, holds against a coordinator who chooses each campaign adaptively.
 A campaign for a larger unit protects a smaller one at least as well, so the sum is stated for the
-smallest unit among them, and for the neighbours that all of them cover.
+smallest unit among them, and for the neighbours that all of them cover. Where a party is added or removed
+a change of its data is two steps, and counts as twice the distance where a smaller unit is stated.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from party.ledger.synthesis import unit_of
 from pate.accounting.composition import Gate, Gdp, Pure, Zcdp
 from pate.accounting.filters import Delta, Spent, epsilon_of
 from pate.campaign.choices import UNITS
+from pate.codes import NEAREST, adjacency_for, code_of
 from pate.errors import AccountingError, UsageError
 from pate.formats.privacy_statement import ADDED_OR_REMOVED, in_words, neighbours_of
 
@@ -148,11 +150,12 @@ def cumulative_epsilon(
     """
     counted = [each for each in totals if each.asked]
     rows = [each for each in syntheses if not each.free]
-    spent = sum((*_of_campaigns(counted), *map(_of_rows, rows)), Spent())
     offers = [each.offer for each in counted]
     units: list[str] = [each.unit for each in offers]
     units.extend(filter(None, [unit_of(rows)]))
     unit = min(units, key=UNITS.index, default=UNITS[0])
+    campaigns = _of_campaigns(counted, within=unit != "party")
+    spent = sum((*campaigns, *map(_of_rows, rows)), Spent())
     return Figure(
         epsilon=epsilon_of(spent, delta),
         delta=delta.whole,
@@ -184,10 +187,16 @@ def _neighbours(unit: str, offers: Sequence[Offer]) -> str:
     An altered record is covered if records vote, and if the unit is a party; not if teachers vote,
     since it may move to another shard, nor for patients, since it may move to another patient.
     """
+    removed = next((each.code for each in offers if _is_removed(each)), NEAREST)
     voting = any(each.records_vote for each in offers) and all(
         each.unit == "party" or (each.unit == unit and each.records_vote) for each in offers
     )
-    return neighbours_of(unit, records_vote=voting)
+    return neighbours_of(unit, records_vote=voting, code=removed)
+
+
+def _is_removed(offer: Offer) -> bool:
+    """Whether a campaign's price is that of a unit that is added or removed with all its teachers."""
+    return adjacency_for(code_of(offer.code), offer.unit) == "remove"
 
 
 def cost_of(totals: Totals, composition: Composition) -> Fraction:
@@ -221,8 +230,10 @@ def _countable(offer: Offer) -> bool:
     )
 
 
-def _of_campaigns(counted: Iterable[Totals]) -> Iterable[Spent]:
+def _of_campaigns(counted: Iterable[Totals], *, within: bool) -> Iterable[Spent]:
     """Return the costs to add up: one of each series, and one of each campaign outside.
+
+    ``within``: whether the unit is a part of a party.
 
     A unit has a part of its votes in each campaign of a series, and they are no more than the votes
     that one of them charges: the party's ledger sees to that (:mod:`party.ledger.series`).
@@ -231,20 +242,25 @@ def _of_campaigns(counted: Iterable[Totals]) -> Iterable[Spent]:
     """
     found: dict[tuple[bytes, str], Spent] = {}
     for each in counted:
-        offer, spent = each.offer, _of_campaign(each)
+        offer, spent = each.offer, _of_campaign(each, within=within)
         alone = offer.series is None or not _countable(offer)
         name = offer.key, f"campaign {offer.campaign}" if alone else f"series {offer.series}"
         found[name] = found[name].or_more(spent) if name in found else spent
     return found.values()
 
 
-def _of_campaign(totals: Totals) -> Spent:
+def _of_campaign(totals: Totals, *, within: bool) -> Spent:
     offer = totals.offer
+    steps = 2 if within and _is_removed(offer) else 1
     if not _countable(offer):
-        return Spent.promised(Fraction(offer.epsilon), Fraction(offer.delta))
+        epsilon, delta = Fraction(offer.epsilon), Fraction(offer.delta)
+        if steps == 2:  # of both together delta is at most that of one times 1 + exp(epsilon)
+            delta *= 1 + Fraction(math.nextafter(math.exp(min(offer.epsilon, 700)), math.inf))
+        return Spent.promised(steps * epsilon, min(delta, Fraction(1)))
+    # Of Gaussian noise the cost is the square of the distance.
     return Spent.concentrated(
-        cost_of(totals, _ZCDP),
-        gaussian=cost_of(totals, _GDP) if offer.composition == Gdp.name else None,
+        steps**2 * cost_of(totals, _ZCDP),
+        gaussian=steps**2 * cost_of(totals, _GDP) if offer.composition == Gdp.name else None,
         pure=cost_of(totals, _PURE) if offer.composition == Pure.name else None,
     )
 

@@ -68,7 +68,7 @@ class Given:
         offer: terms of their campaign.
         source: digest of the data and settings behind them, hex.
         matrix: for records' votes, digest of what determines them besides the records; for teachers'
-            votes for several labels, of how many count; else empty.
+            votes in one release, likewise; else empty.
         view: of our data, see :func:`view_of`; empty if unknown.
         units: that vote; None outside a series.
         round: in which records vote, from 1; 0 where they do not vote in rounds.
@@ -110,7 +110,7 @@ def matrix_of(offer: Offer, batch: str) -> str:
     Where a record votes depends on all queries, on the public set that the space is fitted on and
     on the code; the number of votes per patient and the clipping depend on the terms. For teachers that
     vote for a class it is empty: their votes on a query depend on nothing else. For several labels
-    they depend on how many of them count.
+    they depend on how many of them count, and in one release for a class on all queries, too.
 
     Args:
         offer: terms of the campaign.
@@ -118,6 +118,9 @@ def matrix_of(offer: Offer, batch: str) -> str:
     """
     if not offer.one_release:
         return ""
+    if not offer.records_vote and not code_of(offer.code).answer.of:
+        text = json.dumps([batch, offer.public_set, sorted(offer.classes or ()), offer.code])
+        return hashlib.sha256(b"pate teachers at once v1\0" + text.encode()).hexdigest()
     if not offer.records_vote:
         of_labels = json.dumps([code_of(offer.code).answer.most])
         return hashlib.sha256(b"pate teacher labels v1\0" + of_labels.encode()).hexdigest()

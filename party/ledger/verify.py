@@ -98,7 +98,9 @@ def _ill_formed(said: PrivacyStatement) -> Iterator[Check]:
 def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     offer = ours.offer
     yield same("unit", said.unit, offer.unit)
-    among = neighbours_of(offer.unit, records_vote=offer.records_vote, series=offer.series)
+    among = neighbours_of(
+        offer.unit, records_vote=offer.records_vote, series=offer.series, code=offer.code
+    )
     adjacency = adjacency_of(
         offer.unit,
         records_vote=offer.records_vote,

@@ -23,7 +23,7 @@ from pate.accounting.events import GeometricHistogram, LaplaceMax, NoisyCounts
 from pate.accounting.filters import FAILING, SITE_DELTA, Delta
 from pate.answers import ANSWERS
 from pate.campaign.choices import AGGREGATIONS, NOISES, UNITS
-from pate.codes import CODES, EACH, code_of
+from pate.codes import AXES, CODES, EACH, code_of
 from pate.data.embeddings import encoder_in
 from pate.errors import RefusedError, UsageError
 from pate.formats.privacy_statement import rounded_up
@@ -249,7 +249,7 @@ class Policy:
             (
                 "codes",
                 code_of(offer.code).name,
-                self.codes if offer.records_vote else (*CODES, EACH),
+                self.codes if offer.records_vote else (*CODES, EACH, AXES),
             ),
             # Of teachers that vote for several labels it is the answer that is new.
             (

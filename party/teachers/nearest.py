@@ -25,12 +25,11 @@ from party.teachers.protocol import NO_OPINION, DamagedTeacherError, Labels, Sto
 from party.teachers.schema import ImageSchema
 from pate.data.values import Images
 from pate.errors import UsageError
+from pate.features.distortions import STROKES_VERSION, strokes
 from pate.features.distortions import VERSION as DISTORTIONS_VERSION
 from pate.features.gradients import VERSION as GRADIENTS_VERSION
 from pate.features.invariant import AXES, InvariantSpace
 from pate.features.space import ImageSpace
-from pate.features.strokes import VERSION as STROKES_VERSION
-from pate.features.strokes import strokes
 from pate.features.upright import VERSION as UPRIGHT_VERSION
 
 if TYPE_CHECKING:

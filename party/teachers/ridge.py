@@ -1,4 +1,7 @@
-"""Ridge regression on class indicators, in closed form, its penalty chosen by leave-one-out.
+"""Ridge regression on class indicators, in closed form.
+
+One teacher by itself has the penalty with the least leave-one-out error; one of many whose mean counts has a
+tenth of it, as their mean averages out variance, and not bias.
 
 Source: Rifkin and Lippert, "Notes on regularized least squares", MIT-CSAIL-TR-2007-025: the
 leave-one-out residuals of every penalty come from one eigendecomposition.
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
 _PENALTIES: Final = np.array([10.0 ** (step / 2) for step in range(-6, 5)])
 
 
+#: Penalty of one of many, as a share of what is best for one.
+OF_MANY: Final = 0.1
+
+
 class Ridge(NamedTuple):
     """A one-against-the-rest linear classifier: the class of x is the largest of x W + b.
 
@@ -33,13 +40,16 @@ class Ridge(NamedTuple):
     error: float
 
 
-def fit_ridge(features: Floats, labels: NDArray[np.int64], classes: int) -> Ridge:
+def fit_ridge(
+    features: Floats, labels: NDArray[np.int64], classes: int, share: float = 1.0
+) -> Ridge:
     """Return the classifier of a shard.
 
     Args:
         features: (n, d).
         labels: (n,), from 0 to ``classes`` - 1.
         classes: number of outputs.
+        share: of the best penalty, that it has; :data:`OF_MANY` where only the mean of many counts.
     """
     count, width = features.shape
     middle = features.mean(axis=0, dtype=np.float64)
@@ -70,13 +80,12 @@ def fit_ridge(features: Floats, labels: NDArray[np.int64], classes: int) -> Ridg
     residual /= np.clip(1 - influence, 1e-6, None)[:, :, None]
     errors = np.square(residual).mean(axis=(0, 2))
     best = int(errors.argmin())
+    held = values / (values + share * _PENALTIES[best] * (values.sum() / count))
 
     if dual:
-        weights = centred.T @ (vectors @ (along * (shrink[best] / values)[:, None])).astype(
-            np.float32
-        )
+        weights = centred.T @ (vectors @ (along * (held / values)[:, None])).astype(np.float32)
     else:
-        scaled = along * (shrink[best] / np.sqrt(values))[:, None]
+        scaled = along * (held / np.sqrt(values))[:, None]
         weights = (vectors @ scaled).astype(np.float32)
     bias = level - middle @ weights
     return Ridge(weights, bias.astype(np.float32), float(errors[best]))

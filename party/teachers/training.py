@@ -7,7 +7,7 @@ import hashlib
 import re
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -18,10 +18,13 @@ from party.teachers.schema import schema_of
 from party.teachers.several import Several, votes_of
 from party.teachers.shards import assign_shards
 from party.teachers.store import load_teacher, save_teacher
-from pate.answers import CLASS, LABELS
+from pate.answers import BALANCED, CLASS, LABELS
+from pate.codes import AXES
 from pate.data.checks import require_teachable, require_trainable
 from pate.data.values import Table
 from pate.errors import SchemaError
+from pate.features.axes import Axes
+from pate.features.space import space_over
 from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory
 
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
     from party.teachers.protocol import Kind, Shard, Teacher
     from party.teachers.schema import EmbeddingSchema, ImageSchema, TableSchema
+    from pate.codes import Code
     from pate.data.values import Dataset, Inputs
     from pate.votes import Counts
 
@@ -94,12 +98,12 @@ class Ensemble:
             SchemaError: if a class of the party is not in ``classes``, or the queries are not of
                 the kind that the teachers take.
         """
-        columns = self._columns(classes)
+        columns = columns_of(self.classes, classes)
         queries = self.conform(inputs)
         votes = np.zeros((len(queries), len(classes)), dtype=np.int64)
         for rows, chunk in self._chunks(queries):
             for number, answers in enumerate(self._answers(chunk)):
-                idle = self._idle_column(number, len(classes))
+                idle = idle_column(self._key, number, len(classes))
                 votes[rows, np.where(answers == NO_OPINION, idle, columns[answers])] += 1
         return votes
 
@@ -117,23 +121,38 @@ class Ensemble:
         Raises:
             SchemaError: as :meth:`vote`.
         """
-        columns = self._columns(classes)
+        columns = columns_of(self.classes, classes)
         queries = self.conform(inputs)
         votes = np.zeros((len(queries), len(classes)), dtype=np.int64)
         for rows, chunk in self._chunks(queries):
             votes[rows[:, None], columns] = votes_of(self.members, chunk, len(columns), most)
         return votes
 
-    def _columns(self, classes: Sequence[str]) -> NDArray[np.int64]:
-        """Return the campaign's column of each of the party's classes."""
-        place = {name: at for at, name in enumerate(classes)}
-        unknown = [name for name in self.classes if name not in place]
-        if unknown:
-            raise SchemaError(
-                f"our data has classes that the campaign lacks: {', '.join(unknown)}; "
-                f"the campaign's are {', '.join(classes)}"
-            )
-        return np.array([place[name] for name in self.classes], dtype=np.int64)
+    def vote_once(
+        self, public: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code
+    ) -> Counts:
+        """Return what all teachers cast in one release; see :class:`party.teachers.averaged.Averaged`.
+
+        A teacher of this kind says one class an input, and no more: that is what it is sure of.
+        """
+        if code.name != AXES:
+            if code.answer.name == BALANCED:
+                raise SchemaError(
+                    "balanced votes need teachers that say how probable a class is: start without --model"
+                )
+            return self.vote(public.take(list(rows)), classes)
+        columns = columns_of(self.classes, classes)
+        seen = self.conform(public)
+        axes = Axes.fit(space_over(seen).embed(seen), rows)
+        said = np.concatenate([self._answers(chunk) for _, chunk in self._chunks(seen)], axis=1)
+        votes = np.zeros((len(rows), len(classes)), dtype=np.int64)
+        for answers in said:
+            known = answers != NO_OPINION
+            scores = np.zeros((len(seen), len(classes)))
+            scores[known, columns[answers[known]]] = 1.0
+            if known.any():
+                votes += axes.array(axes.reading @ scores, scores.mean(axis=0))
+        return votes
 
     def _chunks(self, queries: Inputs) -> Iterator[tuple[NDArray[np.int64], Inputs]]:
         """Yield rows and queries in portions of bounded memory."""
@@ -148,9 +167,38 @@ class Ensemble:
             return self._kind.predict_many(self.members, len(self.classes), queries)
         return np.stack([member.predict(queries) for member in self.members])
 
-    def _idle_column(self, number: int, classes: int) -> int:
-        """Return the column of a teacher without records; see :class:`Constant`."""
-        return _derive(self._key, f"idle {number}") % classes
+
+def columns_of(own: Sequence[str], classes: Sequence[str]) -> NDArray[np.int64]:
+    """Return the campaign's column of each of the party's classes.
+
+    Raises:
+        SchemaError: if the campaign lacks one.
+    """
+    place = {name: at for at, name in enumerate(classes)}
+    unknown = [name for name in own if name not in place]
+    if unknown:
+        raise SchemaError(
+            f"our data has classes that the campaign lacks: {', '.join(unknown)}; "
+            f"the campaign's are {', '.join(classes)}"
+        )
+    return np.array([place[name] for name in own], dtype=np.int64)
+
+
+def idle_column(key: bytes, number: int, classes: int) -> int:
+    """Return the column of a teacher without records; see :class:`Constant`."""
+    return _derive(key, f"idle {number}") % classes
+
+
+class Described(Protocol):
+    """What is known of a kind of teachers in a fingerprint."""
+
+    @property
+    def name(self) -> str:
+        """The kind's name."""
+
+    @property
+    def version(self) -> str:
+        """A version that changes when teachers of this kind would change."""
 
 
 def train_ensemble(
@@ -193,7 +241,7 @@ def train_ensemble(
     if dataset.kind == LABELS:
         kind = Several(kind)
     hashes = dataset.row_hashes()
-    fingerprint = _fingerprint(dataset, hashes, teachers, kind, key)
+    fingerprint = digest_of(dataset, hashes, teachers, kind, key)
     folder = _current_folder(home / "teachers", fingerprint)
     shards = assign_shards(dataset, teachers, key, row_hashes=hashes)
     # By hash: the order of training must not depend on positions in the file.
@@ -246,8 +294,8 @@ def _fit(kind: Kind, dataset: Dataset, shards: dict[int, Shard]) -> Iterator[tup
         yield number, Constant.of(dataset.labels[rows]) or kind.fit(dataset.take(rows), seed)
 
 
-def _fingerprint(
-    dataset: Dataset, hashes: Sequence[bytes], teachers: int, kind: Kind, key: bytes
+def digest_of(
+    dataset: Dataset, hashes: Sequence[bytes], teachers: int, kind: Described, key: bytes
 ) -> bytes:
     """Return the SHA-256 digest of everything that determines the teachers."""
     whole = hashlib.sha256(b"pate teachers v1\0")

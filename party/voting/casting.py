@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from party.voting.cache import VoteCache
-from party.voting.request import LabelEnsemble
+from party.voting.request import ByQuery, LabelEnsemble, OneRelease
 from pate.runtime.failpoints import reach
 from protos.masked import shown_in
 from protos.terms import code_in, votes_per_unit
@@ -52,11 +52,21 @@ class Casting:
         return cache.votes(hashes, self.compute, before_store=lambda: reach("voting"))
 
 
-def of_teachers(teachers: Ensemble, queries: Inputs, campaign: vote_pb2.Campaign) -> Casting:
-    """Return how teachers vote on the queries of a batch."""
-    # For several labels it depends on how many of them count.
-    source = _source(teachers.fingerprint, campaign.code.encode())
-    return Casting(source, partial(_poll, teachers, queries, campaign))
+def of_teachers(
+    teachers: Ensemble, public: Inputs, batch: vote_pb2.Batch, campaign: vote_pb2.Campaign
+) -> Casting:
+    """Return how teachers vote on the queries of a batch of a public set.
+
+    For several labels it depends on how many of them count, for a class in one release on the whole
+    public set and all queries.
+    """
+    code, about = code_in(campaign), campaign.code.encode()
+    if code.of_teachers and not code.answer.of:
+        cast = partial(_cast_once, teachers, public, tuple(batch.rows), campaign)
+        about += batch.digest + campaign.public_set
+    else:
+        cast = partial(_poll, teachers, public.take(list(batch.rows)), campaign)
+    return Casting(_source(teachers.fingerprint, about), cast)
 
 
 def of_records(
@@ -91,9 +101,23 @@ def _poll(
     """Return the teachers' votes on some of the queries."""
     code = code_in(campaign)
     if not code.of_teachers:
+        assert isinstance(teachers, ByQuery)  # noqa: S101 - others are of one release
         return teachers.vote(queries.take(rows), tuple(campaign.classes))
     assert isinstance(teachers, LabelEnsemble)  # noqa: S101 - checked with its answer
     return teachers.vote_labels(queries.take(rows), tuple(campaign.classes), code.answer.most)
+
+
+def _cast_once(
+    teachers: Ensemble,
+    public: Inputs,
+    queries: tuple[int, ...],
+    campaign: vote_pb2.Campaign,
+    rows: NDArray[np.int64],
+) -> Counts:
+    """Return some rows of what teachers cast in one release."""
+    assert isinstance(teachers, OneRelease)  # noqa: S101 - all kinds of teachers of a class
+    votes = teachers.vote_once(public, queries, tuple(campaign.classes), code_in(campaign))
+    return votes[rows]
 
 
 def _cast(

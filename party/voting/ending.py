@@ -68,7 +68,7 @@ class Ending:
             delta=finish.delta,
             unit=offer.unit,
             adjacency=neighbours_of(
-                offer.unit, records_vote=offer.records_vote, series=offer.series
+                offer.unit, records_vote=offer.records_vote, series=offer.series, code=offer.code
             ),
             records_vote=offer.records_vote,
             observer="public",

@@ -311,7 +311,7 @@ def require_answer(code: Code, answer: str, *, of_teachers: bool = False) -> Non
     Raises:
         SchemaError: if not, with what to do.
     """
-    wanted = CLASS if code.answer.one_hot else code.answer.name
+    wanted = CLASS if code.answer.one_hot else code.answer.permission
     if wanted != answer:
         raise SchemaError(
             f"the campaign asks {'teachers' if of_teachers else 'records'} for {_ASKED[wanted]}, ours "

@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
+from party.teachers.averaged import Averaged
 from party.teachers.training import Ensemble, train_ensemble
 from party.voting.columns import alike, described, left_out, warnings
 from party.voting.neighbour import NeighbourVotes, require_answer
@@ -301,6 +302,7 @@ class OwnVoters:
         self._held: Dataset | None = None
         self._records: NeighbourVotes | None = None
         self._ensemble: tuple[Dataset, int, Ensemble] | None = None
+        self._mean: Averaged | None = None
         self._odd = Odd()
         self._warned: set[str] = set()
         self._described: list[str] = []
@@ -398,7 +400,7 @@ class OwnVoters:
 
     def voters(
         self, campaign: vote_pb2.Campaign, stops: Callable[[], bool] = lambda: False
-    ) -> Ensemble | NeighbourVotes:
+    ) -> Ensemble | Averaged | NeighbourVotes:
         """Return the voters of a campaign, with trained teachers; errors as above.
 
         Args:
@@ -412,7 +414,23 @@ class OwnVoters:
         found = self.read(campaign)
         if campaign.most_votes:
             return found
+        if self._averages(campaign):
+            return self._averaged(found.records, self.weight(campaign))
         return self._trained(found.records, self.weight(campaign), stops)
+
+    def _averages(self, campaign: vote_pb2.Campaign) -> bool:
+        """Whether only the mean of our teachers counts, and the owner states no kind of them."""
+        code = code_in(campaign)
+        return code.of_teachers and not code.answer.of and self._model == "auto"
+
+    def _averaged(self, dataset: Dataset, teachers: int) -> Averaged:
+        last = self._mean
+        if last is None or last.records is not dataset or last.teachers != teachers:
+            last = self._mean = Averaged(dataset, teachers, self._key)
+            self._say(
+                f"{teachers} teachers of one release: they learn when the votes are asked for"
+            )
+        return last
 
     def weight(self, campaign: vote_pb2.Campaign) -> int:
         """Return the sum of our vote rows, or for records the largest count."""

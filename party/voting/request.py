@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pate.campaign.choices import CompositionName, Unit
+    from pate.codes import Code
     from pate.data.values import Inputs
     from pate.votes import Counts
     from protos.pate.v1 import vote_pb2
@@ -44,8 +45,23 @@ class Ensemble(Protocol):
     def conform(self, inputs: Inputs) -> Inputs:
         """Return inputs with only what the teachers use."""
 
+
+@runtime_checkable
+class ByQuery(Protocol):
+    """Additional interface of teachers that answer query by query."""
+
     def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
         """Return (n, m) int64 votes, columns in the order of ``classes``."""
+
+
+@runtime_checkable
+class OneRelease(Protocol):
+    """Additional interface of teachers whose votes for a class may be one release."""
+
+    def vote_once(
+        self, public: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code
+    ) -> Counts:
+        """Return (places, m) int64, in units of the code, of teachers at rows of the public set."""
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from pate.answers import answer_of
 from pate.campaign.choices import EARLY_ENDS
 from pate.data.values import Inputs, Table
 from pate.formats.privacy_statement import in_words, neighbours_of
-from protos.terms import in_rounds
+from protos.terms import code_in, in_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,10 @@ def _guarantee(campaign: vote_pb2.Campaign) -> str:
         campaign.delta,
         campaign.unit,
         neighbours=neighbours_of(
-            campaign.unit, records_vote=campaign.most_votes > 0, series=campaign.series
+            campaign.unit,
+            records_vote=campaign.most_votes > 0,
+            series=campaign.series,
+            code=str(code_in(campaign)),
         ),
     )
 

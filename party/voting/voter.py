@@ -557,7 +557,7 @@ class Voter:
         if isinstance(who, NeighbourVotes):
             casting = of_records(who, public, batch, campaign, voters)
         else:
-            casting = of_teachers(who, queries, campaign)
+            casting = of_teachers(who, public, batch, campaign)
         return _Request(offer, answer, lambda: self._vote(campaign, batch, hashes, casting))
 
     def _voters(

@@ -27,6 +27,14 @@ Publish = Literal["capped", "gated"]
 #: Unit of privacy, the weakest guarantee first.
 Unit = Literal["record", "patient", "party"]
 
+#: What teachers' votes are released as, in the text of a campaign: labels, one by one; the noisy counts of
+#: all queries, of plain or of balanced votes; else an array of so many directions, ``axes-K``.
+BY_LABEL: Final = "labels"
+COUNTS: Final = "counts"
+BALANCED_COUNTS: Final = "balanced"
+#: A command's word for arrays whose number of directions is open.
+ARRAYS: Final = "arrays"
+
 #: How the costs of answers add up.
 CompositionName = Literal["gdp", "pure", "zcdp", "gate"]
 
@@ -41,7 +49,7 @@ NOISES: Final[tuple[NoiseSource, ...]] = get_args(NoiseSource)
 #: Default number of teachers of a party, and what a server assumes of one before it is there.
 TEACHERS_EACH: Final = 10
 #: Most teachers that a campaign may want of a party whose owner states no number.
-MOST_WANTED: Final = 100
+MOST_WANTED: Final = 1000
 #: A teacher that learns from fewer records, or patients, on average is little better than a guess.
 RECORDS_EACH: Final = 10
 #: Assumed number of records of all parties, where none is stated.

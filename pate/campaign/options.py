@@ -53,6 +53,13 @@ AnswerOption = Annotated[
         metavar="ANSWER",
     ),
 ]
+ReleaseOption = Annotated[
+    str | None,
+    of_campaign(
+        help="Of gnmax: labels, or at once counts, balanced, arrays or axes-K. Default: labels",
+        metavar="WHAT",
+    ),
+]
 RangeOption = Annotated[
     str | None,
     _neighbour(
@@ -154,6 +161,7 @@ class MechanismOptions(SumOptions, ParameterOptions):
     vote_proofs: Annotated[
         bool, _masked("--vote-proofs", help="Parties prove that their votes are well-formed.")
     ] = False
+    release: ReleaseOption = None
     gate_order: Annotated[
         float | None, _gated(help="Renyi order; `pate account --gate` proposes one.")
     ] = None
@@ -163,7 +171,7 @@ class MechanismOptions(SumOptions, ParameterOptions):
         _neighbour(min=1, help="Public inputs to vote at. Default: from the budget"),
     ] = None
     expected_records: Annotated[
-        int | None, _neighbour(min=1, help="Your guess at all parties' records. Default: 10000")
+        int | None, of_campaign(min=1, help="Your guess at all parties' records. Default: 10000")
     ] = None
     code: CodeOption = None
     answer: AnswerOption = None

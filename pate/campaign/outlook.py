@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
-from pate.campaign.choices import MOST_WANTED, RECORDS_EACH, TEACHERS_EACH
+from pate.campaign.arrays import teachers_for
+from pate.campaign.choices import RECORDS_EACH, TEACHERS_EACH
 from pate.campaign.default_noise import CLASSES
 from pate.campaign.terms import budget, composition_of, noise_of, resolve
+from pate.codes import AXES, code_of
 from pate.errors import BudgetError, UsageError
 from pate.mechanisms import worst_cost
 from pate.printable import printable
@@ -30,6 +32,8 @@ ENOUGH: Final = 10
 _SHARE: Final = 0.02
 #: Most displayed characters of a class's name.
 _LONGEST_NAME: Final = 40
+#: Most teachers of a party that are wanted so that there are enough labels.
+_MOST_FOR_LABELS: Final = 100
 #: Limits of advice: teachers per party, epsilon, and epsilon relative to the stated one.
 _MOST_EACH: Final = 1000
 _MOST_EPSILON: Final = 10.0
@@ -132,11 +136,21 @@ class Outlook:
     def teachers_wanted(cls, spec: CampaignSpec) -> int:
         """Return k of a party whose owner states none: so many that the budget pays for enough labels.
 
-        The default number if that is enough, if no number up to :data:`MOST_WANTED` is, or if the number
-        of teachers does not decide it; 0 where records vote. It follows from the specification.
+        The default number if that is enough, if no number up to :data:`_MOST_FOR_LABELS` is, or if the
+        number of teachers does not decide it; 0 where records vote. Of arrays, so many that the noise is
+        small. It follows from the specification.
         """
         if spec.records_vote:
             return 0
+        if spec.one_release and (code := code_of(spec.code)).name == AXES:
+            return teachers_for(
+                spec.epsilon,
+                spec.delta,
+                spec.unit,
+                places=code.places,
+                parties=spec.wanted_parties,
+                classes=len(spec.classes or ()) or None,
+            )
         if spec.one_release:
             return TEACHERS_EACH
         parties = spec.wanted_parties
@@ -146,7 +160,7 @@ class Outlook:
         except UsageError:  # the settings fail where they are used
             needed = None
         wanted = TEACHERS_EACH if needed is None else needed // parties
-        return wanted if wanted <= MOST_WANTED else TEACHERS_EACH
+        return wanted if wanted <= _MOST_FOR_LABELS else TEACHERS_EACH
 
     @property
     def wanted(self) -> int:

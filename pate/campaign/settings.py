@@ -20,12 +20,13 @@ from pate.answers import (
     answer_of,
     range_in,
 )
-from pate.campaign.choices import PUBLISH, RECORDS, check_choice
+from pate.campaign.arrays import directions_for
+from pate.campaign.choices import ARRAYS, BY_LABEL, PUBLISH, RECORDS, check_choice
 from pate.campaign.neighbour_terms import MOST_VOTES, NeighbourTerms
 from pate.campaign.parameters import exact, parameters_of
 from pate.campaign.spec import CampaignSpec, new_campaign_id
 from pate.campaign.sum_terms import SumTerms
-from pate.codes import DENSE, NEAREST, code_of
+from pate.codes import AXES, DENSE, MOST_DIRECTIONS, NEAREST, code_of
 from pate.data.embeddings import Embeddings
 from pate.data.labels import clean_name
 from pate.data.values import Images, Inputs, content_hash
@@ -101,7 +102,11 @@ def spec_of(
         elif colluders is None:
             colluders = most_colluders(count, min_parties)
     # One release of all counts: its noise may be the parties' at the same cost.
-    whole = options.aggregator == "neighbour" or _answer_of_teachers(options) != CLASS
+    whole = (
+        options.aggregator == "neighbour"
+        or _answer_of_teachers(options) != CLASS
+        or options.release not in (None, BY_LABEL)
+    )
     central = not whole or aggregation != "masked"
     sums = SumTerms(
         aggregation=aggregation,
@@ -120,6 +125,8 @@ def spec_of(
     rounds = _rounds(options, neighbour)
     if neighbour is not None and code != NEAREST and not _in_rounds(neighbour):
         delta = _delta_of_matrix(options, delta, sums, count, say, neighbour.code)
+    # Unread, it has as many inputs as any number of directions needs.
+    queries = MOST_DIRECTIONS if inputs is None else len(inputs)
     made = CampaignSpec(
         name=options.campaign,
         id=new_campaign_id(),
@@ -127,10 +134,11 @@ def spec_of(
         parties=roster,
         sums=sums,
         public_set=_UNREAD if inputs is None else content_hash(inputs).hex(),
-        queries=1 if inputs is None else len(inputs),
+        queries=queries,
         schema="unread" if inputs is None else inputs.schema(),
         classes=columns,
         answer=_answer_of_teachers(options),
+        release=_release(options, queries, count, delta),
         epsilon=float(options.epsilon),
         delta=float(delta),
         unit=options.unit,
@@ -222,7 +230,7 @@ def _neighbour_terms(
     """Return the additional terms of neighbour votes, None for teachers."""
     given = {
         "--representatives": options.representatives,
-        "--expected-records": options.expected_records,
+        "--expected-records": None if _of_arrays(options) else options.expected_records,
         "--code": options.code,
         "--range": options.range,
         "--most-votes": options.most_votes,
@@ -233,7 +241,8 @@ def _neighbour_terms(
     if options.aggregator != "neighbour":
         for option, value in given.items():
             if value is not None:
-                raise UsageError(f"{option} is for --aggregator neighbour: leave it out")
+                more = " or --release arrays" if option == "--expected-records" else ""
+                raise UsageError(f"{option} is for --aggregator neighbour{more}: leave it out")
         return None
     if inputs is None:
         raise ValueError("representatives are chosen among public inputs")
@@ -334,6 +343,27 @@ def _answer_of_teachers(options: MechanismOptions) -> str:
     if options.aggregator == "neighbour":
         return CLASS
     return str(answer_of(options.answer or CLASS))
+
+
+def _of_arrays(options: MechanismOptions) -> bool:
+    return options.release == ARRAYS
+
+
+def _release(options: MechanismOptions, queries: int, parties: int, delta: float) -> str:
+    """Return what teachers' votes are released as; of arrays the number of directions is settled."""
+    if not _of_arrays(options):
+        return options.release or BY_LABEL
+    columns = _columns(options)
+    places = directions_for(
+        options.epsilon,
+        delta,
+        options.unit,
+        queries=queries,
+        parties=parties,
+        classes=None if columns is None else len(columns),
+        records=options.expected_records,
+    )
+    return str(code_of(f"{AXES}-{places}"))
 
 
 def _delta_of_matrix(

@@ -13,13 +13,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 from pate.accounting.events import GatedBatch
-from pate.answers import CLASS, LABELS, RESIDUAL, Answer, answer_of
+from pate.answers import BALANCED, CLASS, LABELS, RESIDUAL, Answer, answer_of
 from pate.campaign import choices
 from pate.campaign.flat_text import nested, write_flat
 from pate.campaign.neighbour_terms import NeighbourTerms, require_size
 from pate.campaign.parameters import Parameters
 from pate.campaign.sum_terms import SumTerms  # noqa: TC001 — its reader looks it up
-from pate.codes import EACH, NEAREST, code_of
+from pate.codes import AXES, EACH, NEAREST, code_of
 from pate.data.embeddings import encoder_in
 from pate.data.labels import LONGEST_CLASS_LIST
 from pate.errors import StateError, UsageError
@@ -83,6 +83,8 @@ class CampaignSpec:
         vote_proofs: whether each party proves that its masked votes are well formed.
         answer: what teachers say, ``class`` or ``labels-T``: up to T of the class list, all in one
             release. That of records is in ``neighbour``.
+        release: what teachers' votes for a class are released as: ``labels``, ``counts``, ``balanced`` or
+            ``axes-K``, the last three in one release.
         gate: the one batch of a gated campaign, None for a capped one.
         neighbour: terms of neighbour votes, None for teachers.
         series: name of the series of campaigns in which a unit votes once; None for none.
@@ -113,6 +115,8 @@ class CampaignSpec:
     vote_proofs: bool = False
     #: Omitted from the text at its default.
     answer: str = field(default=CLASS, metadata=in_text(omitted=True))
+    #: Likewise.
+    release: str = field(default=choices.BY_LABEL, metadata=in_text(omitted=True))
     gate: GatedBatch | None = None
     neighbour: NeighbourTerms | None = None
     #: Omitted from the text if there is none, as are the next two.
@@ -129,6 +133,7 @@ class CampaignSpec:
         self._check_sums()
         self._check_neighbour()
         self._check_answer()
+        self._check_release()
         self._check_series()
 
     @property
@@ -144,14 +149,14 @@ class CampaignSpec:
     @property
     def voted_for(self) -> Answer:
         """What is voted for."""
-        if self.neighbour is None:
-            return answer_of(self.answer)
-        return code_of(self.neighbour.code).answer
+        if self.neighbour is not None or self.release != choices.BY_LABEL:
+            return code_of(self.code).answer
+        return answer_of(self.answer)
 
     @property
     def one_release(self) -> bool:
-        """Whether all votes are one matrix, charged and released once: of records, or for several labels."""
-        return self.records_vote or self.answer != CLASS
+        """Whether all votes are one matrix, charged and released once: of records, or of teachers."""
+        return self.records_vote or self.answer != CLASS or self.release != choices.BY_LABEL
 
     @property
     def in_rounds(self) -> bool:
@@ -167,6 +172,12 @@ class CampaignSpec:
         """
         if self.neighbour is not None:
             return self.neighbour.code
+        if self.release == choices.COUNTS:
+            return f"{EACH}-{self.most_asked}"
+        if self.release == choices.BALANCED_COUNTS:
+            return f"{EACH}-{self.most_asked} {BALANCED}"
+        if self.release != choices.BY_LABEL:
+            return self.release
         if self.answer == CLASS:
             return NEAREST
         if self.classes is None:
@@ -175,7 +186,9 @@ class CampaignSpec:
 
     @property
     def most_asked(self) -> int:
-        """Most queries that may be asked in one round."""
+        """Most queries that may be asked in one round; of arrays, one for each direction."""
+        if self.release.startswith(AXES):
+            return code_of(self.release).places
         return min(self.queries, self.max_queries or self.queries)
 
     @property
@@ -215,7 +228,8 @@ class CampaignSpec:
             StateError: naming the first field that differs, with both values.
         """
         mine, asked = (
-            {"code": NEAREST, "answer": CLASS, **each.to_dict()} for each in (self, other)
+            {"code": NEAREST, "answer": CLASS, "release": choices.BY_LABEL, **each.to_dict()}
+            for each in (self, other)
         )
         for name in mine | asked:
             if name not in ("id", "series_key") and mine.get(name) != asked.get(name):
@@ -368,6 +382,33 @@ class CampaignSpec:
             raise UsageError(
                 "votes for several labels are one release in one round: leave rounds, the gate and vote "
                 "proofs out"
+            )
+
+    def _check_release(self) -> None:
+        if self.release == choices.BY_LABEL:
+            return
+        if self.aggregator != "gnmax" or self.answer != CLASS:
+            raise UsageError(
+                f"release = {self.release:.40} is not for {self.aggregator} with the answer {self.answer}: "
+                "teachers' votes for a class are released at once with --aggregator gnmax"
+            )
+        at_queries = self.release in (choices.COUNTS, choices.BALANCED_COUNTS)
+        if not at_queries and code_of(self.release).name != AXES:
+            raise UsageError(
+                f"release is labels, counts, balanced or axes-K, got {self.release:.40}"
+            )
+        if self.release.startswith(AXES) and self.max_queries is not None:
+            raise UsageError("arrays are answers to the whole public set: leave max_queries out")
+        if self.most_asked > self.queries:
+            raise UsageError(
+                f"release = {self.release}: that many directions need as many of the {self.queries} "
+                "public inputs"
+            )
+        require_size(self.most_asked, len(self.classes or ("", "")), "queries")
+        if self.rounds != 1 or self.gate is not None or self.vote_proofs:
+            raise UsageError(
+                "counts of all queries are one release in one round: leave rounds, the gate and vote proofs "
+                "out"
             )
 
     def _check_series(self) -> None:

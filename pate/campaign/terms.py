@@ -27,7 +27,7 @@ from pate.campaign.default_noise import (
     share_of,
 )
 from pate.campaign.order import VotedRows, public_order
-from pate.codes import NEAREST, code_of
+from pate.codes import AXES, NEAREST, adjacency_for, code_of
 from pate.errors import BudgetError, LedgerError, UsageError
 from pate.mechanisms import (
     ConfidentGNMax,
@@ -194,7 +194,7 @@ def _central(
 
 
 def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism:
-    """Return the mechanism of a campaign of neighbour votes, or of teachers' for several labels.
+    """Return the mechanism of a campaign of neighbour votes, or of teachers' in one release.
 
     The noise is ``sigma2`` or ``scale`` if one is stated, else the least that epsilon allows, since there
     is only one release: geometric at delta 0, else Gaussian. A label needs a margin of
@@ -205,6 +205,7 @@ def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism
         BudgetError: if no noise gives so small an epsilon.
     """
     code = spec.code
+    adjacency = adjacency_for(code_of(code), spec.unit)
     # What is stated is in votes, what a mechanism has in units of the counts.
     grid = code_of(code).grid
     honest = spec.sums.honest if spec.sums.distributed else 1
@@ -215,7 +216,7 @@ def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism
         sigma = grid * sigma
         shares = GaussianShares(share_sigma(sigma, honest) if spec.sums.distributed else sigma)
     else:
-        shares = least_noise(spec.epsilon, spec.delta, honest, votes_per_unit, code)
+        shares = least_noise(spec.epsilon, spec.delta, honest, votes_per_unit, code, adjacency)
     threshold = 0
     if spec.parameters.threshold is not None:
         threshold = math.ceil(grid * spec.parameters.threshold)
@@ -225,8 +226,10 @@ def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism
     scale = shares.scale if isinstance(shares, GeometricShares) else None
     if not spec.records_vote:
         if spec.sums.distributed:
-            return DistributedTeacherLabels(0, share, honest, votes_per_unit, scale, code)
-        return TeacherLabels(0, share, votes_per_unit, scale, code)
+            return DistributedTeacherLabels(
+                threshold, share, honest, votes_per_unit, scale, code, adjacency
+            )
+        return TeacherLabels(threshold, share, votes_per_unit, scale, code, adjacency)
     if spec.sums.distributed:
         return DistributedNeighbour(threshold, share, honest, votes_per_unit, scale, code)
     return Neighbour(threshold, share, votes_per_unit, scale, code)
@@ -256,11 +259,11 @@ def voted_rows(
 ) -> VotedRows:
     """Return the queries that parties vote on, in the order in which batches have them.
 
-    That is the whole public set, or for neighbour votes its representatives; for several labels as many as
-    are asked. With noise shares each
-    vote shows the server a noisy histogram, answered or not: then it is only as many queries as the
-    budget pays for, the first in public order, so that the server learns no more than the public
-    may.
+    That is the whole public set, or for neighbour votes its representatives; in one release of teachers'
+    votes as many as are asked, of their answers to the whole set one for each direction. With noise
+    shares each vote shows the server a noisy histogram, answered or not: then it is only as many
+    queries as the budget pays for, the first in public order, so that the server learns no more than
+    the public may.
 
     Args:
         spec: of the campaign.
@@ -270,6 +273,10 @@ def voted_rows(
     """
     if spec.neighbour is not None:
         return VotedRows(spec.neighbour.representatives, spec.rounds)
+    if spec.one_release and code_of(spec.code).name == AXES:
+        # The same in every campaign, the first row always: a party that is asked again compares.
+        most = spec.most_asked
+        return VotedRows([at * spec.queries // most for at in range(most)])
     if spec.one_release:
         return VotedRows(sorted(public_order(spec.id, spec.queries)[: spec.most_asked]))
     if not spec.sums.distributed:
@@ -376,13 +383,20 @@ def check_mechanisms(
             what = "records" if records_vote else "teachers"
             raise UsageError(
                 f"the mechanism {each.name} is not for votes of {what}"
-                + (" for several labels" if several else "")
+                + (" in one release" if several else "")
             )
         charged = each.code if isinstance(each, MatrixMechanism) else NEAREST
         if charged != code:
             raise UsageError(
                 f"{'teachers' if several else 'records'} vote by the code {code}, but {charged} is charged"
             )
+        if isinstance(each, MatrixMechanism):
+            differs = adjacency_for(code_of(code), unit)
+            if each.unit_is != differs:
+                raise UsageError(
+                    f"of a {unit} by the code {code} the mechanism charges {differs}, but {each.unit_is} is "
+                    "charged"
+                )
         if each.noise_inside != sums.distributed:
             raise UsageError(f"the mechanism {each.name} does not use {sums.noise} noise")
         if isinstance(each, DistributedMechanism) and each.honest != sums.honest:

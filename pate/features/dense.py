@@ -91,14 +91,7 @@ class Directions:
             )
         bare = cls(middle, _FAR * reach, _CONSTANT * usual, np.zeros((0, wide.shape[1] + 1)))
         lifted = bare._lifted(points) / _FINE
-        axes = _principal(bare._lifted(around) / _FINE, len(points))
-        # Where no representative reaches, the nearest basis would be anything, and another one on
-        # another machine.
-        number, width = lifted.shape
-        spread = np.cos(np.square(np.arange(1.0, number * width + 1))).reshape(number, width)
-        near = (lifted + _ADDED * np.sqrt(2 / width) * spread) @ axes.T
-        left, _, right = np.linalg.svd(near, full_matrices=False)
-        basis = left @ right @ axes
+        basis = nearest_basis(lifted, principal(bare._lifted(around) / _FINE, len(points)))
         return cls(bare.middle, bare.reach, bare.constant, np.trunc(basis * _FINE))
 
     def codes(self, points: Floats) -> Counts:
@@ -187,8 +180,24 @@ def dense_sums(directions: Directions, points: Floats, answers: Counts, grid: in
     return np.stack(sums, axis=1)
 
 
-def _principal(rows: Wide, most: int) -> Wide:
-    """Return (k, w + 1) orthonormal directions with the largest moments of rows, k at most ``most``."""
+def nearest_basis(points: Wide, axes: Wide) -> Wide:
+    """Return (d, w) directions that are nearest to points, one each, in the span of axes; see the module.
+
+    Args:
+        points: (d, w).
+        axes: (k, w) orthonormal, k at most d.
+    """
+    # Where no point reaches, the nearest basis would be anything, and another one on another machine.
+    number, width = points.shape
+    spread = np.cos(np.square(np.arange(1.0, number * width + 1))).reshape(number, width)
+    near = (points + _ADDED * np.sqrt(2 / width) * spread) @ axes.T
+    left, _, right = np.linalg.svd(near, full_matrices=False)
+    made: Wide = left @ right @ axes
+    return made
+
+
+def principal(rows: Wide, most: int) -> Wide:
+    """Return (k, w) orthonormal directions with the largest moments of rows, k at most ``most``."""
     wide = rows.shape[1] > len(rows)
     moments, vectors = np.linalg.eigh(rows @ rows.T if wide else rows.T @ rows)
     kept = max(int((moments <= _LEAST * moments[-1]).sum()), len(moments) - most)

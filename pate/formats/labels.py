@@ -132,7 +132,7 @@ class LabelSet:
     def content_in_words(self) -> str:
         """What a student learns from."""
         # Dense sums say what a student can learn even where no label was clear.
-        if self.noisy is None or self.rows or (self.answer.one_hot and not self.noisy.dense):
+        if self.noisy is None or self.rows or (self.answer.labelled and not self.noisy.dense):
             return f"{len(self.rows)} labels"
         number = len(self.noisy.queries)
         if self.noisy.model is not None:

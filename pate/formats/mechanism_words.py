@@ -26,9 +26,11 @@ _RELEASED: Final = (
     "neighbour votes: all counts leave once ({}); a query whose largest noisy count leads by "
     "{{threshold}} or more gets a label; " + _CAST
 )
-_LABELS: Final = (
-    "teachers' votes for several labels: all counts leave once ({}); teachers that one unit changes: "
-    "{{votes_per_unit}}"
+_REACHES: Final = "teachers that one unit changes: {{votes_per_unit}}"
+_TAUGHT: Final = "teachers' votes: all counts leave once ({}); " + _REACHES
+_LABELLED: Final = (
+    "teachers' votes: all counts leave once ({}); a query whose largest noisy count leads by "
+    "{{threshold}} or more gets a label; " + _REACHES
 )
 #: Before the names of mechanisms of rounds.
 _IN_ROUNDS: Final = "rounds of "
@@ -76,8 +78,10 @@ _WORDS: Final[Mapping[str, str | tuple[str, ...]]] = {
     ),
     f"{_IN_ROUNDS}neighbour": _ROUND.format("noise of sigma {sigma} on each"),
     f"{_IN_ROUNDS}distributed-neighbour": _ROUND.format(_SHARES),
-    "teacher-labels": _LABELS.format("noise of sigma {sigma} on each"),
-    "distributed-teacher-labels": _LABELS.format(_SHARES),
+    "teacher-labels": tuple(
+        words.format("noise of sigma {sigma} on each") for words in (_TAUGHT, _LABELLED)
+    ),
+    "distributed-teacher-labels": tuple(words.format(_SHARES) for words in (_TAUGHT, _LABELLED)),
     "gate": (
         "a gate: all labels leave together if a private test of these votes passes (order {order}, "
         "target {target}, test {test}, failure {failure})"
@@ -110,6 +114,9 @@ def mechanism_in_words(mechanism: object) -> str:
     if code is not None:
         del parameters["code"]
         where = f", {code.in_words}"
+        if parameters.get("adjacency") == "remove":
+            del parameters["adjacency"]
+            where += "; a unit is added or removed with its teachers"
         if code.units_in_words:
             where += f"; counts and noise are {code.units_in_words}"
         if not code.answer.labelled and parameters.get("threshold") == 0:

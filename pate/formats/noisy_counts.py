@@ -100,6 +100,12 @@ class NoisyVotes:
         return code_of(self.code).name == DENSE
 
     @property
+    def of_teachers(self) -> bool:
+        """Whether teachers voted, for a class, and all of it is one release."""
+        code = code_of(self.code)
+        return code.of_teachers and not code.answer.of
+
+    @property
     def class_counts(self) -> tuple[NDArray[np.float64], float]:
         """The classes of records, as the first round counted them, and the noise on each; in votes."""
         first = self.earlier[0] if self.earlier else self

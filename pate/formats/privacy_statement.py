@@ -7,6 +7,7 @@ the first answer; the realised charge is stated separately and is not a guarante
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -16,7 +17,7 @@ from typing import Final
 
 from pate.answers import RESIDUAL
 from pate.campaign.choices import Unit  # noqa: TC001 — its reader looks it up
-from pate.codes import NEAREST, code_of
+from pate.codes import NEAREST, adjacency_for, code_of
 from pate.errors import ProtocolError, UsageError
 from pate.text_form import in_text, parse, read, write
 
@@ -63,7 +64,14 @@ NEIGHBOURS: Final[Mapping[str, str]] = {
 ADDED_OR_REMOVED: Final[Mapping[str, str]] = {
     "record": "one record added or removed",
     "patient": "all records of one patient at one party added or removed",
+    "party": "all data of one party added or removed",
 }
+#: The adjacency of a party whose teachers' votes for a class are one release.
+_PARTY_REMOVED: Final = (
+    f"{ADDED_OR_REMOVED['party']}: without data it is on the roster all the same and its teachers cast "
+    "nothing, on any query; altering its data, or one record of it, may change twice as much and is not "
+    "covered at this epsilon; " + _FIXED
+)
 
 #: The same of neighbour votes, where units cast their votes themselves.
 _VOTING: Final[Mapping[str, tuple[str, str]]] = {
@@ -117,10 +125,11 @@ def adjacency_of(
         unit: record, patient or party.
         records_vote: whether votes are neighbour votes.
         series: whether they are of a campaign of a series.
-        code: of neighbour votes, the text of a :class:`~pate.codes.Code`.
+        code: of votes in one release, the text of a :class:`~pate.codes.Code`.
     """
     if not records_vote:
-        return ADJACENCY[unit]
+        removed = adjacency_for(code_of(code), unit) == "remove"
+        return _PARTY_REMOVED if removed else ADJACENCY[unit]
     what, why = _VOTING[unit]
     if series:
         why = _IN_SERIES[unit]
@@ -139,19 +148,31 @@ def do_records_vote(mechanism: object) -> bool:
     )
 
 
+def code_of_statement(mechanism: object) -> str:
+    """Return the text of the code of a statement's mechanism, that of the nearest query if it has none."""
+    for each in mechanism if isinstance(mechanism, list | tuple) else ():
+        code = each.get("code") if isinstance(each, Mapping) else None
+        with contextlib.suppress(UsageError):
+            return str(code_of(str(code)))
+    return NEAREST
+
+
 def series_of(statement: Mapping[str, object]) -> str | None:
     """Return the series that a statement's fields name, None for none."""
     series = statement.get("series")
     return series if isinstance(series, str) and series else None
 
 
-def neighbours_of(unit: str, *, records_vote: bool, series: str | None = None) -> str:
+def neighbours_of(
+    unit: str, *, records_vote: bool, series: str | None = None, code: str = NEAREST
+) -> str:
     """Return the same in a few words, for a line of a screen.
 
     Args:
         unit: record, patient or party; of another one, a pointer to the privacy statement.
         records_vote: whether votes are neighbour votes.
         series: name of their series of campaigns, if they are of one.
+        code: of votes in one release, the text of a :class:`~pate.codes.Code`.
 
     >>> neighbours_of("party", records_vote=False)
     'all data of one party altered'
@@ -164,6 +185,8 @@ def neighbours_of(unit: str, *, records_vote: bool, series: str | None = None) -
             if series
             else ""
         )
+    if adjacency_for(code_of(code), unit) == "remove":
+        return ADDED_OR_REMOVED[unit]
     return NEIGHBOURS.get(unit, other)
 
 

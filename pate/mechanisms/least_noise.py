@@ -24,6 +24,7 @@ from pate.noise.exact import LARGEST_SHARED
 from pate.noise.share_laws import IN_WORDS, GaussianShares, GeometricShares, Shares
 
 if TYPE_CHECKING:
+    from pate.accounting.choices import Adjacency
     from pate.noise import NoiseLawName
 
 #: Shares, sigmas and scales are whole multiples of 1/64, as those of other noise.
@@ -33,7 +34,12 @@ _MOST_SHARE: Final = 2**19
 
 
 def least_noise(
-    epsilon: float, delta: float, honest: int, votes_per_unit: int, code: str = NEAREST
+    epsilon: float,
+    delta: float,
+    honest: int,
+    votes_per_unit: int,
+    code: str = NEAREST,
+    adjacency: Adjacency = "change",
 ) -> Shares:
     """Return the least noise with which one matrix costs at most (epsilon, delta).
 
@@ -49,6 +55,7 @@ def least_noise(
             noise.
         votes_per_unit: votes that one unit casts at most.
         code: where each of them counts and what it says, the text of a :class:`~pate.codes.Code`.
+        adjacency: whether a unit changes its votes, or is added or removed.
 
     Returns:
         The law of the shares, in units of the counts.
@@ -59,9 +66,9 @@ def least_noise(
         UsageError: for a text that is no code, or a number of votes or shares that makes no sense.
     """
     if delta == 0.0:
-        distance = code_of(code).change(votes_per_unit).total
+        distance = code_of(code).change(votes_per_unit, adjacency).total
         return GeometricShares(least_scale(epsilon, honest, distance), honest)
-    return GaussianShares(least_share(epsilon, delta, honest, votes_per_unit, code))
+    return GaussianShares(least_share(epsilon, delta, honest, votes_per_unit, code, adjacency))
 
 
 def law_of_least_noise(
@@ -176,7 +183,12 @@ def least_scale(epsilon: float, honest: int, distance: int) -> Fraction:
 
 
 def least_share(
-    epsilon: float, delta: float, honest: int, votes_per_unit: int, code: str = NEAREST
+    epsilon: float,
+    delta: float,
+    honest: int,
+    votes_per_unit: int,
+    code: str = NEAREST,
+    adjacency: Adjacency = "change",
 ) -> Fraction:
     """Return the least sigma of a Gaussian share with which one matrix costs at most (epsilon, delta).
 
@@ -193,6 +205,7 @@ def least_share(
             noise.
         votes_per_unit: votes that one unit casts at most.
         code: as for :func:`least_noise`.
+        adjacency: likewise.
 
     Returns:
         A multiple of 1/64 of a unit of the counts, from one unit on.
@@ -206,14 +219,21 @@ def least_share(
     docs/proofs/discrete-gaussian.md for discrete noise.
     """
     try:
-        return least_share_of(Gdp().budget(epsilon, delta), honest, votes_per_unit, code)
+        most = Gdp().budget(epsilon, delta)
+        return least_share_of(most, honest, votes_per_unit, code, adjacency)
     except BudgetError as error:
         raise BudgetError(
             f"no noise gives a matrix of votes epsilon {epsilon:g} at delta {delta:g}"
         ) from error
 
 
-def least_share_of(most: Fraction, honest: int, votes_per_unit: int, code: str) -> Fraction:
+def least_share_of(
+    most: Fraction,
+    honest: int,
+    votes_per_unit: int,
+    code: str,
+    adjacency: Adjacency = "change",
+) -> Fraction:
     """Return the least sigma of a Gaussian share with which one matrix costs at most ``most``.
 
     As :func:`least_share`, of a cost in Gaussian differential privacy: mu^2 / 2.
@@ -221,7 +241,7 @@ def least_share_of(most: Fraction, honest: int, votes_per_unit: int, code: str) 
 
     def fits(cells: int) -> bool:
         shares = GaussianShares(Fraction(cells, _GRID))
-        event = event_of(shares, honest, votes_per_unit, code)
+        event = event_of(shares, honest, votes_per_unit, code, adjacency)
         return Gdp().supports(event) and Gdp().cost(event) <= most
 
     low, high = _GRID - 1, 2 * _GRID  # a share is at least one vote

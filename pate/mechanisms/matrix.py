@@ -10,11 +10,12 @@ post-processing.
 The noise has one of two laws: geometric, which is calibrated to L1 and gives pure epsilon (delta 0), or
 Gaussian. The parameter that a mechanism has says which: ``scale``, or ``sigma`` (of shares: ``share``).
 
-With teachers every query is a separate release with its own cost: one record changes one teacher,
-and with it any number of votes. Teachers' votes for several labels are one matrix nevertheless (the code
-``each``): each teacher casts at each query a set of at most T of L labels ("tau voting"; T = L is "Binary
-voting"), and there is one joint bound on what one unit changes in all counts. No query gets one label; which
-labels reach half of the teachers is computed from the noisy counts.
+With teachers a query may be a release of its own: one record changes one teacher, and with it any number
+of votes. All of them may be one release nevertheless, since there is one joint bound on what one unit
+changes in all counts. By the code ``each`` a teacher votes at each query for a class, or for at most T of L
+labels ("tau voting"; T = L is "Binary voting"); then no query gets one label, and which labels reach half of
+the teachers is computed from the noisy counts. By the code ``axes`` it casts its answer to the whole public
+set as one array of bounded length (:mod:`pate.features.axes`).
 
 Source: the idea of one vote per record and nearest query is that of reverse k-nearest neighbours, Li et
 al., "Fine-grained Private Knowledge Distillation", arXiv 2207.13253; private neighbours in PATE are
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
+from pate.accounting.choices import Adjacency  # noqa: TC001 — the reader of texts looks it up
 from pate.accounting.events import (
     Event,
     GeometricHistogram,
@@ -37,7 +39,7 @@ from pate.accounting.events import (
     NoisyHistogram,
     check_votes_per_unit,
 )
-from pate.codes import NEAREST, code_of
+from pate.codes import MOST_COUNTS, NEAREST, code_of
 from pate.errors import UsageError
 from pate.mechanisms.contract import MechanismText, Outcome, Votes, check_rows, check_threshold
 from pate.noise.share_laws import GaussianShares, GeometricShares, Shares
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 
 #: Most counts and most queries of a matrix of neighbour votes: it is in memory as a whole, with the
 #: features of its queries.
-MAX_MATRIX: Final = 2**20
+MAX_MATRIX: Final = MOST_COUNTS
 MAX_MATRIX_QUERIES: Final = 2**16
 
 
@@ -79,7 +81,7 @@ class MatrixMechanism(MechanismText):
     name: ClassVar[str]
     interactive: ClassVar[bool] = False
     noise_inside: ClassVar[bool] = False
-    #: Whether teachers vote, for several labels.
+    #: Whether teachers vote.
     of_teachers: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -93,7 +95,7 @@ class MatrixMechanism(MechanismText):
         else:
             object.__setattr__(self, name, event.share)
         if self.of_teachers:
-            _require_several(self)
+            _require_teachers(self)
 
     @property
     def _gaussian(self) -> Fraction | None:
@@ -120,7 +122,12 @@ class MatrixMechanism(MechanismText):
 
     @property
     def _event(self) -> NoisyHistogram | NoisyArray | GeometricHistogram:
-        return event_of(self.shares, self._honest, self.votes_per_unit, self.code)
+        return event_of(self.shares, self._honest, self.votes_per_unit, self.code, self.unit_is)
+
+    @property
+    def unit_is(self) -> Adjacency:
+        """Whether a unit changes its votes, as any that votes itself may, or is added or removed."""
+        return "change"
 
     def released(self, rows: Votes, noise: Noise) -> Votes:
         """Return the noisy matrix behind all results: (queries, classes) int64.
@@ -203,22 +210,44 @@ class DistributedNeighbour(MatrixMechanism):
 
 @dataclass(frozen=True)
 class TeacherLabels(Neighbour):
-    """Teachers' votes for several labels with noise drawn by the server; ``threshold`` is 0."""
+    """Teachers' votes in one release with noise drawn by the server.
+
+    ``votes_per_unit`` are the teachers of one unit, ``adjacency`` whether it changes what they cast, or
+    they are added or removed. ``threshold`` is 0 but where they vote for a class.
+    """
+
+    adjacency: Adjacency = field(default="change", metadata=in_text(omitted=True))
 
     name: ClassVar[str] = "teacher-labels"
     of_teachers: ClassVar[bool] = True
+
+    @property
+    def unit_is(self) -> Adjacency:
+        """Whether a unit changes what its teachers cast, or is added or removed with them."""
+        return self.adjacency
 
 
 @dataclass(frozen=True)
 class DistributedTeacherLabels(DistributedNeighbour):
     """The same with a noise share from each party: no one has the exact counts."""
 
+    adjacency: Adjacency = field(default="change", metadata=in_text(omitted=True))
+
     name: ClassVar[str] = "distributed-teacher-labels"
     of_teachers: ClassVar[bool] = True
 
+    @property
+    def unit_is(self) -> Adjacency:
+        """Whether a unit changes what its teachers cast, or is added or removed with them."""
+        return self.adjacency
+
 
 def event_of(
-    shares: Shares, honest: int, votes_per_unit: int, code: str
+    shares: Shares,
+    honest: int,
+    votes_per_unit: int,
+    code: str,
+    adjacency: Adjacency = "change",
 ) -> NoisyHistogram | NoisyArray | GeometricHistogram:
     """Return the event of one noisy matrix of records' votes.
 
@@ -227,12 +256,13 @@ def event_of(
         honest: shares in every sum that the observer does not know.
         votes_per_unit: votes that one unit casts at most.
         code: at which queries each of them counts.
+        adjacency: whether a unit changes its votes, or is added or removed.
 
     Raises:
         UsageError: for parameters that make no sense.
     """
     made = code_of(code)
-    change = made.change(check_votes_per_unit(votes_per_unit))
+    change = made.change(check_votes_per_unit(votes_per_unit), adjacency)
     if isinstance(shares, GeometricShares):
         return GeometricHistogram(shares.scale, honest, change.total)
     if str(made) == NEAREST:
@@ -254,7 +284,7 @@ def require_unit(unit: str) -> None:
         )
 
 
-def _require_several(mechanism: MatrixMechanism) -> None:
+def _require_teachers(mechanism: MatrixMechanism) -> None:
     """Check code, threshold and noise.
 
     The L1 distance grows with the queries, the L2 distance with their square root: geometric noise would
@@ -262,7 +292,7 @@ def _require_several(mechanism: MatrixMechanism) -> None:
     """
     if not code_of(mechanism.code).of_teachers:
         raise UsageError(f"{mechanism.name} needs a code of teachers, not {mechanism.code!r:.60}")
-    if mechanism.threshold:
-        raise UsageError(f"{mechanism.name} has no threshold: no query gets one label")
+    if mechanism.threshold and not code_of(mechanism.code).answer.labelled:
+        raise UsageError(f"{mechanism.code} has no threshold: no query gets one label")
     if mechanism.scale is not None:
-        raise UsageError("teachers' votes for several labels have Gaussian noise")
+        raise UsageError("teachers' votes in one release have Gaussian noise")

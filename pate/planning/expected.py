@@ -6,6 +6,7 @@ records, afterwards by the teachers that they declared.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +14,7 @@ from pate.campaign.choices import RECORDS
 from pate.campaign.default_noise import CLASSES
 from pate.campaign.outlook import ENOUGH, Outlook, labels_for_all, one_in, plan_command
 from pate.campaign.terms import matrix_mechanism, round_mechanisms
-from pate.codes import DENSE, NEAREST, code_of
+from pate.codes import AXES, DENSE, NEAREST, code_of
 from pate.planning.neighbour import plan_representatives, plan_sums
 
 if TYPE_CHECKING:
@@ -81,8 +82,7 @@ def expected(
     if spec.neighbour is not None:
         return _of_records(spec, guess, classes)
     if spec.one_release:
-        text = f"one release of noisy counts, {code_of(spec.code).in_words}; no query gets a label"
-        return Expected(text)
+        return Expected(_of_teachers(spec, teachers or guess.teachers, reached, classes))
     prefix = ""
     if not teachers:
         each = Outlook.teachers_wanted(spec)
@@ -97,6 +97,27 @@ def expected(
         outlook.advice() if outlook.few else "",
         "" if outlook.noise is None else outlook.noise.reason,
     )
+
+
+def _of_teachers(
+    spec: CampaignSpec, teachers: int | None, reached: int | None, classes: int | None
+) -> str:
+    """Return what to expect of teachers' votes in one release."""
+    code = code_of(spec.code)
+    text = f"one release of noisy counts, {code.in_words}"
+    if code.name != AXES:
+        rest = (
+            "a label where one leads clearly" if code.answer.labelled else "no query gets a label"
+        )
+        return f"{text}; {rest}"
+    number = teachers or Outlook.teachers_wanted(spec) * spec.wanted_parties
+    if reached is None:
+        reached = -(-number // spec.wanted_parties) if spec.unit == "party" else 1
+    mechanism = matrix_mechanism(spec, reached)
+    noise = mechanism.shares.spread(spec.wanted_parties if spec.sums.distributed else 1)
+    numbers = math.sqrt(code.places * ((classes or len(spec.classes or ()) or CLASSES) - 1))
+    length = noise * numbers / (code.grid * number)
+    return f"{text}; the noise is {100 * length:.2g} % as long as the sum of {number:,} teachers that agree"
 
 
 def _of_records(spec: CampaignSpec, guess: Guess, classes: int | None) -> Expected:

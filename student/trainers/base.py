@@ -65,7 +65,7 @@ class Lesson:
         classes: class names, at least two.
         noisy: the released noisy votes behind the labels, if any, including queries without a
             label.
-        teachers: how many voted for several labels; 0 for any other votes.
+        teachers: how many voted in one release; 0 for any other votes.
         pixels: the n public images themselves, if ``public`` are their embeddings and a network learns
             from them.
     """
@@ -104,8 +104,10 @@ class Lesson:
 
 
 def learns_from_counts(noisy: NoisyVotes | None) -> bool:
-    """Return whether a student learns from noisy counts without a label: dense sums, labels, a number."""
-    return noisy is not None and (noisy.dense or not code_of(noisy.code).answer.one_hot)
+    """Return whether a student learns from noisy counts where there is no label."""
+    if noisy is None:
+        return False
+    return noisy.dense or noisy.of_teachers or not code_of(noisy.code).answer.one_hot
 
 
 def answer_in(student: Student) -> str:

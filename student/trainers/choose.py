@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pate.codes import code_of
@@ -86,6 +87,14 @@ def train(
                 f"counts of the answer {answer} are learnt from tables and embeddings only: give images as "
                 "a table of features, or with an encoder and --model head"
             )
+    # Of teachers' counts a network learns the labels: records of others did not vote at its images.
+    if lesson.noisy is not None and lesson.noisy.of_teachers and isinstance(lesson.public, Images):
+        if not len(lesson.labels):
+            raise DataError(
+                f"--model {chosen} learns from labels, and no noisy count leads clearly: more epsilon, or "
+                "--release arrays over an encoder's rows"
+            )
+        lesson = replace(lesson, noisy=None)
     counted = (*TABLE_MODELS, *EMBEDDING_MODELS, OWN_NETWORK)
     if not len(lesson.labels) and chosen not in counted:
         raise DataError(

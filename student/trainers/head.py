@@ -19,6 +19,7 @@ from pate.errors import DataError
 from pate.features.space import space_over
 from pate.rounds.rule import noise_ratio
 from pate.rounds.solver import Start
+from student.trainers.arrays import teachers_chances
 from student.trainers.beliefs import evidence_of
 from student.trainers.counts import LEAST_SHARE, cells_of
 from student.trainers.graph import averaged, neighbour_graph, spread
@@ -73,6 +74,8 @@ def head_chances(lesson: Lesson, seed: int) -> Floats | None:
         seed: of the draw of landmarks.
     """
     noisy = lesson.noisy
+    if noisy is not None and noisy.of_teachers:
+        return teachers_chances(lesson.public, noisy, lesson.teachers)
     if noisy is not None and noisy.dense:
         return linear_chances(lesson.public, noisy, _views(lesson.public))
     cells = None if noisy is None else cells_of(lesson.public, noisy)

@@ -25,11 +25,22 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.answers import CLASS, LABELS, NONE, NUMBER, RESIDUAL, answer_of, points_of
+from pate.answers import (
+    ARRAY,
+    BALANCED,
+    CLASS,
+    LABELS,
+    NONE,
+    NUMBER,
+    RESIDUAL,
+    answer_of,
+    points_of,
+)
 from pate.codes import code_of
 from pate.data.embeddings import Embeddings
 from pate.data.values import Table
 from pate.errors import DataError
+from student.trainers.arrays import teachers_chances
 from student.trainers.base import Effort, Lesson, Progress, by_model, decided, silent
 from student.trainers.boosting import CLOSELY, TREES, fit_chances, train_on_counts
 from student.trainers.counts import cells_of
@@ -188,7 +199,7 @@ def train(
     else:
         raise DataError("self-training is for tables; use --model propagation for images")
     answer = CLASS if lesson.noisy is None else str(code_of(lesson.noisy.code).answer)
-    answer = CLASS if answer == RESIDUAL else answer
+    answer = CLASS if answer in (RESIDUAL, BALANCED, ARRAY) else answer
     if lesson.noisy is not None and answer.startswith(LABELS):
         rows = encoding.encode(lesson.public)
         if lesson.teachers:
@@ -231,6 +242,11 @@ def train(
         return TableStudent(encoding, models, None, lesson.classes, kind, answer)
     if isinstance(encoding, EmbeddedRows):
         return _head(lesson, encoding, answer, seed, effort, progress)
+    if lesson.noisy is not None and lesson.noisy.of_teachers:
+        step = by_model(progress, 2)
+        chances = teachers_chances(lesson.public, lesson.noisy, lesson.teachers)
+        step()
+        return _fitted_to(lesson, encoding, chances, seed, effort, step, line=True)
     cells = None if lesson.noisy is None else cells_of(lesson.public, lesson.noisy)
     if cells is not None:
         rows = encoding.encode(lesson.public)
@@ -244,17 +260,11 @@ def train(
         return TableStudent(encoding, {"boosting": model}, None, lesson.classes, answer=answer)
     if lesson.noisy is not None and lesson.noisy.dense:
         step = by_model(progress, 2)
-        chances = linear_chances(lesson.public, lesson.noisy)
+        summed = linear_chances(lesson.public, lesson.noisy)
         step()
-        if chances is not None:
-            rows, trees = encoding.encode(lesson.public), effort.steps or TREES
-            found: dict[str, Model] = {
-                "boosting": fit_chances(rows, chances, seed=seed, trees=trees, far=CLOSELY)
-            }
-            if lesson.noisy.model is not None and _is_smooth(rows, chances, seed, trees):
-                found["logistic"] = fit_head(rows, chances)
-            step()
-            return TableStudent(encoding, found, None, lesson.classes, answer=answer)
+        if summed is not None:
+            line = None if lesson.noisy.model is not None else False
+            return _fitted_to(lesson, encoding, summed, seed, effort, step, answer, line=line)
     if answer == NUMBER or not len(lesson.labels):
         raise DataError(ONLY_NOISE)
     present = np.unique(lesson.labels)
@@ -274,6 +284,32 @@ def train(
         probabilities = _average(models, None, rows, len(lesson.classes))
         guesses, weights = _with_guesses(lesson, probabilities, settings)
     return TableStudent(encoding, models, None, lesson.classes, answer=answer)
+
+
+def _fitted_to(
+    lesson: Lesson,
+    encoding: Encoding,
+    chances: NDArray[np.float64],
+    seed: int,
+    effort: Effort,
+    step: Callable[[], None],
+    answer: str = CLASS,
+    *,
+    line: bool | None = False,
+) -> TableStudent:
+    """Return boosted trees fitted to class probabilities of all public rows, and on request a linear model.
+
+    It is smoother than trees are, which of a small public set say less; their mean is better than either.
+
+    Args:
+        line: whether; None: where both together copy the probabilities of rows left out better than trees.
+    """
+    rows, trees = encoding.encode(lesson.public), effort.steps or TREES
+    found = {"boosting": fit_chances(rows, chances, seed=seed, trees=trees, far=CLOSELY)}
+    if line or (line is None and _is_smooth(rows, chances, seed, trees)):
+        found["logistic"] = fit_head(rows, chances, steps=effort.steps)
+    step()
+    return TableStudent(encoding, found, None, lesson.classes, answer=answer)
 
 
 def _head(

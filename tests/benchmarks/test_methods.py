@@ -208,6 +208,15 @@ def test_teachers_learn_what_is_there_to_learn_and_nothing_without_a_budget(tmp_
     assert np.ptp(method.fit(problem, few, 50.0, 0).test) == 0
 
 
+def test_teachers_of_arrays_learn_with_numbers_by_rule(tmp_path: Path) -> None:
+    problem, method = tiny(), votes.teachers(COMPARISON, tmp_path, SCREEN)
+    setting = method.settings(problem)[-1]
+    assert setting == {"aggregator": "gnmax", "release": "arrays"}
+    made = method.fit(problem, setting, 20.0, 0)
+    assert measure.auc(made.test, problem.split.test.labels) > 0.8
+    assert made.guarantee["epsilon"] <= 20.0
+
+
 def test_a_cost_is_the_largest_of_any_party_and_the_server_has_the_rest() -> None:
     found = Cost.of_parties([Cost(2, 10, 7, 1.5), Cost(3, 5, 9, 0.5)], 2.25)
     assert found == Cost(3, 10, 9, 1.5, 0.25)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from party.ledger.accountant import Totals, cumulative_epsilon
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from pate.accounting.composition import Gdp
 from pate.accounting.filters import Delta
+from pate.errors import ProtocolError
 from pate.formats.privacy_statement import in_words, neighbours_of
-from pate.mechanisms import Neighbour
+from pate.mechanisms import Neighbour, TeacherLabels
 from tests.party.cli.test_cli_ledger import typed
 from tests.party.voting.test_neighbour_voter import Site
 from tests.support.party.offers import SIX, answer, queries, settled
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from party.offer import Offer
+    from pate.accounting.choices import Adjacency
 
 ALTERED = "adjacency: one record added, removed or altered; observer"
 MOVED = "adjacency: one record added or removed; observer"
@@ -94,6 +97,29 @@ def test_the_own_figure_is_for_what_all_campaigns_cover(offers: list[Offer], wor
     figure = cumulative_epsilon(totals, Delta(1e-5))
     assert figure.neighbours.startswith(words)
     assert f"adjacency: {figure.neighbours}; observer" in figure.in_words
+
+
+def at_once(sigma: int, unit: str = "party", **changes: Any) -> Offer:
+    """A campaign of arrays in one release."""
+    adjacency: Adjacency = "remove" if unit == "party" else "change"
+    mechanism = TeacherLabels(0, Fraction(sigma), 1, code="axes-8", adjacency=adjacency)
+    cap = Gdp().cost(mechanism.worst[0])
+    return settled(unit=unit, code="axes-8", mechanisms=(mechanism,), cap=cap, queries=8, **changes)
+
+
+def test_a_party_that_is_removed_counts_twice_the_distance_for_its_records() -> None:
+    party, delta = at_once(4000), Delta(1e-5)
+    alone = cumulative_epsilon([Totals(party, 8, 8)], delta)
+    assert (alone.unit, alone.neighbours) == ("party", "all data of one party added or removed")
+    twice = cumulative_epsilon([Totals(at_once(2000), 8, 8)], delta)
+    assert twice.epsilon > 1.9 * alone.epsilon
+    # With a campaign that hardly costs anything for records, the figure is for records.
+    little = at_once(2**18, unit="record", campaign="d2" * 16)
+    both = cumulative_epsilon([Totals(party, 8, 8), Totals(little, 8, 8)], delta)
+    assert both.unit == "record"
+    assert twice.epsilon < both.epsilon < 1.01 * twice.epsilon
+    with pytest.raises(ProtocolError, match="the mechanism charges"):
+        replace(party, unit="record")
 
 
 def test_the_line_of_joining(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from party.voting.neighbour import NeighbourVotes
 from pate.accounting.composition import total_cost
 from pate.accounting.filters import Delta
 from pate.answers import LABELS
+from pate.campaign.choices import BY_LABEL
 from pate.codes import code_of
 from pate.errors import PateError, QuorumError
 from pate.formats.labels import LabelSet
@@ -107,6 +108,8 @@ def votes_of(world: EveryWorld, name: str, state: CampaignState) -> Counts:
     asked = public.take(list(rows))
     if kind.answer == LABELS:
         return Teachers(kind).vote_labels(asked, state.classes, 2)
+    if kind.release != BY_LABEL:
+        return Teachers(kind).vote_once(public, rows, state.classes, code_of(state.spec.code))
     return Teachers(kind).vote(asked, state.classes)
 
 
@@ -203,7 +206,7 @@ def check_words(world: EveryWorld) -> None:
     assert worth <= said.epsilon <= min(spec.epsilon, worth * (1 + 2e-9))
     assert said.adjacency == adjacency_of(
         spec.unit, records_vote=kind.records_vote, series=spec.series is not None,
-        code=spec.neighbour.code if spec.neighbour else "nearest",
+        code=spec.code,
     )  # fmt: skip
     for step in (each.to_dict() for each in state.mechanisms):
         assert not mechanism_in_words(step).startswith(f"{step['mechanism']} (")
@@ -243,7 +246,9 @@ def check_words(world: EveryWorld) -> None:
         assert overview.budget is not None
         assert (overview.budget.epsilon, overview.budget.adjacency) == (
             said.epsilon,
-            neighbours_of(spec.unit, records_vote=kind.records_vote, series=spec.series),
+            neighbours_of(
+                spec.unit, records_vote=kind.records_vote, series=spec.series, code=spec.code
+            ),
         )
         json.dumps(overview.to_json())
         assert b"pate_" in render(overview)
@@ -263,7 +268,8 @@ def exact_kinds() -> list[Kind]:
             and kind.series == "alone"
         ):
             found.setdefault(
-                (kind.mechanism, kind.publish, kind.code, kind.answer, kind.proofs), kind
+                (kind.mechanism, kind.publish, kind.code, kind.answer, kind.proofs, kind.release),
+                kind,
             )
     return [*found.values()]
 

@@ -18,7 +18,7 @@ import pytest
 
 from pate.answers import ANSWERS, RESIDUAL
 from pate.campaign.choices import AGGREGATIONS, COMPOSITIONS, NOISES, PUBLISH, UNITS
-from pate.codes import CODES, EACH
+from pate.codes import AXES, CODES, EACH, code_of
 from pate.encoders.description import Description
 from pate.masking.graph import COMPLETE_UP_TO
 from pate.mechanisms import MECHANISMS
@@ -46,7 +46,7 @@ def folders(place: str, each: str) -> set[str]:
 MEMBERS: Final[dict[str, set[str]]] = {
     "mechanism": set(MECHANISMS),
     "publish": set(PUBLISH),
-    "code": {*CODES, EACH},
+    "code": {*CODES, EACH, AXES},
     "answer": {*ANSWERS, RESIDUAL},
     "unit": set(UNITS),
     "series": {"series", "alone"},
@@ -64,7 +64,7 @@ MEMBERS: Final[dict[str, set[str]]] = {
 PROMISES: Final = ("once", "inside", "unmoved", "charged", "true", "killed", "bounded")
 #: How a test may name a member, beside by its own name or its class.
 ALSO: Final = {
-    "each": ("TeacherLabels",), "tables": ("csv",),
+    "each": ("TeacherLabels",), "axes": ("TeacherLabels", "arrays"), "tables": ("csv",),
     "images": ("PUBLIC", "Images", "image", "flat"), "idx": ("Images",),
     "json_lines": ("jsonl", "json"), "record": ("records",), "patient": ("patients",),
     "class": ("classes",), "alone": ("series",), "texts": ("text",),
@@ -188,7 +188,8 @@ def test_the_kinds_of_campaigns_have_the_members_that_they_stand_for() -> None:
     had = {name: {getattr(kind, name) for kind in kinds} for name in COLUMNS}
     found = {
         "mechanism": {kind.mechanism for kind in kinds},
-        "code": had["code"] | {EACH for kind in kinds if "teacher-labels" in kind.mechanism},
+        "code": had["code"]
+        | {code_of(kind.spec().code).name for kind in kinds if "teacher-labels" in kind.mechanism},
         "noise": had["noise"] | had["law"] | {"laplace" for kind in kinds if kind.aggregator == "lnmax"},
         "transport": had["aggregation"] | {"proofs" for kind in kinds if kind.proofs == "proved"},
         "input": {"tables" if each == "table" else each for each in had["inputs"]},

@@ -105,9 +105,7 @@ def test_teachers_label_and_a_student_learns(tmp_path: Path, changes: dict[str, 
     assert statement.adjacency == adjacency_of("record", records_vote=False)
     assert statement.queries_asked == 200
     words = mechanism_in_words(statement.mechanism)
-    assert words.startswith(
-        "teachers' votes for several labels: all counts leave once (noise of sigma"
-    )
+    assert words.startswith("teachers' votes: all counts leave once (noise of sigma")
     assert words.endswith(
         "; teachers that one unit changes: 1, 200 queries in one release, for up to 2 of 4 labels"
     )

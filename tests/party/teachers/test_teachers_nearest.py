@@ -14,8 +14,7 @@ from party.teachers.store import load_teacher, save_teacher
 from party.teachers.training import train_ensemble
 from pate.data.values import Dataset, Images, Table
 from pate.errors import SchemaError, UsageError
-from pate.features.distortions import distorted
-from pate.features.strokes import strokes
+from pate.features.distortions import distorted, strokes
 
 if TYPE_CHECKING:
     from pathlib import Path

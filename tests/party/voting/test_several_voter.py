@@ -123,10 +123,10 @@ def test_no_other_number_of_queries_than_is_charged(tmp_path: Path, rows: tuple[
         ({"code": ""}, "not for votes of teachers"),
         ({"code": "each-4 labels-3-of-3"}, "teachers vote by the code"),
         ({"code": "each-3 labels-2-of-3"}, "teachers vote by the code"),
-        ({"mechanisms": (GNMax(Fraction(60), 1),)}, "votes of teachers for several labels"),
+        ({"mechanisms": (GNMax(Fraction(60), 1),)}, "votes of teachers in one release"),
         (
             {"mechanisms": (Neighbour(2, Fraction(60), 1, code=TEXT),)},
-            "votes of teachers for several labels",
+            "votes of teachers in one release",
         ),
     ],
 )
@@ -157,13 +157,13 @@ def test_a_policy_without_labels_refuses(tmp_path: Path) -> None:
 
 def test_more_labels_than_count_never_leave_nor_do_damaged_votes(tmp_path: Path) -> None:
     a = LabelSite(tmp_path / "a", Counted(extra=1))
-    a.refuses(a.ask(), "ProtocolError", "3 teachers cast at most 2 labels each a query")
+    a.refuses(a.ask(), "ProtocolError", "3 teachers cast at most 2 votes each a query")
     assert a.answered == 0
     b = LabelSite(tmp_path / "b")
     b.ask()
     with contextlib.closing(sqlite3.connect(tmp_path / "b" / "votes.db")) as db, db:
         db.execute("UPDATE votes SET counts = ?", (np.full(3, 3, "<i8").tobytes(),))
-    b.refuses(b.ask(), "ProtocolError", "3 teachers cast at most 2 labels")
+    b.refuses(b.ask(), "ProtocolError", "3 teachers cast at most 2 votes")
 
 
 def test_a_file_of_several_labels_has_teachers_once_a_campaign_asks(tmp_path: Path) -> None:

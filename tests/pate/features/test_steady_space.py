@@ -7,10 +7,9 @@ import pytest
 
 from pate.data.values import Images, Table
 from pate.errors import DataError, SchemaError
-from pate.features.distortions import distorted
+from pate.features.distortions import distorted, strokes
 from pate.features.invariant import InvariantSpace
 from pate.features.space import STEADY_FROM, ImageSpace, default_name
-from pate.features.strokes import strokes
 
 SIZE = (20, 20, 1)
 BASE = ImageSpace("gradients", SIZE)

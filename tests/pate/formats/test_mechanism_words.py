@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
 from pate.formats.mechanism_words import mechanism_in_words
-from pate.formats.privacy_statement import adjacency_of
+from pate.formats.privacy_statement import adjacency_of, code_of_statement
 from pate.mechanisms import MECHANISMS, MatrixMechanism, Mechanism, Neighbour
 from pate.mechanisms.matrix import DistributedTeacherLabels, TeacherLabels
 
@@ -17,7 +18,7 @@ from pate.mechanisms.matrix import DistributedTeacherLabels, TeacherLabels
 FIGURES: dict[str, int | Fraction | str] = {
     "threshold": 45, "sigma": Fraction(15, 2), "sigma1": Fraction(31), "sigma2": Fraction(11),
     "scale": Fraction(20), "share": Fraction(241, 64), "honest": 3, "votes_per_unit": 6,
-    "confidence": Fraction(7, 8), "code": "dense-7",
+    "confidence": Fraction(7, 8), "code": "dense-7", "adjacency": "change",
 }  # fmt: skip
 #: Teachers with several labels: no query gets one label, and the noise is Gaussian.
 SEVERAL: dict[str, int | Fraction | str] = {"threshold": 0, "code": "each-7 labels-2-of-3"}
@@ -93,6 +94,37 @@ def test_a_vote_by_each_code_is_described_as_it_is(code: str, record: str, words
     if not labelled:
         words = "threshold 9" if rounds else "leads by 9 or more"
         assert words in mechanism_in_words({**mechanism, "threshold": 9})
+
+
+@pytest.mark.parametrize(
+    ("code", "threshold", "words"),
+    [
+        (
+            "each-7",
+            9,
+            "leads by 9 or more gets a label; teachers that one unit changes: 2, 7 queries",
+        ),
+        ("each-7 balanced", 9, "for the class that is probable compared with its mean"),
+        (
+            "axes-8",
+            0,
+            "an answer to the whole public set in 8 directions; counts and noise are in units",
+        ),
+    ],
+)
+def test_teachers_votes_for_a_class_in_one_release_are_described(
+    code: str, threshold: int, words: str
+) -> None:
+    changed = TeacherLabels(threshold, Fraction(60), 2, code=code)
+    removed = replace(changed, adjacency="remove")
+    assert words in mechanism_in_words(changed.to_dict())
+    said = mechanism_in_words(removed.to_dict())
+    assert "a unit is added or removed with its teachers" in said
+    assert removed.worst[0].rho < changed.worst[0].rho
+    among = adjacency_of("party", records_vote=False, code=code)
+    assert among.startswith("all data of one party added or removed: without data")
+    assert "altering its data" in among
+    assert code_of_statement([removed.to_dict()]) == code
 
 
 def test_steps_are_told_in_turn() -> None:

@@ -1,4 +1,4 @@
-"""Teachers that vote for several labels: what one unit can change, in every tiny world."""
+"""Teachers that vote in one release: what one unit can change, in every tiny world."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pate.answers import NONE, answer_of
-from pate.codes import Change, code_of, require_places
+from pate.codes import GRID, Change, adjacency_for, code_of, require_places
 from pate.errors import UsageError
 
 #: Queries, labels, and most labels that count.
@@ -59,6 +59,59 @@ def test_teachers_change_what_is_claimed_and_no_more(
         gone = largest((every[:, None] + every[None]).reshape(-1, queries, labels))
         assert gone.squared <= claimed.squared
         assert gone.total <= claimed.total
+
+
+@pytest.mark.parametrize("queries", [1, 2, 3])
+@pytest.mark.parametrize("teachers", [1, 2])
+def test_teachers_of_a_class_change_what_is_claimed_and_no_more(
+    queries: int, teachers: int
+) -> None:
+    rows = np.eye(3, dtype=np.int64)
+    every = np.array(list(itertools.product(rows, repeat=queries)))
+    one = np.unique((every[:, None] - every[None]).reshape(-1, queries, 3), axis=0)
+    sums = every
+    if teachers == 2:
+        sums = (every[:, None] + every[None]).reshape(-1, queries, 3)
+        one = np.unique((one[:, None] + one[None]).reshape(-1, queries, 3), axis=0)
+    for text in (f"each-{queries}", f"each-{queries} balanced"):
+        changed, removed = (
+            code_of(text).change(teachers, "change"),
+            code_of(text).change(teachers, "remove"),
+        )
+        found, gone = largest(one), largest(sums)
+        assert (found.total, found.squared) == (changed.total, changed.squared)
+        assert found.counts <= changed.counts
+        assert (gone.total, gone.squared) == (removed.total, removed.squared)
+        assert gone.counts <= removed.counts
+
+
+def test_arrays_of_teachers_change_what_is_claimed_and_no_more() -> None:
+    # All arrays of one length on a coarse grid, of two numbers: opposite ones are furthest apart.
+    every = np.array(
+        [
+            each
+            for each in itertools.product(range(-GRID, GRID + 1, GRID // 8), repeat=2)
+            if sum(number**2 for number in each) <= GRID**2
+        ]
+    )
+    apart = int(np.square(every[:, None] - every[None]).sum(axis=2).max())
+    code = code_of("axes-2")
+    assert apart == code.change(1).squared == 4 * GRID**2
+    assert int(np.square(every).sum(axis=1).max()) == code.change(1, "remove").squared
+    assert code.change(3).squared == 9 * apart
+    assert code.bounds(3) == (-3 * GRID, 3 * GRID)
+    with pytest.raises(UsageError):  # a patient's labels are never removed with their teacher
+        code_of("each-2 labels-1-of-2").change(1, "remove")
+
+
+def test_only_a_party_is_removed_with_its_teachers() -> None:
+    for text, removed in (
+        ("each-5", True), ("each-5 balanced", True), ("axes-5", True),
+        ("each-5 labels-1-of-2", False), ("dense-5", False), ("nearest", False),
+    ):  # fmt: skip
+        code = code_of(text)
+        assert (adjacency_for(code, "party") == "remove") == removed
+        assert adjacency_for(code, "record") == adjacency_for(code, "patient") == "change"
 
 
 def cast(shard: tuple[int, ...], seed: int, queries: int, labels: int, most: int) -> np.ndarray:
@@ -112,7 +165,9 @@ def test_a_clip_of_few_labels_costs_less_than_a_vote_for_each() -> None:
 
 
 def test_a_code_of_teachers_is_one_text_with_its_own_answer() -> None:
-    for text in ("each-1 labels-1-of-1", "each-65536 labels-64-of-9999"):
+    for text in (
+        "each-1 labels-1-of-1", "each-65536 labels-64-of-9999", "each-5", "each-5 balanced", "axes-32",
+    ):  # fmt: skip
         assert str(code_of(text)) == text
         assert code_of(text).of_teachers
     code = code_of("each-5 labels-2-of-3")
@@ -120,8 +175,13 @@ def test_a_code_of_teachers_is_one_text_with_its_own_answer() -> None:
     assert (code.grid, code.signed) == (1, False)
     assert code.in_words == "5 queries in one release, for up to 2 of 3 labels"
     for bad in (
-        "each-5",
         "each-5 labels-2",
+        "each-5 array",
+        "nearest balanced",
+        "axes-5 class",
+        "axes-5 balanced",
+        "axes-1",
+        "axes-1025",
         "each-0 labels-2-of-3",
         "each-65537 labels-2-of-3",
         "each-5 class",

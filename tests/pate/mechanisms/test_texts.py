@@ -48,6 +48,8 @@ MADE: tuple[Mechanism, ...] = (
     DistributedNeighbour(80, None, 3, 1, F(20)),
     TeacherLabels(0, F(40), 1, code="each-100 labels-14-of-14"),
     DistributedTeacherLabels(0, F(21, 2), 4, 2, code="each-100 labels-14-of-14"),
+    TeacherLabels(80, F(40), 1, code="each-100"),
+    DistributedTeacherLabels(0, F(2500), 4, 2, code="axes-32", adjacency="remove"),
 )
 
 

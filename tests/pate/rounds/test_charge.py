@@ -20,7 +20,7 @@ from tests.support.world.kinds import Kind
 DELTA = 1e-5
 KIND = Kind(
     "neighbour", "capped", "dense", "residual", "record", "alone", "masked", "central", "gaussian",
-    "table", "unproved",
+    "table", "unproved", "labels",
 )  # fmt: skip
 
 

@@ -7,9 +7,8 @@ import pytest
 
 from pate.data.values import Images
 from pate.features import space
-from pate.features.distortions import distorted
+from pate.features.distortions import distorted, strokes
 from pate.features.invariant import AXES
-from pate.features.strokes import strokes
 from pate.formats.noisy_counts import NoisyVotes
 from student.trainers import beliefs
 from student.trainers.base import Lesson

@@ -17,9 +17,18 @@ import numpy as np
 from aggregator_server.ledger.ledger import Ledger
 from party.voting.neighbour import NeighbourVotes
 from pate.answers import ANSWERS, CLASS, LABELS, NUMBER, RESIDUAL
-from pate.campaign.choices import AGGREGATIONS, AGGREGATORS, NOISES, PUBLISH, UNITS
+from pate.campaign.choices import (
+    AGGREGATIONS,
+    AGGREGATORS,
+    BALANCED_COUNTS,
+    BY_LABEL,
+    COUNTS,
+    NOISES,
+    PUBLISH,
+    UNITS,
+)
 from pate.campaign.settings import make_gate
-from pate.codes import CODES
+from pate.codes import AXES, CODES
 from pate.data.embeddings import Embeddings
 from pate.data.values import Dataset, Images, Inputs, Table, content_hash
 from pate.errors import QuorumError, UsageError
@@ -35,6 +44,7 @@ if TYPE_CHECKING:
 
     from party.voting.voter import Voter
     from pate.campaign.spec import CampaignSpec
+    from pate.codes import Code
     from pate.votes import Counts
 
 _Case = TypeVar("_Case")
@@ -84,9 +94,10 @@ class Kind(NamedTuple):
     law: str
     inputs: str
     proofs: str
+    release: str
 
     def __str__(self) -> str:
-        plain = ("capped", "record", "alone", "unproved", "gaussian", "class")
+        plain = ("capped", "record", "alone", "unproved", "gaussian", "class", BY_LABEL)
         return " ".join(each for each in self if each not in plain)
 
     @property
@@ -106,8 +117,8 @@ class Kind(NamedTuple):
     @property
     def mechanism(self) -> str:
         """The name of its last round's mechanism."""
-        of_labels = not self.records_vote and self.answer == LABELS
-        name = "teacher-labels" if of_labels else self.aggregator
+        at_once = self.release != BY_LABEL or (not self.records_vote and self.answer == LABELS)
+        name = "teacher-labels" if at_once else self.aggregator
         return f"distributed-{name}" if self.noise == "distributed" else name
 
     @property
@@ -152,6 +163,8 @@ class Kind(NamedTuple):
             }  # fmt: skip
         elif stated != CLASS:
             fields |= {"answer": stated, "classes": columns[:-1]}
+        if self.release != BY_LABEL:
+            fields |= {"release": self.release}
         if self.series == "series":
             fields |= {"series": "monthly"}
         if self.aggregator == "interactive-gnmax":
@@ -175,6 +188,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "law": tuple(IN_WORDS),
     "inputs": tuple(PUBLIC),
     "proofs": ("unproved", "proved"),
+    "release": (BY_LABEL, COUNTS, BALANCED_COUNTS, f"{AXES}-4"),
 }
 _HASHES: Final = {name: content_hash(public).hex() for name, public in PUBLIC.items()}
 
@@ -260,6 +274,12 @@ class Teachers:
             votes[row, most] = self.teachers - 2 - self.salt
             votes[row, (most + 1) % 3] = 2 + self.salt
         return votes
+
+    def vote_once(
+        self, public: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code
+    ) -> Counts:
+        votes = code.grid * self.vote(public.take(list(rows)), classes)
+        return votes // (2 * code.places) if code.signed else votes
 
     def vote_labels(self, inputs: Inputs, classes: Sequence[str], most: int) -> Counts:
         votes = np.zeros((len(inputs), len(classes)), dtype=np.int64)
