@@ -300,9 +300,7 @@ def _fitted_to(
     """Return boosted trees fitted to class probabilities of all public rows, and on request a linear model.
 
     It is smoother than trees are, which of a small public set say less; their mean is better than either.
-
-    Args:
-        line: whether; None: where both together copy the probabilities of rows left out better than trees.
+    ``line`` says whether; None: where both together copy rows left out better than trees.
     """
     rows, trees = encoding.encode(lesson.public), effort.steps or TREES
     found = {"boosting": fit_chances(rows, chances, seed=seed, trees=trees, far=CLOSELY)}
