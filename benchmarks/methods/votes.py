@@ -55,8 +55,6 @@ from student.trainers.choose import train
 
 #: Trials of each setting of a row's own.
 _TRIALS: Final = 5
-#: Directions of dense votes of a comparison, with a public set that has as many rows.
-_DIRECTIONS, _FEW_DIRECTIONS, _MANY = 128, 32, 1_000
 #: Teachers of all parties, and noise as a share of them, that a search begins with.
 _TEACHERS: Final = (50, 250)
 _NOISE: Final = (0.16, 0.5)
@@ -203,14 +201,9 @@ def at_once(
 
 
 def of_comparison(problem: Problem) -> list[Setting]:
-    """Return what is tried of records' votes; the number of representatives is the default."""
-    places = _DIRECTIONS if len(problem.split.public) >= _MANY else _FEW_DIRECTIONS
-    inputs = problem.split.private.inputs
-    if isinstance(inputs, Images):
-        return product(code=(NEAREST,), student=("auto",))
-    dense = product(code=(f"{DENSE}-{places}",), student=("auto",))
-    students = ("auto", "smoothing") if isinstance(inputs, Table) else ("auto",)
-    return product(code=(NEAREST,), student=students) + dense
+    """Return the one setting of records' votes: nearest for images, rounds by rule for all else."""
+    images = isinstance(problem.split.private.inputs, Images)
+    return product(code=(NEAREST if images else DENSE,), student=("auto",))
 
 
 def options_of_records(problem: Problem, setting: Setting, epsilon: float) -> Options:
