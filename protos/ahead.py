@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pate.masking.ahead.bundle import Bundle
-from pate.masking.ahead.round import Round
-from pate.masking.ahead.terms import MOST_PARTIES, BundleRoster, Sealed, takes_consent
+from pate.masking.ahead.bundle import Bundle, Round
+from pate.masking.ahead.roster import MOST_PARTIES, BundleRoster, Sealed, takes_consent
 from pate.masking.context import Member
 from protos.bounds import (
     HASH_BYTES,
@@ -26,6 +25,7 @@ from protos.masked import (
     check_batch,
     check_boxes,
     check_keys,
+    check_signatures,
     context_of,
     keys_from_wire,
     keys_to_wire,
@@ -34,7 +34,7 @@ from protos.pate.v1 import vote_pb2
 from protos.terms import shares_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 #: Most bundles in one request.
 MOST_BUNDLES: Final = 64
@@ -65,11 +65,11 @@ def check_ahead(request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> 
                 check(len(each.box) <= MAX_BOX, f"a box of {len(each.box)} bytes")
         case "ask_consent_ahead":
             length(request.ask_consent_ahead.attempt, ID_BYTES, "attempt")
-            _check_signatures(request.ask_consent_ahead.masked)
+            check_signatures(request.ask_consent_ahead.masked)
         case "ask_opening_ahead":
             length(request.ask_opening_ahead.attempt, ID_BYTES, "attempt")
-            _check_signatures(request.ask_opening_ahead.masked)
-            _check_signatures(request.ask_opening_ahead.consents)
+            check_signatures(request.ask_opening_ahead.masked)
+            check_signatures(request.ask_opening_ahead.consents)
 
 
 def check_sealing(sealing: vote_pb2.SealingKey) -> None:
@@ -196,9 +196,3 @@ def _check_ask_bundles(asked: vote_pb2.AskBundles, campaign: vote_pb2.Campaign) 
         )
     check(0 < asked.count <= MOST_BUNDLES, f"{asked.count} bundles are asked for")
     check(asked.first + asked.count < 2**32, "bundles of numbers that there are not")
-
-
-def _check_signatures(signatures: Sequence[vote_pb2.PeerSignature]) -> None:
-    check_names([each.party for each in signatures], "a list of signatures")
-    for each in signatures:
-        length(each.signature, SIGNATURE_BYTES, "a signature")

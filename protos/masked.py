@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.masking.context import VERSION, Context, Member
-from pate.masking.messages import Keys, UnmaskingShares
-from pate.masking.proofs.outline import Outline
-from pate.masking.proofs.terms import Proofs
+from pate.masking.announced import Outline
+from pate.masking.context import VERSION, Context, Matrix, Member, Roster
+from pate.masking.keys import Keys
+from pate.masking.proofs.transcript import Proofs
+from pate.masking.shamir import UnmaskingShares
 from pate.mechanisms.matrix import MAX_MATRIX, MAX_MATRIX_QUERIES
 from pate.rounds.model import RoundModel
 from protos.bits import bits_from_names, names_from_bits
@@ -124,10 +125,7 @@ def check_step(request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> N
             names_from_bits(survivors, names_of(campaign), "a list of survivors")
         case "ask_opening":
             length(request.ask_opening.attempt, ID_BYTES, "attempt")
-            signatures = request.ask_opening.signatures
-            check_names([each.party for each in signatures], "a list of signatures")
-            for signed in signatures:
-                length(signed.signature, SIGNATURE_BYTES, "a signature")
+            check_signatures(request.ask_opening.signatures)
 
 
 def names_of(campaign: vote_pb2.Campaign) -> tuple[str, ...]:
@@ -177,6 +175,13 @@ def check_boxes(boxes: Sequence[vote_pb2.Box]) -> None:
         check(0 < len(box.content) <= MAX_BOX, f"a box of {len(box.content)} bytes")
 
 
+def check_signatures(signatures: Sequence[vote_pb2.PeerSignature]) -> None:
+    """Check names and sizes of signatures."""
+    check_names([each.party for each in signatures], "a list of signatures")
+    for each in signatures:
+        length(each.signature, SIGNATURE_BYTES, "a signature")
+
+
 def check_unmasking(opening: vote_pb2.Opening) -> None:
     """Check names and sizes of the shares that a party reveals."""
     for shares in (opening.seeds, opening.keys):
@@ -206,13 +211,17 @@ def context_of(
         version=VERSION,
         campaign=campaign.id,
         attempt=asked.attempt,
-        batch=batch.digest,
-        members=tuple(Member(each.name, each.identity) for each in campaign.terms.roster),
-        rows=len(batch.rows),
-        classes=len(campaign.classes),
-        bits=bits_of(campaign, len(batch.rows), batch.round),
-        threshold=campaign.threshold,
-        colluders=campaign.colluders,
+        roster=Roster(
+            tuple(Member(each.name, each.identity) for each in campaign.terms.roster),
+            campaign.threshold,
+            campaign.colluders,
+        ),
+        matrix=Matrix(
+            batch.digest,
+            len(batch.rows),
+            len(campaign.classes),
+            bits_of(campaign, len(batch.rows), batch.round),
+        ),
         terms=digest_of(campaign),
         proofs=proofs,
     )
@@ -241,6 +250,18 @@ def boxes_to_wire(boxes: Mapping[str, bytes]) -> Iterable[vote_pb2.Box]:
 def boxes_from_wire(boxes: Iterable[vote_pb2.Box]) -> dict[str, bytes]:
     """Read back what :func:`boxes_to_wire` made; checked before."""
     return {box.party: box.content for box in boxes}
+
+
+def signatures_to_wire(by_party: Mapping[str, bytes]) -> list[vote_pb2.PeerSignature]:
+    """Return signatures for the wire, sorted by party."""
+    return [
+        vote_pb2.PeerSignature(party=name, signature=by_party[name]) for name in sorted(by_party)
+    ]
+
+
+def signatures_from_wire(signatures: Iterable[vote_pb2.PeerSignature]) -> dict[str, bytes]:
+    """Read back what :func:`signatures_to_wire` made; checked before."""
+    return {each.party: each.signature for each in signatures}
 
 
 def unmasking_to_wire(opening: UnmaskingShares) -> vote_pb2.Opening:

@@ -21,7 +21,7 @@ from pate.campaign.sum_terms import SumTerms
 from pate.campaign.terms import check_mechanisms
 from pate.codes import NEAREST, Code, code_of
 from pate.errors import AccountingError, ProtocolError, UsageError
-from pate.masking.context import ring_bits
+from pate.masking.ring import ring_bits
 from pate.mechanisms import MECHANISMS, DistributedMechanism
 from pate.rounds.rule import MOST_ROUNDS
 from pate.text_form import fraction_from_text, parse, read

@@ -95,7 +95,7 @@ class SimulationOptions(SumOptions, CommandOptions):
     @property
     def outside(self) -> int:
         """Number of additional processes for the parties; 0: threads of this one."""
-        from pate.masking.degree import COMPLETE_UP_TO
+        from pate.masking.graph import COMPLETE_UP_TO
         from simulation.party_processes import default_processes
 
         if self.processes is None:

@@ -23,7 +23,7 @@ from pate.data.values import Images
 from pate.encoders.reading import Reader
 from pate.errors import ProcessError
 from pate.masking.context import most_colluders
-from pate.masking.degree import COMPLETE_UP_TO, degree_for
+from pate.masking.graph import COMPLETE_UP_TO, degree_for
 from pate.runtime.home import private_directory, write_file
 from pate.runtime.tokens import STUDENT_TOKEN, kept_token
 from simulation.campaign import run_campaign, wire_to

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final
 
 from pate.errors import DataError, DiskError, SchemaError, UsageError
 from pate.formats.labels import checked_statement
-from pate.runtime.home import sweep_drafts, sync_directory
+from pate.runtime.home import sweep_drafts, sync
 from student import weights
 from student.card import Provenance, promise_of, write_card
 from student.evaluation.evaluate import Evaluation
@@ -216,7 +216,7 @@ def write_evaluation(evaluation: AnyEvaluation, folder: Path, promise: str = "")
 
 def _swap(draft: Path, out: Path) -> None:
     """Move the finished folder to its place; two renames if an older student exists."""
-    sync_directory(draft)
+    sync(draft)
     if not out.exists():
         draft.rename(out)
     elif not any(out.iterdir()):
@@ -230,7 +230,7 @@ def _swap(draft: Path, out: Path) -> None:
             older.rename(out)
             raise
         shutil.rmtree(older, ignore_errors=True)
-    sync_directory(out.parent)
+    sync(out.parent)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from aggregator_server.envelopes.store import FILE, Store
 from aggregator_server.envelopes.wire import EnvelopeWire
 from pate.errors import PateError, UsageError
 from pate.formats.enrolment import check_name
-from pate.runtime.home import kept_secret, sync_directory
+from pate.runtime.home import kept_secret, sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -140,4 +140,4 @@ def forget_key(folder: Path) -> None:
     Call it once the end is outside: no answer is read after it.
     """
     (folder / _KEY_FILE).unlink(missing_ok=True)
-    sync_directory(folder)
+    sync(folder)

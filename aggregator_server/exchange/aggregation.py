@@ -8,15 +8,16 @@ how long a step waits.
 from __future__ import annotations
 
 import secrets
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from pate.errors import ProtocolError, QuorumError
-from pate.masking.proofs.terms import commit_seed
+from pate.masking.proofs.transcript import commit_seed
 from pate.masking.ring import centred
-from pate.masking.server import ServerMasking
+from pate.masking.server import ServerMasking, SumServer
 from pate.noise.share_laws import GaussianShares
 from pate.noise.shares import check_row_totals
 from pate.votes import Counts, Histogram, LooseSum, NoisySum, check_cast
@@ -208,7 +209,86 @@ class PlainAggregation:
         return Sum(LooseSum(self._total, teachers, self._code), responders)
 
 
-class MaskedAggregation:
+#: The request that begins a masked sum, and the server's side of it.
+Opens = TypeVar("Opens", vote_pb2.AskKeys, vote_pb2.AskMaskedAhead)
+Masking = TypeVar("Masking", bound=SumServer)
+
+
+class MaskedSteps(ABC, Generic[Opens, Masking]):
+    """What all masked sums have in common, whether their keys come first or ahead.
+
+    Args:
+        campaign: with its terms.
+        roster: of it.
+        opens: the request that fixes the attempt and its batch.
+        masking: the server's side of it.
+        before_opening: called with the names of the parties in the sum, in the order of the roster,
+            once they are fixed and before any party can unmask it. If it raises none is asked to.
+
+    Attributes:
+        attempt: 16 random bytes that bind all messages of these steps.
+    """
+
+    def __init__(
+        self,
+        campaign: vote_pb2.Campaign,
+        roster: Sequence[RosterParty],
+        opens: Opens,
+        masking: Masking,
+        before_opening: Callable[[tuple[str, ...]], None],
+    ) -> None:
+        self._campaign = campaign
+        self._teachers = {party.name: party.teachers for party in roster}
+        self._opens: Opens = opens
+        self._masking = masking
+        self._before_opening = before_opening
+        self.attempt = opens.attempt
+
+    @property
+    @abstractmethod
+    def needed(self) -> tuple[str, ...]:
+        """The parties that must all answer this step; empty if any may be missing."""
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """The parties that may answer this step."""
+        return self._masking.awaited
+
+    @property
+    def answered(self) -> frozenset[str]:
+        """The parties that answered this step."""
+        return self._masking.answered
+
+    @property
+    def survivors(self) -> tuple[str, ...]:
+        """The parties in the sum, in the order of the roster; empty until they are fixed."""
+        return tuple(name for name in self._teachers if name in self._masking.survivors)
+
+    def advance(self) -> None:
+        """See :class:`Aggregation`."""
+        if missing := sorted(frozenset(self.needed) - self.answered):
+            raise QuorumError(
+                f"no votes from {', '.join(missing)}, and no other sum may be unmasked"
+            )
+        self._masking.advance()
+
+    def result(self) -> Sum:
+        """Return the sum.
+
+        Raises:
+            ProtocolError: see :func:`checked_sum`.
+        """
+        teachers = {name: self._teachers[name] for name in self.survivors}
+        bits, round_ = self._masking.context.matrix.bits, self._opens.batch.round
+        return checked_sum(self._campaign, teachers, self._masking.result(), bits, round_)
+
+    def _require_awaited(self, name: str) -> None:
+        if name not in self.awaited:
+            fixed = ": its list is fixed" if self._masking.survivors else ""
+            raise ProtocolError(f"{name} has no part in this step of a masked sum{fixed}")
+
+
+class MaskedAggregation(MaskedSteps[vote_pb2.AskKeys, ServerMasking]):
     """Five steps, six with proofs of votes, which reveal only the sum.
 
     Args:
@@ -217,11 +297,7 @@ class MaskedAggregation:
         batch: to be voted on.
         only: names of the parties in the sum if its unmasking has begun, in the order of the
             roster: parties unmask it only with these.
-        before_opening: called with the names of the parties in the sum, in that order, before any
-            party is asked to unmask it. If it raises none is asked.
-
-    Attributes:
-        attempt: 16 random bytes that bind all messages of these steps.
+        before_opening: see :class:`MaskedSteps`.
     """
 
     def __init__(
@@ -233,20 +309,18 @@ class MaskedAggregation:
         only: tuple[str, ...] | None = None,
         before_opening: Callable[[tuple[str, ...]], None] = lambda _: None,
     ) -> None:
-        self._campaign = campaign
-        self._teachers = {party.name: party.teachers for party in roster}
         self._only = only
-        self._before_opening = before_opening
-        self.attempt = wire.new_id()
+        attempt = wire.new_id()
         # Drawn for each attempt, and revealed when all masked votes are in.
         seed = secrets.token_bytes(masked.SEED_BYTES) if campaign.proofs else None
-        self._opens = vote_pb2.AskKeys(
-            attempt=self.attempt,
+        opens = vote_pb2.AskKeys(
+            attempt=attempt,
             batch=batch_to_wire(batch),
             seed_hash=b"" if seed is None else commit_seed(seed),
         )
-        self._context = masked.context_of(campaign, self._opens)
-        self._masking = ServerMasking(self._context, seed=seed)
+        self._context = masked.context_of(campaign, opens)
+        masking = ServerMasking(self._context, seed=seed)
+        super().__init__(campaign, roster, opens, masking, before_opening)
         self._steps = [step for step in _ONLINE if campaign.proofs or step != "ask_proof"]
         self.step = self._steps[0]
 
@@ -263,13 +337,8 @@ class MaskedAggregation:
     @property
     def awaited(self) -> frozenset[str]:
         """The parties that answered every earlier step."""
-        awaited = self._masking.awaited
+        awaited = super().awaited
         return awaited if self._only is None else awaited & frozenset(self._only)
-
-    @property
-    def answered(self) -> frozenset[str]:
-        """The parties that answered this step."""
-        return self._masking.answered
 
     def request(self, name: str) -> vote_pb2.PartyRequest:
         """Return the request to a party, with the other parties' data that this step needs."""
@@ -288,17 +357,13 @@ class MaskedAggregation:
         elif self.step == "ask_consent":
             asked.ask_consent.survivors = bits_from_names(masking.survivors, self._context.names)
         elif self.step == "ask_opening":
-            asked.ask_opening.signatures.extend(
-                vote_pb2.PeerSignature(party=peer, signature=masking.signatures[peer])
-                for peer in sorted(masking.signatures)
-            )
+            asked.ask_opening.signatures.extend(masked.signatures_to_wire(masking.signatures))
         return asked
 
     def take(self, party: RosterParty, reply: vote_pb2.Reply) -> None:
         """Take a party's answer to this step; see :class:`Aggregation`."""
         name, masking = party.name, self._masking
-        if name not in self.awaited:
-            raise ProtocolError(f"{name} has no part in this step of a masked sum")
+        self._require_awaited(name)
         if self.step == "ask_keys":
             masked.check_keys(reply.keys)
             masking.take_keys(name, masked.keys_from_wire(reply.keys))
@@ -317,33 +382,12 @@ class MaskedAggregation:
 
     def advance(self) -> None:
         """See :class:`Aggregation`."""
-        if missing := sorted(frozenset(self.needed) - self.answered):
-            raise QuorumError(
-                f"no votes from {', '.join(missing)}, and no other sum may be unmasked"
-            )
-        self._masking.advance()
+        super().advance()
         at = self._steps.index(self.step) + 1
         step = self._steps[at] if at < len(self._steps) else ""
         if step == "ask_opening":
-            self._before_opening(self._survivors)
+            self._before_opening(self.survivors)
         self.step = step
-
-    @property
-    def _survivors(self) -> tuple[str, ...]:
-        """The parties in the sum, in the order of the roster."""
-        survivors = set(self._masking.survivors)
-        return tuple(name for name in self._teachers if name in survivors)
-
-    def result(self) -> Sum:
-        """Return the sum.
-
-        Raises:
-            ProtocolError: see :func:`checked_sum`.
-        """
-        residues = self._masking.result()
-        teachers = {name: self._teachers[name] for name in self._survivors}
-        round_ = self._opens.batch.round
-        return checked_sum(self._campaign, teachers, residues, self._context.bits, round_)
 
 
 def checked_sum(

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from aggregator_server.exchange.aggregation import Batch, Sum, batch_to_wire, checked_sum
-from pate.errors import ProtocolError, QuorumError, StateError
+from aggregator_server.exchange.aggregation import Batch, MaskedSteps, batch_to_wire
+from pate.errors import ProtocolError, StateError
+from pate.masking.ahead.roster import BundleRoster, Sealed
 from pate.masking.ahead.server import ServerAhead
-from pate.masking.ahead.terms import BundleRoster, Sealed
-from pate.masking.context import Member
+from pate.masking.context import Member, Phase
 from pate.masking.encoding import decode, encode
-from pate.masking.server import Phase
 from protos import ahead, masked, wire
 from protos.pate.v1 import vote_pb2
 
@@ -62,12 +61,8 @@ def bundle_roster(
     )
 
 
-class AheadAggregation:
-    """A masked sum with one bundle of each party that takes part; see :meth:`begin`, :meth:`restore`.
-
-    Attributes:
-        attempt: 16 random bytes that bind all messages of these steps.
-    """
+class AheadAggregation(MaskedSteps[vote_pb2.AskMaskedAhead, ServerAhead]):
+    """A masked sum with one bundle of each party that takes part; see :meth:`begin`, :meth:`restore`."""
 
     def __init__(
         self,
@@ -81,15 +76,10 @@ class AheadAggregation:
         *,
         all_needed: bool,
     ) -> None:
-        self._campaign = campaign
-        self._teachers = {party.name: party.teachers for party in roster}
-        self._asked = asked
+        super().__init__(campaign, roster, asked, masking, before_opening)
         self._boxes = boxes
-        self._masking = masking
         self._save = save
-        self._before_opening = before_opening
         self._all_needed = all_needed
-        self.attempt = asked.attempt
         self.step = _STEP[masking.phase]
 
     @classmethod
@@ -153,50 +143,32 @@ class AheadAggregation:
         every = self._all_needed and not self._masking.survivors
         return tuple(self._masking.round.bundles) if every else ()
 
-    @property
-    def awaited(self) -> frozenset[str]:
-        """The parties of the round, and once their list is fixed the survivors."""
-        return self._masking.awaited
-
-    @property
-    def answered(self) -> frozenset[str]:
-        """The parties that answered this step."""
-        return self._masking.answered
-
-    @property
-    def survivors(self) -> tuple[str, ...]:
-        """The parties in the sum, in the order of the roster; empty until they are fixed."""
-        return tuple(name for name in self._teachers if name in self._masking.survivors)
-
     def request(self, name: str) -> vote_pb2.PartyRequest:
         """Return the request to a party, with what is sealed for it."""
         asked, masking = vote_pb2.PartyRequest(), self._masking
         if self.step == "ask_masked_ahead":
-            asked.ask_masked_ahead.CopyFrom(self._asked)
+            asked.ask_masked_ahead.CopyFrom(self._opens)
             for each in asked.ask_masked_ahead.bundles:
                 if each.party != name:
                     each.box = self._boxes[each.party].get(name, b"")
         elif self.step == "ask_consent_ahead":
             asked.ask_consent_ahead.attempt = self.attempt
-            asked.ask_consent_ahead.masked.extend(_signatures(masking.masked))
+            asked.ask_consent_ahead.masked.extend(masked.signatures_to_wire(masking.masked))
         elif self.step == "ask_opening_ahead":
             asked.ask_opening_ahead.attempt = self.attempt
-            asked.ask_opening_ahead.masked.extend(_signatures(masking.masked))
-            asked.ask_opening_ahead.consents.extend(_signatures(masking.consents))
+            asked.ask_opening_ahead.masked.extend(masked.signatures_to_wire(masking.masked))
+            asked.ask_opening_ahead.consents.extend(masked.signatures_to_wire(masking.consents))
         return asked
 
     def take(self, party: RosterParty, reply: vote_pb2.Reply) -> None:
         """Take a party's answer to this step; see :class:`Aggregation`."""
         name, masking = party.name, self._masking
-        if name not in self.awaited:
-            raise ProtocolError(
-                f"{name} has no part in this step of a masked sum: its list is fixed"
-            )
+        self._require_awaited(name)
         if self.step == "ask_masked_ahead":
             ahead.check_masked_ahead(reply.masked_ahead)
             masking.take_masked(name, reply.masked_ahead.packed, reply.masked_ahead.signature)
         elif self.step == "ask_consent_ahead":
-            masking.take_consent(name, reply.consent.signature)
+            masking.take_signature(name, reply.consent.signature)
         elif self.step == "ask_opening_ahead":
             masked.check_unmasking(reply.opening)
             masking.take_unmasking(name, masked.unmasking_from_wire(reply.opening))
@@ -204,38 +176,23 @@ class AheadAggregation:
 
     def advance(self) -> None:
         """See :class:`Aggregation`."""
-        if missing := sorted(frozenset(self.needed) - self.answered):
-            raise QuorumError(
-                f"no votes from {', '.join(missing)}, and no other sum may be unmasked"
-            )
         fixed = not self._masking.survivors
-        self._masking.advance()
+        super().advance()
         self._save(self.to_bytes())
         if fixed:
             self._before_opening(self.survivors)
         self.step = _STEP[self._masking.phase]
 
-    def result(self) -> Sum:
-        """Return the sum.
-
-        Raises:
-            ProtocolError: see :func:`checked_sum`.
-        """
-        teachers = {name: self._teachers[name] for name in self.survivors}
-        bits = self._masking.round.context.bits
-        round_ = self._asked.batch.round
-        return checked_sum(self._campaign, teachers, self._masking.result(), bits, round_)
-
     def to_bytes(self) -> bytes:
         """Return the state, for :meth:`restore`."""
         boxes = (
             vote_pb2.Boxes(boxes=masked.boxes_to_wire(self._boxes[each.party]))
-            for each in self._asked.bundles
+            for each in self._opens.bundles
         )
         return encode(
             _STATE,
             self._masking.round.roster.to_bytes(),
-            self._asked.SerializeToString(deterministic=True),
+            self._opens.SerializeToString(deterministic=True),
             self._masking.to_bytes(),
             bytes([self._all_needed]),
             *(each.SerializeToString(deterministic=True) for each in boxes),
@@ -276,9 +233,3 @@ class AheadAggregation:
         if masking.survivors:
             before_opening(made.survivors)
         return made
-
-
-def _signatures(by_party: Mapping[str, bytes]) -> list[vote_pb2.PeerSignature]:
-    return [
-        vote_pb2.PeerSignature(party=name, signature=by_party[name]) for name in sorted(by_party)
-    ]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pate.campaign.roster import RosterParty
-    from pate.masking.ahead.terms import BundleRoster
+    from pate.masking.ahead.roster import BundleRoster
 
 
 class BundleSteps:

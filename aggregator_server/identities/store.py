@@ -36,7 +36,7 @@ from pate.formats.enrolment import (
 )
 from pate.runtime.child import LOOPBACK
 from pate.runtime.failpoints import reach
-from pate.runtime.home import private_directory, sweep_drafts, sync_directory, write_file
+from pate.runtime.home import private_directory, sweep_drafts, sync, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -164,7 +164,7 @@ class Identities:
                 write_file(building / name, content)
             reach("identity-drafted")
             building.rename(place)
-            sync_directory(home)
+            sync(home)
         except OSError as error:
             raise DiskError(f"cannot make {place}: {error.strerror}") from error
         finally:

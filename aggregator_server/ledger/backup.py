@@ -20,7 +20,6 @@ from aggregator_server.identities import Identities
 from aggregator_server.ledger import verify
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.store import stores
-from aggregator_server.ledger.store.database import write_copy
 from aggregator_server.ledger.store.place import LEDGER_FILE, InDatabase, Place, place_of
 from aggregator_server.ledger.store.tables import carry_over
 from pate.errors import PateError, StateError, UsageError
@@ -65,12 +64,6 @@ def back_up(folder: Path, out: Path) -> dict[str, object]:
     Returns:
         The manifest of the backup, with ``phase`` and its folder. It is signed by the campaign key
         of the server's identity, if there is one.
-
-    Raises:
-        StateError: if there is no campaign, or something is at ``out``.
-        LedgerError: if the copy does not verify: then the ledger does not, either.
-        DiskError: if it cannot be written.
-        UnreachableError: if the ledger's database does not answer.
     """
     made, found = backup.back_up(
         folder,
@@ -108,12 +101,6 @@ def restore(
     Returns:
         ``campaign``, ``head``, ``phase``, ``labels_released`` and ``signer`` of the restored
         campaign.
-
-    Raises:
-        UsageError: if the campaign may have continued after the copy, and neither is given.
-        StateError: if something is at ``folder``.
-        LedgerError: if the copy does not verify, or lacks ``head``.
-        DataError: if it is not a backup of a server, was changed, or has another signer.
     """
     asked = backup.Restore(place, CONTENTS, _signing_key(folder), signed_by=signed_by)
     manifest, known = asked.manifest, Head.given(head)
@@ -163,8 +150,8 @@ def _copy_ledger(source: Place, target: Path) -> None:
     if not isinstance(source, InDatabase):
         backup.copy_database(source, target)
         return
-    with closing(stores.examine(source)) as store, store.reading() as rows:
-        write_copy(target, lambda copy: carry_over(rows, copy))
+    with closing(stores.opened(source, read_only=True)) as store, store.reading() as rows:
+        stores.write_copy(target, lambda copy: carry_over(rows, copy))
 
 
 def _put_into(
@@ -185,7 +172,7 @@ def _put_into(
         The content of the database.
     """
     if stores.exists(target):
-        made = stores.open_for_writing(target)
+        made = stores.opened(target)
         with stores.or_closed(made):
             present = verify.verify(target, last)
             # The closing time of an earlier attempt is in its digest.
@@ -197,8 +184,8 @@ def _put_into(
                 )
             found = present
     else:
-        with closing(stores.examine(file)) as copy, copy.reading() as rows:
-            made = stores.create(target, lambda db: carry_over(rows, db))
+        with closing(stores.opened(file, read_only=True)) as copy, copy.reading() as rows:
+            made = stores.opened(target, fill=lambda db: carry_over(rows, db))
     with stores.or_closed(made):
         made.remember(found.head)
     made.close()

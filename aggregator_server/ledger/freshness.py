@@ -28,10 +28,6 @@ def must_close(
         state: of its campaign.
         head: the newest that is known from elsewhere, and was found in it.
         close: whether to close it if it may be stale.
-
-    Raises:
-        UsageError: if it may be stale and neither ``head`` nor ``close`` is given, or if ``close``
-            is given but its newest entry is known.
     """
     if state.phase == "finished":  # nothing can follow
         return False

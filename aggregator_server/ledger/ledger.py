@@ -80,7 +80,7 @@ class Ledger:
         body: dict[str, Json] = {"spec": spec.to_dict()}
         first = CHAIN.after(CHAIN.start, "open", body, _stamp(clock()))
         state = follow(None, first)
-        database = stores.create(place, lambda db: append(db, first))
+        database = stores.opened(place, fill=lambda db: append(db, first))
         with stores.or_closed(database):
             database.remember(state.head)
         return cls(place, database, state, clock)
@@ -108,7 +108,7 @@ class Ledger:
             LedgerError: if it does not verify, or lacks an earlier entry.
             UnreachableError: if the database does not answer.
         """
-        database = stores.open_for_writing(place)
+        database = stores.opened(place)
         with stores.or_closed(database):
             with database.reading() as db:
                 state = verify.audited(database, db, head)

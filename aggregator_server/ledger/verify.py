@@ -10,7 +10,7 @@ import numpy as np
 
 from aggregator_server.ledger import encoding
 from aggregator_server.ledger.rules import replay
-from aggregator_server.ledger.store.stores import examine
+from aggregator_server.ledger.store.stores import opened
 from pate.codes import code_of
 from pate.errors import LedgerError, ProtocolError
 from pate.mechanisms import (
@@ -77,7 +77,7 @@ def read_campaign(place: Place) -> tuple[CampaignState, list[Entry]]:
         StateError: if there is no ledger.
         UnreachableError: if the database that it is in does not answer.
     """
-    with closing(examine(place)) as store, store.reading() as db:
+    with closing(opened(place, read_only=True)) as store, store.reading() as db:
         entries = list(each_entry(db))
     return replay(entries), entries
 
@@ -100,7 +100,7 @@ def verify(place: Place, *heads: Head | None) -> Verification:
         StateError: if there is no ledger.
         UnreachableError: if the database that it is in does not answer.
     """
-    with closing(examine(place)) as store, store.reading() as db:
+    with closing(opened(place, read_only=True)) as store, store.reading() as db:
         state = audited(store, db, *heads, pages=True)
     return Verification(
         campaign=state.spec.id,

@@ -26,7 +26,9 @@ def check_database(folder: Path, ledger: str | None) -> Finding:
     place = place_of(folder, ledger)
     if not isinstance(place, InDatabase):
         return Finding.skipped("the ledger of this campaign is a file")
-    facts = stores.facts(place)
+    from aggregator_server.ledger.store.postgres.session import facts_of
+
+    facts = facts_of(place)
     if not facts.may_create and not stores.exists(place):
         return Finding.failed(
             StateError,

@@ -23,7 +23,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from benchmarks.costs import main_of
-from pate.masking.context import VERSION, Context, Member, threshold_for
+from pate.masking.context import VERSION, Context, Matrix, Member, Roster, threshold_for
 from pate.masking.party import PartyMasking
 from pate.masking.server import ServerMasking
 from pate.runtime.environment import QUIET_FLOWER
@@ -167,13 +167,12 @@ def masked_sum(size: Size, *, lost_after_shares: int = 0) -> Meter:
     names = size.names()
     identities = {name: Ed25519PrivateKey.generate() for name in names}
     threshold, colluders = threshold_for(size.parties)
+    members = tuple(
+        Member(name, key.public_key().public_bytes_raw()) for name, key in identities.items()
+    )
     context = Context(
-        version=VERSION, campaign=os.urandom(16), attempt=os.urandom(16), batch=BATCH,
-        members=tuple(
-            Member(name, key.public_key().public_bytes_raw()) for name, key in identities.items()
-        ),
-        rows=size.queries, classes=size.classes, bits=size.bits, threshold=threshold,
-        colluders=colluders, terms=hashlib.sha256(b"terms").digest(),
+        VERSION, os.urandom(16), os.urandom(16), Roster(members, threshold, colluders),
+        Matrix(BATCH, size.queries, size.classes, size.bits), hashlib.sha256(b"terms").digest(),
     )  # fmt: skip
     server = ServerMasking(context)
     parties = {

@@ -29,7 +29,8 @@ from pate.campaign.representatives import choose
 from pate.codes import DENSE, Code, code_of
 from pate.data.embeddings import UNIT, Embeddings
 from pate.data.values import Dataset, Inputs, Table
-from pate.masking.context import ring_bits, threshold_for
+from pate.masking.context import threshold_for
+from pate.masking.ring import ring_bits
 from pate.mechanisms.least_noise import least_noise
 from pate.noise.exact import SystemNoise
 from pate.noise.share_laws import Shares

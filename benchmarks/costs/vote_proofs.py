@@ -15,11 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.costs import main_of
-from pate.masking.proofs.link import check_link
-from pate.masking.proofs.prover import Prover
-from pate.masking.proofs.shape import Shape, code_for
+from pate.masking.proofs.argument import Prover, check_link, verify
+from pate.masking.proofs.code import Shape, code_for
 from pate.masking.proofs.transcript import Statement
-from pate.masking.proofs.verifier import verify
 
 #: Queries, and teachers of a party.
 SIZES: Final = ((1_000, 10), (1_000, 250), (9_000, 10), (9_000, 50), (9_000, 250))

@@ -98,9 +98,9 @@ def new_sealing_key(
     A campaign whose keys ahead have left, and that has not asked for votes, continues without this party.
     """  # noqa: E501 - a help text is folded where it is shown
     from party.identity.keys import new_sealing_key as make
-    from party.voting.ahead_store import BUNDLES_FILE, AheadFile
+    from party.voting.ahead import BUNDLES_FILE, AheadFile
     from pate.errors import UsageError
-    from pate.masking.ahead.waiting import drop_stale
+    from pate.masking.ahead.store import drop_stale
     from pate.masking.keys import KeyPair
 
     place = the_home(home, name, with_ledger=False)

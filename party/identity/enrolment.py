@@ -28,10 +28,10 @@ from party.identity.keys import SEALING_FILE, identity_key, sealing_key
 from pate.errors import PateError, RefusedError, StateError, UnreachableError, UsageError
 from pate.foreign import json_value
 from pate.formats.enrolment import ROUTE, Answer, Bundle, SealingKey, check_name
-from pate.masking.ahead.terms import sign_sealing
+from pate.masking.ahead.roster import sign_sealing
 from pate.masking.keys import KeyPair
 from pate.runtime.failpoints import reach
-from pate.runtime.home import private_directory, sync_directory, write_file
+from pate.runtime.home import private_directory, sync, write_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -279,7 +279,7 @@ def _make(bundle: Bundle, home: Path, mark: str, new_identity: bool) -> _Draft:
             "campaign_key": bundle.campaign_key.hex(),
         }
         for above in (folder.parent, home):
-            sync_directory(above)
+            sync(above)
         write_file(home / _PENDING, json.dumps(fields, indent=1).encode() + b"\n")
         reach("enrolment-pending")
     except BaseException:

@@ -53,9 +53,6 @@ def check_tables(db: sqlite3.Connection) -> int:
         A number that changes whenever a table, an index or a trigger is created or dropped. SQL
         cannot remove a row of an append-only table without that: if it changes, rows that were read
         may be gone.
-
-    Raises:
-        LedgerError: otherwise.
     """
     check_schema(db, SCHEMA)
     version: int = db.execute("PRAGMA schema_version").fetchone()[0]
@@ -63,12 +60,10 @@ def check_tables(db: sqlite3.Connection) -> int:
 
 
 def replayed(db: sqlite3.Connection) -> tuple[LedgerState, Head]:
-    """Read the whole chain, and return the state of the ledger and the chain's head.
-
-    Raises:
-        LedgerError: if any entry is invalid in its place.
-    """
-    _check_pages(db)
+    """Read the whole chain, and return the state of the ledger and the chain's head."""
+    for table in ("queries", "units"):  # that they agree with their indexes
+        if (found := db.execute(f"PRAGMA integrity_check('{table}')").fetchone()[0]) != "ok":
+            raise LedgerError(f"the file is damaged ({found})")
     state, head = LedgerState(), CHAIN.start
     history = History.within(db)
     alone, shared = History(None), not_alone(db)
@@ -97,22 +92,7 @@ def replayed(db: sqlite3.Connection) -> tuple[LedgerState, Head]:
         except PateError as error:
             raise LedgerError(f"entry {seq} ({entry.kind}) is invalid: {error}") from error
         head = entry.head
-    if db.execute("SELECT count(*) FROM queries").fetchone()[0] != stored:
-        raise LedgerError("the ledger has queries that belong to no entry")
-    if db.execute("SELECT count(*) FROM tags").fetchone()[0] != tagged:
-        raise LedgerError("the ledger has tags of votes that belong to no entry")
-    if db.execute("SELECT count(*) FROM units").fetchone()[0] != voted:
-        raise LedgerError("the ledger has units that belong to no entry")
+    for table, rows in (("queries", stored), ("tags", tagged), ("units", voted)):
+        if db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] != rows:  # noqa: S608
+            raise LedgerError(f"the ledger has {table} that belong to no entry")
     return state, head
-
-
-def _check_pages(db: sqlite3.Connection) -> None:
-    """Check that table and index of the queries agree, and that no unit has voted twice.
-
-    Raises:
-        LedgerError: otherwise.
-    """
-    for table in ("queries", "units"):
-        found = db.execute(f"PRAGMA integrity_check('{table}')").fetchone()[0]
-        if found != "ok":
-            raise LedgerError(f"the file is damaged ({found})")

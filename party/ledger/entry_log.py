@@ -90,11 +90,6 @@ class EntryLog:
             tags: of the votes on them.
             units: that vote in it, in a series.
             store: whether hashes, tags and units are written, too, for a first answer.
-
-        Raises:
-            RefusedError: if a rule does not allow it.
-            DiskError: if it cannot be made durable.
-            StateError, LedgerError: if another process wrote to the file, or altered it.
         """
         state = self.state()
         at = self._now().astimezone(UTC).isoformat(timespec="seconds")
@@ -125,21 +120,13 @@ class EntryLog:
             self._head_file.note(self.head)
 
     def verify(self) -> None:
-        """Read the file again and verify every entry.
-
-        Raises:
-            LedgerError: if it does not verify, or differs from what this process wrote.
-        """
+        """Read the file again and verify every entry."""
         self.state()
         if self._read()[1] != self.head:
             raise LedgerError(f"{self.path} has other entries than this process wrote")
 
     def require(self, head: Head) -> None:
-        """Check that the ledger has an entry known from elsewhere.
-
-        Raises:
-            LedgerError: if it does not.
-        """
+        """Check that the ledger has an entry known from elsewhere."""
         with self._file.reading() as db:
             require_entry(db, head)
 

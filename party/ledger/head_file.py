@@ -45,11 +45,7 @@ class HeadFile:
         self._lost = ledger.with_suffix(".lost")
 
     def note_loss(self) -> None:
-        """Note, durably, that entries of the ledger may be lost; its next writer records it.
-
-        Raises:
-            DiskError: if it cannot be noted.
-        """
+        """Note, durably, that entries of the ledger may be lost; its next writer records it."""
         write_file(self._lost, b"")
 
     @property
@@ -66,9 +62,6 @@ class HeadFile:
         """Return the last noted head; None if there is none.
 
         An empty or incomplete line counts as none: a power cut may leave one.
-
-        Raises:
-            LedgerError: if it is complete and names an impossible entry.
         """
         try:
             text = self._path.read_text("ascii")
@@ -97,11 +90,7 @@ class HeadFile:
                 os.close(file)
 
     def require_ledger(self) -> None:
-        """Check that a ledger that existed still exists.
-
-        Raises:
-            LedgerError: if it is missing.
-        """
+        """Check that a ledger that existed still exists."""
         if self._ledger.exists():
             return
         signs = [
@@ -118,9 +107,6 @@ class HeadFile:
         Args:
             head: returned by :meth:`read` before the ledger was read or copied.
             require: raises a LedgerError if an entry is missing.
-
-        Raises:
-            LedgerError: if it is not.
         """
         if head is None or not head.seq:
             return

@@ -132,11 +132,7 @@ class History:
 
 
 def queries_of(db: sqlite3.Connection, entry: int) -> tuple[bytes, ...]:
-    """Return the queries of a first answer, in order.
-
-    Raises:
-        LedgerError: if one is missing.
-    """
+    """Return the queries of a first answer, in order."""
     rows = db.execute(
         "SELECT position, query FROM queries WHERE entry = ? ORDER BY position", (entry,)
     )

@@ -19,7 +19,7 @@ from party.ledger.sent_votes import Answer, Given, matrix_of, queries_digest, ta
 from party.ledger.series import UnitVotes
 from party.ledger.synthesis import RESERVED, SPENT, Synthesis, SynthesisRecord
 from pate.errors import ProtocolError, RefusedError
-from pate.masking.ahead.listing import MADE, USED
+from pate.masking.ahead.store import MADE, USED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from party.ledger.bounds import Bound
     from party.offer import Offer
     from pate.accounting.filters import Delta
-    from pate.masking.ahead.listing import ListedBundle
+    from pate.masking.ahead.store import ListedBundle
     from pate.storage.hash_chain import Head
 
 #: Name of the file in a party's home.

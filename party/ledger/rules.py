@@ -34,7 +34,7 @@ from party.ledger.unmaskings import Earlier, How, check_exact, check_unmasking, 
 from party.offer import Offer
 from pate.campaign.choices import EARLY_ENDS
 from pate.errors import LedgerError, ProtocolError, RefusedError, UsageError
-from pate.masking.ahead.listing import MADE, USED, Listing
+from pate.masking.ahead.store import MADE, USED, Listing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -2,6 +2,10 @@
 
 As :mod:`party.voting.masked`, but everything that a later step needs is on disk, so the steps may be
 days apart. :mod:`pate.masking.ahead.party` has the rules, docs/proofs/envelopes.md the proof.
+
+The file of bundles and rounds is as secret as the votes themselves: with the shares in it, and those of
+others, votes can be unmasked. It is not in a backup: a restored party would use a bundle a second time.
+Without it a party makes new bundles, and takes part in new campaigns.
 """
 
 from __future__ import annotations
@@ -12,30 +16,50 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from party.identity.keys import sealing_key
-from party.voting.ahead_store import BUNDLES_FILE, AheadFile
 from party.voting.noise_shares import with_noise
 from pate.errors import RefusedError
 from pate.masking.ahead.party import PartyAhead
-from pate.masking.ahead.waiting import Asker
+from pate.masking.ahead.store import REMOVED, Asker
 from pate.masking.encoding import decode, encode
 from pate.masking.keys import KeyPair
 from pate.runtime.failpoints import reach
+from pate.storage.durable_file import DurableFile
 from protos import ahead, masked
 from protos.pate.v1 import vote_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from party.ledger.ledger import PartyLedger
     from party.voting.noise_shares import NoiseShares
-    from pate.masking.ahead.round import Round
+    from pate.masking.ahead.bundle import Round
+    from pate.masking.ahead.store import Kind, Place
     from pate.noise.exact import NoiseInShares
     from pate.votes import Counts
 
 _HASH_BYTES: Final = 32
+#: Name of the file in a party's home.
+BUNDLES_FILE: Final = "bundles.db"
+#: "patb" in ASCII.
+_APPLICATION_ID: Final = 0x70617462
+_SCHEMA: Final = (
+    (
+        "CREATE TABLE entries (kind TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, "
+        "PRIMARY KEY (kind, key)) STRICT"
+    ),
+    (
+        "CREATE TRIGGER entries_no_update BEFORE UPDATE ON entries "
+        "BEGIN SELECT RAISE(ABORT, 'entries are kept as they are'); END"
+    ),
+    (
+        "CREATE TRIGGER entries_no_delete BEFORE DELETE ON entries "
+        f"WHEN OLD.kind NOT IN ({', '.join(repr(each.value) for each in REMOVED)}) "
+        "BEGIN SELECT RAISE(ABORT, 'what was bound or answered is not removed'); END"
+    ),
+)
 
 
 class AheadVotes:
@@ -97,7 +121,7 @@ class AheadVotes:
         """
         roster = ahead.roster_from_wire(asked)
         identity = self._identity.public_key().public_bytes_raw()
-        if roster.identities.get(self._name) == identity:
+        if roster.plain.identities.get(self._name) == identity:
             key, _ = self._party.sealing()
             if roster.keys[self._name] != key:
                 return vote_pb2.Bundles()
@@ -172,7 +196,7 @@ class AheadVotes:
     ) -> vote_pb2.Consent:
         """Sign the list of survivors."""
         round_, _, _ = self._round(campaign, asked.attempt)
-        signature = self._party.sign(round_, _by_party(asked.masked))
+        signature = self._party.sign(round_, masked.signatures_from_wire(asked.masked))
         reach("list-signed")
         return vote_pb2.Consent(signature=signature)
 
@@ -192,7 +216,10 @@ class AheadVotes:
             DiskError: if it cannot be recorded; then nothing leaves.
         """
         round_, batch, hashes = self._round(campaign, asked.attempt)
-        given = _by_party(asked.masked), _by_party(asked.consents)
+        given = (
+            masked.signatures_from_wire(asked.masked),
+            masked.signatures_from_wire(asked.consents),
+        )
         survivors = self._party.check_list(round_, *given)
         # A list that the ledger refuses is not fixed: the right one may still come.
         self._ledger.open_batch(
@@ -232,5 +259,46 @@ class AheadVotes:
         return round_, asked.batch.digest, hashes
 
 
-def _by_party(signatures: Iterable[vote_pb2.PeerSignature]) -> dict[str, bytes]:
-    return {each.party: each.signature for each in signatures}
+class AheadFile:
+    """Entries of a party's bundles and rounds; a :class:`pate.masking.ahead.store.Store`."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = DurableFile(path, _SCHEMA, _APPLICATION_ID)
+
+    def get(self, kind: Kind, key: bytes) -> bytes | None:
+        """See :class:`pate.masking.ahead.store.Store`."""
+        with self._file.reading() as db:
+            found = db.execute(
+                "SELECT value FROM entries WHERE kind = ? AND key = ?", (kind.value, key)
+            ).fetchone()
+        return None if found is None else bytes(found[0])
+
+    def find(self, kind: Kind, prefix: bytes = b"") -> dict[bytes, bytes]:
+        """See :class:`pate.masking.ahead.store.Store`."""
+        with self._file.reading() as db:
+            return dict(
+                db.execute(
+                    "SELECT key, value FROM entries WHERE kind = ? AND substr(key, 1, ?) = ?",
+                    (kind.value, len(prefix), prefix),
+                ).fetchall()
+            )
+
+    def change(self, add: Mapping[Place, bytes], remove: Collection[Place] = ()) -> None:
+        """See :class:`pate.masking.ahead.store.Store`."""
+        with self._file.writing() as db:
+            db.execute("PRAGMA secure_delete = ON")
+            for (kind, key), value in add.items():
+                db.execute(
+                    "INSERT INTO entries VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                    (kind.value, key, value),
+                )
+                (stored,) = db.execute(
+                    "SELECT value FROM entries WHERE kind = ? AND key = ?", (kind.value, key)
+                ).fetchone()
+                if stored != value:
+                    raise RefusedError(
+                        f"{self._file.path} has another entry ({kind.value}) for the same key: what "
+                        "was answered once is not answered otherwise"
+                    )
+            for kind, key in remove:
+                db.execute("DELETE FROM entries WHERE kind = ? AND key = ?", (kind.value, key))

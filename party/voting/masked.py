@@ -206,8 +206,7 @@ class MaskedVotes:
             DiskError: if it cannot be recorded; then nothing leaves.
         """
         ongoing = self._held(campaign, asked.attempt)
-        signatures = {each.party: each.signature for each in asked.signatures}
-        opening = ongoing.masking.unmask(signatures)
+        opening = ongoing.masking.unmask(masked.signatures_from_wire(asked.signatures))
         self._ledger.open_batch(
             campaign.id.hex(),
             ongoing.asked.batch.digest,

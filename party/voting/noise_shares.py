@@ -21,6 +21,7 @@ import numpy as np
 from pate.errors import AccountingError, RefusedError, StateError, UsageError
 from pate.runtime.failpoints import reach
 from pate.storage.durable_file import DurableFile
+from pate.storage.entries import append_only
 from protos.terms import shares_of
 
 if TYPE_CHECKING:
@@ -41,11 +42,7 @@ _SCHEMA: Final = (
         "classes INTEGER NOT NULL, votes BLOB NOT NULL, noise BLOB NOT NULL, digest BLOB NOT NULL, "
         "PRIMARY KEY (campaign, batch)) STRICT"
     ),
-    *(
-        f"CREATE TRIGGER shares_no_{verb} BEFORE {verb} ON shares "
-        "BEGIN SELECT RAISE(ABORT, 'noise shares are kept as they are'); END"
-        for verb in ("update", "delete")
-    ),
+    *append_only("shares", "noise shares are kept as they are"),
 )
 #: Largest share on disk, below SQLite's limit of one value.
 _MOST_CELLS: Final = 2**27

@@ -8,27 +8,34 @@ open and masks do not cancel.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from pate.errors import ProtocolError, UsageError
-from pate.masking.encoding import digest, encode, whole
-from pate.masking.messages import HASH_BYTES, KEY_BYTES, check_bytes
-from pate.masking.proofs.segments import LinkedRing
-from pate.masking.proofs.shape import Shape
-from pate.masking.ring import WIDTHS, Ring, ring_bits
+from pate.masking.encoding import HASH_BYTES, KEY_BYTES, check_bytes, digest, encode, whole
+from pate.masking.proofs.code import Shape
+from pate.masking.ring import WIDTHS, LinkedRing, Ring, ring_bits
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from pate.masking.proofs.terms import Proofs
+    import numpy as np
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from numpy.typing import NDArray
+
+    from pate.masking.proofs.transcript import Proofs
 
 __all__ = [
     "VERSION",
     "Context",
+    "Matrix",
     "Member",
+    "Phase",
+    "Roster",
     "check_threshold",
     "most_colluders",
+    "phases",
     "ring_bits",
     "threshold_for",
 ]
@@ -40,6 +47,29 @@ MOST_MEMBERS: Final = 4_096
 #: Most values in one sum: 1 GiB at 32 bits.
 MOST_VALUES: Final = 2**28
 _LONGEST_NAME: Final = 64
+
+
+class Phase(Enum):
+    """The steps of a sum: what the server waits for, or what a party is asked for next."""
+
+    KEYS = "keys"
+    SHARES = "shares"
+    MASKED = "masked votes"
+    PROOFS = "proofs of votes"
+    CONSISTENCY = "signatures of the list of survivors"
+    UNMASK = "openings"
+    DONE = "nothing more"
+    #: A party ended it.
+    FORGOTTEN = "nothing: it was ended"
+
+
+def phases(*, proved: bool) -> tuple[Phase, ...]:
+    """Return the steps of a sum whose keys come first, in their order."""
+    return tuple(
+        each
+        for each in Phase
+        if each is not Phase.FORGOTTEN and (proved or each is not Phase.PROOFS)
+    )
 
 
 @dataclass(frozen=True)
@@ -68,50 +98,23 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Context:
-    """One attempt at the sum of one batch.
+class Roster:
+    """The parties of a sum.
 
     Attributes:
-        version: of the protocol, :data:`VERSION`.
-        campaign: id, 16 bytes.
-        attempt: id, 16 bytes, new for each attempt.
-        batch: hash of the queries in their order, 32 bytes.
-        members: the roster, sorted by name; names and identities are unique. n of them.
-        rows: queries of the batch.
-        classes: columns of a vote matrix.
-        bits: width of the ring: 8, 16 or 32.
+        members: sorted by name; names and identities are unique. n of them.
         threshold: t, least number of parties in a sum.
         colluders: c, most parties that may collude with the server.
-        terms: hash of all terms of the campaign, 32 bytes.
-        proofs: parameters of vote proofs; None if votes are not proved.
 
     Raises:
-        ProtocolError: if a field is out of bounds, or they do not fit together.
+        ProtocolError: if they do not fit together.
     """
 
-    version: int
-    campaign: bytes
-    attempt: bytes
-    batch: bytes
     members: tuple[Member, ...]
-    rows: int
-    classes: int
-    bits: int
     threshold: int
     colluders: int
-    terms: bytes
-    proofs: Proofs | None = None
 
     def __post_init__(self) -> None:
-        if self.version != VERSION:
-            raise ProtocolError(
-                f"unknown version {self.version!r} of masked sums; this release has {VERSION}: "
-                "install the same release everywhere"
-            )
-        check_bytes(self.campaign, ID_BYTES, "the campaign id of a masked sum")
-        check_bytes(self.attempt, ID_BYTES, "the attempt id of a masked sum")
-        check_bytes(self.batch, HASH_BYTES, "the batch hash of a masked sum")
-        check_bytes(self.terms, HASH_BYTES, "the terms hash of a masked sum")
         names = [member.name for member in self.members]
         if not isinstance(self.members, tuple) or len(names) > MOST_MEMBERS:
             raise ProtocolError(f"a roster of {len(names)}: at most {MOST_MEMBERS} can mask a sum")
@@ -119,63 +122,14 @@ class Context:
             raise ProtocolError("the roster of a masked sum is not sorted, or has a name twice")
         if len({member.identity for member in self.members}) != len(names):
             raise ProtocolError("two parties of the roster of a masked sum have one identity")
-        for value, what in ((self.rows, "queries"), (self.classes, "classes")):
-            if type(value) is not int or value < 1:
-                raise ProtocolError(f"a masked sum over {value!r} {what}")
-        if self.rows * self.classes > MOST_VALUES:
-            raise ProtocolError(
-                f"{self.rows} queries of {self.classes} classes are too many for one masked sum: "
-                f"at most {MOST_VALUES} counts"
-            )
-        if type(self.bits) is not int or self.bits not in WIDTHS:
-            raise ProtocolError(f"a masked sum is in 8, 16 or 32 bits, got {self.bits!r}")
         try:
             check_threshold(len(names), self.threshold, self.colluders)
         except UsageError as error:
             raise ProtocolError(f"a masked sum that would hide nothing: {error}") from error
-        if self.proofs is not None:
-            self.proofs.check(self.rows, self.classes, len(names), self.bits)
-
-    @property
-    def count(self) -> int:
-        """Values of a vote matrix."""
-        return self.rows * self.classes
-
-    @cached_property
-    def values(self) -> int:
-        """Values that a party masks: its votes, and link masks if they are proved."""
-        return self.count + self.links
-
-    @cached_property
-    def links(self) -> int:
-        """Link masks of a party; none if votes are not proved."""
-        if self.proofs is None:
-            return 0
-        tests, used = self.proofs.largest(self.rows, self.classes).linked
-        return tests * used
-
-    @property
-    def masked_bytes(self) -> int:
-        """Length of a party's masked votes, with a commitment before them if they are proved."""
-        ring = Ring(self.bits)
-        if self.proofs is None:
-            return ring.packed_bytes(self.count)
-        return HASH_BYTES + LinkedRing(ring, self.links).packed_bytes(self.values)
-
-    def shape_of(self, name: str) -> Shape:
-        """Return the shape of a party's votes as it proves them.
-
-        Raises:
-            UsageError: if votes are not proved.
-        """
-        if self.proofs is None:
-            raise UsageError("votes are not proved in this sum")
-        code = self.proofs.largest(self.rows, self.classes).code
-        return Shape(self.rows, self.classes, self.proofs.teachers[self.points[name] - 1], code)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Names of the roster, sorted."""
+        """Names of the parties, sorted."""
         return tuple(member.name for member in self.members)
 
     @cached_property
@@ -188,25 +142,11 @@ class Context:
         """Evaluation point of each party's shares: its place in the roster, from 1. Never 0."""
         return {name: place for place, name in enumerate(self.names, 1)}
 
-    @cached_property
-    def digest(self) -> bytes:
-        """SHA-256 over an injective encoding of every field, 32 bytes."""
-        roster = [part for each in self.members for part in (each.name.encode(), each.identity)]
-        return digest(
-            "context",
-            whole(self.version),
-            self.campaign,
-            self.attempt,
-            self.batch,
-            encode("roster", *roster),
-            whole(self.rows),
-            whole(self.classes),
-            whole(self.bits),
-            whole(self.threshold),
-            whole(self.colluders),
-            self.terms,
-            *(() if self.proofs is None else (self.proofs.encoded(self.rows, self.classes),)),
-        )
+    def check_own(self, name: str, identity: Ed25519PrivateKey) -> None:
+        """Check a party's own place in the roster."""
+        self.check_members([name], "this party's own place")
+        if identity.public_key().public_bytes_raw() != self.identities[name]:
+            raise ProtocolError(f"the roster has {name} with an identity that is not this party's")
 
     def check_members(self, names: Collection[str], what: str) -> None:
         """Raise ProtocolError if a name is not in the roster; ``what`` is for the message."""
@@ -215,6 +155,150 @@ class Context:
         for name in names:
             if not isinstance(name, str) or name not in self.identities:
                 raise ProtocolError(f"{name!r:.80} in {what} is not in the roster")
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The vote matrix that is summed.
+
+    Attributes:
+        batch: hash of its queries in their order, 32 bytes.
+        rows: queries of the batch.
+        classes: columns.
+        bits: width of the ring: 8, 16 or 32.
+
+    Raises:
+        ProtocolError: if a field is out of bounds.
+    """
+
+    batch: bytes
+    rows: int
+    classes: int
+    bits: int
+
+    def __post_init__(self) -> None:
+        check_bytes(self.batch, HASH_BYTES, "the batch hash of a masked sum")
+        for value, what in ((self.rows, "queries"), (self.classes, "classes")):
+            if type(value) is not int or value < 1:
+                raise ProtocolError(f"a masked sum over {value!r} {what}")
+        if self.count > MOST_VALUES:
+            raise ProtocolError(
+                f"{self.rows} queries of {self.classes} classes are too many for one masked sum: "
+                f"at most {MOST_VALUES} counts"
+            )
+        if type(self.bits) is not int or self.bits not in WIDTHS:
+            raise ProtocolError(f"a masked sum is in 8, 16 or 32 bits, got {self.bits!r}")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and classes."""
+        return self.rows, self.classes
+
+    @property
+    def count(self) -> int:
+        """Number of values."""
+        return self.rows * self.classes
+
+    def check(self, values: NDArray[np.integer]) -> None:
+        """Raise ProtocolError for values of another shape."""
+        if values.shape != self.shape:
+            raise ProtocolError(
+                f"values to mask have shape {values.shape}, the sum is over {self.shape}"
+            )
+
+
+@dataclass(frozen=True)
+class Context:
+    """One attempt at the sum of one batch.
+
+    Attributes:
+        version: of the protocol, :data:`VERSION`.
+        campaign: id, 16 bytes.
+        attempt: id, 16 bytes, new for each attempt.
+        roster: its parties.
+        matrix: what is summed.
+        terms: hash of all terms of the campaign, 32 bytes.
+        proofs: parameters of vote proofs; None if votes are not proved.
+
+    Raises:
+        ProtocolError: if a field is out of bounds, or they do not fit together.
+    """
+
+    version: int
+    campaign: bytes
+    attempt: bytes
+    roster: Roster
+    matrix: Matrix
+    terms: bytes
+    proofs: Proofs | None = None
+
+    def __post_init__(self) -> None:
+        if self.version != VERSION:
+            raise ProtocolError(
+                f"unknown version {self.version!r} of masked sums; this release has {VERSION}: "
+                "install the same release everywhere"
+            )
+        check_bytes(self.campaign, ID_BYTES, "the campaign id of a masked sum")
+        check_bytes(self.attempt, ID_BYTES, "the attempt id of a masked sum")
+        check_bytes(self.terms, HASH_BYTES, "the terms hash of a masked sum")
+        if self.proofs is not None:
+            self.proofs.check(*self.matrix.shape, len(self.names), self.matrix.bits)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the roster, sorted."""
+        return self.roster.names
+
+    @cached_property
+    def values(self) -> int:
+        """Values that a party masks: its votes, and link masks if they are proved."""
+        return self.matrix.count + self.links
+
+    @cached_property
+    def links(self) -> int:
+        """Link masks of a party; none if votes are not proved."""
+        if self.proofs is None:
+            return 0
+        tests, used = self.proofs.largest(*self.matrix.shape).linked
+        return tests * used
+
+    @property
+    def masked_bytes(self) -> int:
+        """Length of a party's masked votes, with a commitment before them if they are proved."""
+        ring = Ring(self.matrix.bits)
+        if self.proofs is None:
+            return ring.packed_bytes(self.matrix.count)
+        return HASH_BYTES + LinkedRing(ring, self.links).packed_bytes(self.values)
+
+    def shape_of(self, name: str) -> Shape:
+        """Return the shape of a party's votes as it proves them."""
+        if self.proofs is None:
+            raise UsageError("votes are not proved in this sum")
+        code = self.proofs.largest(*self.matrix.shape).code
+        return Shape(*self.matrix.shape, self.proofs.teachers[self.roster.points[name] - 1], code)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 over an injective encoding of every field, 32 bytes."""
+        matrix = self.matrix
+        members = [
+            part for each in self.roster.members for part in (each.name.encode(), each.identity)
+        ]
+        return digest(
+            "context",
+            whole(self.version),
+            self.campaign,
+            self.attempt,
+            matrix.batch,
+            encode("roster", *members),
+            whole(matrix.rows),
+            whole(matrix.classes),
+            whole(matrix.bits),
+            whole(self.roster.threshold),
+            whole(self.roster.colluders),
+            self.terms,
+            *(() if self.proofs is None else (self.proofs.encoded(*matrix.shape),)),
+        )
 
 
 def check_threshold(parties: int, threshold: int, colluders: int) -> None:
@@ -256,13 +340,6 @@ def threshold_for(parties: int, colluders: int | None = None) -> tuple[int, int]
 
     >>> threshold_for(5), threshold_for(25), threshold_for(25, colluders=2)
     ((4, 1), (17, 8), (17, 2))
-
-    Args:
-        parties: n, of the roster.
-        colluders: c, most parties that may collude with the server.
-
-    Raises:
-        UsageError: if no t will do.
     """
     threshold = 2 * parties // 3 + 1
     if colluders is None:
@@ -278,9 +355,5 @@ def most_colluders(parties: int, threshold: int) -> int:
 
     >>> most_colluders(25, 17), most_colluders(5, 3)
     (8, 0)
-
-    Args:
-        parties: n, of the roster.
-        threshold: t, least number of parties in a sum.
     """
     return max(0, min((parties + 2) // 3 - 1, 2 * threshold - parties - 1, threshold - 2))

@@ -1,15 +1,18 @@
-"""An injective encoding of a list of byte strings."""
+"""The bytes of a masked sum: sizes, and an injective encoding of a list of byte strings."""
 
 from __future__ import annotations
 
 import hashlib
 from typing import TYPE_CHECKING, Final
 
-from pate.errors import StateError, UsageError
+from pate.errors import ProtocolError, StateError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+KEY_BYTES: Final = 32
+HASH_BYTES: Final = 32
+SIGNATURE_BYTES: Final = 64
 _DOMAIN: Final = "pate/v1/masking/"
 
 
@@ -27,11 +30,7 @@ def encode(label: str, *parts: bytes) -> bytes:
 
 
 def decode(label: str, raw: bytes) -> list[bytes]:
-    """Return the parts that :func:`encode` wrote under this label.
-
-    Raises:
-        StateError: for other bytes.
-    """
+    """Return the parts that :func:`encode` wrote under this label."""
     found, at = [], 0
     while at < len(raw):
         size = int.from_bytes(raw[at : at + 8], "little")
@@ -53,11 +52,7 @@ def whole(number: int) -> bytes:
 
 
 def draw(random: Callable[[int], bytes], count: int) -> bytes:
-    """Return ``count`` bytes of a random source.
-
-    Raises:
-        UsageError: if it returned another number; a short secret must not be used.
-    """
+    """Return ``count`` bytes of a random source; UsageError if it gives fewer: no short secret is used."""
     raw = random(count)
     if len(raw) != count:
         raise UsageError(
@@ -65,3 +60,22 @@ def draw(random: Callable[[int], bytes], count: int) -> bytes:
             "secrets.token_bytes"
         )
     return raw
+
+
+def check_bytes(value: object, length: int, what: str) -> None:
+    """Raise ProtocolError unless ``value`` is a byte string of that length."""
+    if not isinstance(value, bytes):
+        raise ProtocolError(f"{what} is {type(value).__name__}, not bytes")
+    if len(value) != length:
+        raise ProtocolError(f"{what} has {len(value)} bytes, not {length}")
+
+
+def pairs_to_bytes(by_name: Mapping[str, bytes]) -> bytes:
+    """Return byte strings by name, as :func:`pairs_from_bytes` reads them."""
+    return encode("pairs", *(p for name in sorted(by_name) for p in (name.encode(), by_name[name])))
+
+
+def pairs_from_bytes(raw: bytes) -> dict[str, bytes]:
+    """Return what :func:`pairs_to_bytes` wrote, sorted by name."""
+    parts = decode("pairs", raw)
+    return {parts[at].decode(): parts[at + 1] for at in range(0, len(parts), 2)}

@@ -1,18 +1,140 @@
-"""The masking graph: complete, or neighbours on a ring ordered by the announced keys."""
+"""The masking graph: complete, or neighbours on a ring ordered by the announced keys.
+
+Up to :data:`COMPLETE_UP_TO` parties all pairs share masks. Above it the parties are on a ring in
+random order, and each masks with the k = 2m nearest, m on either side; its secrets are shared among
+these and itself, and t_k shares reconstruct one. k is the first of a rising list, and t_k the least
+for it, for which
+
+* *safe*: except with probability 2^-40, even for a server that may try 2^88 orders before it
+  shows one, no party's closed neighbourhood (k + 1 places) and no two windows of m places contain
+  more than q colluders, where 2 t_k >= k + q + 3;
+* *works*: except with probability 2^-40, if n - t parties drop out, chosen independently of the
+  order, t_k of every neighbourhood are left.
+
+docs/proofs/masked-sum.md shows that *safe* suffices for secrecy, whoever drops out: no party's
+secrets are known to colluders, and the honest parties of an unmasked sum are connected. Both
+probabilities are sums of exact hypergeometric tails, in integers, so that all machines find the
+same k. If no k below n - 1 suffices, the graph is complete, where both hold with certainty.
+
+Source: the idea, Bell, Bonawitz, Gascon, Lepoint, Raykova, "Secure single-server aggregation with
+(poly)logarithmic overhead", CCS 2020. The conditions are our own: here there is one list of
+survivors for all, signed by t_k of the k + 1 parties at the first places of the ring, so other
+neighbourhoods need no two-thirds majority of their own.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, lru_cache
+from math import comb
+from typing import TYPE_CHECKING, Final
 
-from pate.masking.degree import Degree, degree_for
+from pate.masking.context import check_threshold
 from pate.masking.encoding import digest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from pate.masking.context import Context
+
+#: Most parties with a complete graph.
+COMPLETE_UP_TO: Final = 128
+#: Probability that secrecy fails: 2^-this.
+SECURITY_BITS: Final = 40
+#: Orders that a server may try, by choosing colluders' keys and excluding parties: 2^this.
+GRINDING_BITS: Final = 88
+#: Probability that dropouts leave a neighbourhood with too few: 2^-this.
+CORRECTNESS_BITS: Final = 40
+
+
+@dataclass(frozen=True)
+class Degree:
+    """The neighbourhood of a party in the masking graph.
+
+    Attributes:
+        neighbours: k, parties that each party masks with.
+        threshold: t_k, shares that reconstruct a secret, of k + 1.
+        complete: whether all pairs share masks.
+    """
+
+    neighbours: int
+    threshold: int
+    complete: bool
+
+
+@lru_cache(maxsize=256)
+def degree_for(parties: int, threshold: int, colluders: int) -> Degree:
+    """Return the degree of the masking graph of a sum.
+
+    >>> degree_for(25, 17, 8)
+    Degree(neighbours=24, threshold=17, complete=True)
+    >>> degree_for(250, 225, 10)
+    Degree(neighbours=58, threshold=36, complete=False)
+
+    Args:
+        parties: those that announced keys, at least t of them.
+        threshold: t, least number of parties in a sum.
+        colluders: c, most parties that may work together with the server.
+
+    Raises:
+        UsageError: if no such sum is possible.
+    """
+    check_threshold(parties, threshold, colluders)
+    if parties > COMPLETE_UP_TO:
+        neighbours = 2
+        while neighbours < parties - 1:
+            most_held = neighbourhood_threshold(parties, threshold, colluders, neighbours)
+            if most_held is not None:
+                return Degree(neighbours, most_held, complete=False)
+            # Every even number up to 64, then steps of at most 1/32: close to the least.
+            neighbours += 2 * max(1, neighbours // 64)
+    return Degree(parties - 1, threshold, complete=True)
+
+
+def neighbourhood_threshold(
+    parties: int, threshold: int, colluders: int, neighbours: int
+) -> int | None:
+    """Return t_k for k = ``neighbours`` on a ring, or None if none is both safe and works."""
+    n, t, c, k = parties, threshold, colluders, neighbours
+    # Comparing means first, which tails only worsen, avoids most of the sums.
+    if 2 * k * t < (k + 3 + k * c // n) * (n - 1):
+        return None
+    needed = -(-(k + colluders_within(n, c, k) + 3) // 2)
+    return needed if needed <= certain_survivors(n, t, k) else None
+
+
+def colluders_within(parties: int, colluders: int, neighbours: int) -> int:
+    """Return q, the most colluders in a neighbourhood or pair of windows, but for a failure.
+
+    There are n neighbourhoods of k + 1 places and n(n-1)/2 pairs of windows of k/2. Each is a
+    uniform subset of the places, so the colluders in it are hypergeometric, and those among k + 1
+    places are as many as those among k or more.
+    """
+    n, c, places = parties, colluders, neighbours + 1
+    sets = n * (n + 1) // 2
+    bound = comb(n, places) >> (SECURITY_BITS + GRINDING_BITS)
+    tail, most = 0, min(c, places)
+    for most_held in range(most, -1, -1):  # colluders in one set
+        tail += comb(c, most_held) * comb(n - c, places - most_held)
+        if sets * tail > bound:
+            return most_held
+    return 0
+
+
+def certain_survivors(parties: int, threshold: int, neighbours: int) -> int:
+    """Return how many of a dropout's k neighbours remain when t of all do, but for a failure.
+
+    A survivor's neighbourhood also contains itself, and so has one more.
+    """
+    others, k = parties - 1, neighbours
+    t = min(threshold, others)
+    bound = comb(others, k) >> CORRECTNESS_BITS
+    tail = 0
+    for left in range(min(t, k) + 1):  # survivors among the neighbours
+        tail += comb(t, left) * comb(others - t, k - left) if k - left <= others - t else 0
+        if parties * tail > bound:
+            return left
+    return min(t, k)
 
 
 @dataclass(frozen=True)
@@ -74,12 +196,7 @@ def graph_of(context: Context, announced: bytes, names: Collection[str]) -> Grap
 
     The order is that of one hash per party. With SHA-256 as a random function it is uniform and
     independent for every set of keys.
-
-    Args:
-        context: of the attempt.
-        announced: digest of their keys (:attr:`pate.masking.roster.Announced.digest`).
-        names: of the parties that announced them.
     """
-    degree = degree_for(len(names), context.threshold, context.colluders)
+    degree = degree_for(len(names), context.roster.threshold, context.roster.colluders)
     place = {name: digest("place", context.digest, announced, name.encode()) for name in names}
     return Graph(tuple(sorted(names, key=place.__getitem__)), degree)

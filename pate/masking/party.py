@@ -33,27 +33,23 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from pate.errors import ProtocolError, QuorumError
-from pate.masking.answers import Answers, Phase
-from pate.masking.encoding import digest, draw
-from pate.masking.keys import (
-    BOX_BYTES,
-    SECRET_BYTES,
-    KeyPair,
-    commitment,
-    own_mask_key,
-    pair_mask_key,
-    seal,
-    unseal,
+from pate.errors import ProtocolError, QuorumError, RefusedError
+from pate.masking.announced import (
+    Announced,
+    Outline,
+    check_consents,
+    open_boxes,
+    sign_keys,
+    survivors_to_sign,
 )
-from pate.masking.messages import SIGNATURE_BYTES, Keys, UnmaskingShares, check_bytes
-from pate.masking.proofs.outline import Outline
-from pate.masking.proofs.prover import Prover
+from pate.masking.context import Phase, phases
+from pate.masking.encoding import SIGNATURE_BYTES, check_bytes, digest
+from pate.masking.keys import BOX_BYTES, Keys, OneTime, commitment, seal
+from pate.masking.masks import hide, revealed
+from pate.masking.proofs.argument import Prover
 from pate.masking.proofs.transcript import SEED_BYTES, Statement, commit_seed
-from pate.masking.ring import Ring
-from pate.masking.roster import Announced, check_survivors, sign_keys, survivors_to_sign
-from pate.masking.shamir import split, to_bytes
-from pate.masking.stream import ChaChaStream, LinkedStream, MaskStream, VoteStream
+from pate.masking.ring import ChaChaStream, LinkedStream, MaskStream, Ring, VoteStream
+from pate.masking.shamir import UnmaskingShares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -63,8 +59,56 @@ if TYPE_CHECKING:
 
     from pate.masking.context import Context
 
-
+Answer = TypeVar("Answer")
 Value = TypeVar("Value")
+
+
+class Answers:
+    """The answers of one attempt.
+
+    Args:
+        proved: whether votes are proved, which takes one more phase.
+
+    Attributes:
+        phase: the next one.
+    """
+
+    def __init__(self, *, proved: bool = False) -> None:
+        self.phase = Phase.KEYS
+        self._order = phases(proved=proved)
+        self._given: dict[Phase, tuple[bytes, object]] = {}
+
+    def given(self, phase: Phase, request: bytes, kind: type[Answer]) -> Answer | None:
+        """Return the stored answer to a repeated request, None for a new request.
+
+        Raises:
+            RefusedError: if another request was answered in this phase, or after :meth:`forget`.
+            ProtocolError: if this is not the next phase.
+        """
+        if self.phase is Phase.FORGOTTEN:
+            raise RefusedError("this attempt at a masked sum is over: begin another one")
+        if phase in self._given:
+            before, answer = self._given[phase]
+            if not hmac.compare_digest(before, request):
+                raise RefusedError(
+                    f"asked for {phase.value} a second time, with another request: an attempt answers one"
+                )
+            assert isinstance(answer, kind)  # noqa: S101 - what give() was given
+            return answer
+        if phase is not self.phase:
+            raise ProtocolError(f"asked for {phase.value}, and the next is {self.phase.value}")
+        return None
+
+    def give(self, phase: Phase, request: bytes, answer: Answer) -> Answer:
+        """Store an answer, advance to the next phase, and return the answer."""
+        self._given[phase] = (request, answer)
+        self.phase = self._order[self._order.index(phase) + 1]
+        return answer
+
+    def forget(self) -> None:
+        """Drop all answers and refuse further requests."""
+        self.phase = Phase.FORGOTTEN
+        self._given = {}
 
 
 class PartyMasking:
@@ -93,22 +137,18 @@ class PartyMasking:
         random: Callable[[int], bytes],
         stream: VoteStream | None = None,
     ) -> None:
-        context.check_members([name], "this party's own place")
-        if identity.public_key().public_bytes_raw() != context.identities[name]:
-            raise ProtocolError(f"the roster has {name} with an identity that is not this party's")
+        context.roster.check_own(name, identity)
         self.context = context
         self.name = name
         self._identity = identity
         self._random = random
-        votes = stream or ChaChaStream(Ring(context.bits))
+        votes = stream or ChaChaStream(Ring(context.matrix.bits))
         proved = context.proofs is not None
         self._stream: MaskStream = LinkedStream(votes, context.links) if proved else votes
         self._answers = Answers(proved=proved)
         self._prover: Prover | None = None
-        self._own: Keys | None = None
-        self._mask_pair: KeyPair | None = None
-        self._share_pair: KeyPair | None = None
-        self._seed: bytes | None = None
+        self._own: OneTime | None = None
+        self._keys: Keys | None = None
         self._announced: Announced | None = None
         #: Shares (of the seed, of the mask key) that this party received, by owner of the secrets.
         self._held: dict[str, tuple[int, int]] = {}
@@ -127,13 +167,11 @@ class PartyMasking:
         """
         if (given := self._answers.given(Phase.KEYS, b"", Keys)) is not None:
             return given
-        mask, share = KeyPair.make(self._random), KeyPair.make(self._random)
-        seed = draw(self._random, SECRET_BYTES)
-        bare = Keys(
-            mask.public, share.public, commitment(self.context.digest, self.name, seed), b""
-        )
+        own = OneTime.make(self._random)
+        committed = commitment(self.context.digest, self.name, own.seed)
+        bare = Keys(own.mask.public, own.share.public, committed, b"")
         signed = sign_keys(self.context, self.name, self._identity, bare)
-        self._mask_pair, self._share_pair, self._seed, self._own = mask, share, seed, signed
+        self._own, self._keys = own, signed
         return self._answers.give(Phase.KEYS, b"", signed)
 
     def shares(self, keys: Mapping[str, Keys], outline: Outline | None = None) -> dict[str, bytes]:
@@ -154,50 +192,41 @@ class PartyMasking:
             QuorumError: for fewer than t parties.
             RefusedError: if other keys were sent before.
         """
-        self.context.check_members(keys, "a list of keys")
+        self.context.roster.check_members(keys, "a list of keys")
         for name, each in keys.items():
             if not isinstance(each, Keys):
                 raise ProtocolError(f"{name} announced something that is not its keys")
             each.check(name)
         outline = Outline(tuple(sorted(keys))) if outline is None else outline
-        self.context.check_members(outline.names, "a list of keys")
+        self.context.roster.check_members(outline.names, "a list of keys")
         request = digest(
             "ask shares",
             digest("names", *(name.encode() for name in outline.names)),
             digest("hashes", *outline.hashes),
-            *(
-                part
-                for name in sorted(keys)
-                for part in (
-                    name.encode(),
-                    keys[name].mask_key,
-                    keys[name].share_key,
-                    keys[name].seed_commitment,
-                    keys[name].signature,
-                )
-            ),
+            *(part for name in sorted(keys) for part in (name.encode(), *keys[name].parts)),
         )
         if (sealed := self._answers.given(Phase.SHARES, request, dict)) is not None:
             return dict(sealed)
-        if keys.get(self.name) != self._own:
+        if keys.get(self.name) != self._keys:
             raise ProtocolError(f"{self.name} is missing in a list of keys, or with other keys")
         announced = Announced(self.context, keys, outline)
-        graph, points = announced.graph, self.context.points
-        missing = sorted(graph.holders(self.name) - keys.keys())
+        holders = announced.graph.holders(self.name)
+        missing = sorted(holders - keys.keys())
         if missing:
             raise ProtocolError(
                 f"the keys of {missing[0]} are missing, which masks with {self.name}"
             )
-        holders = sorted(graph.holders(self.name))
-        mask, share, seed = _kept(self._mask_pair), _kept(self._share_pair), _kept(self._seed)
-        at = [points[name] for name in holders]
-        of_seed = split(seed, graph.threshold, at, self._random)
-        of_key = split(mask.private, graph.threshold, at, self._random)
-        parts = {name: (of_seed[points[name]], of_key[points[name]]) for name in holders}
+        own, points = _kept(self._own), self.context.roster.points
+        parts = own.deal(
+            announced.graph.threshold,
+            {name: points[name] for name in sorted(holders)},
+            self._random,
+        )
         boxes = {
-            name: seal(announced, share, self.name, name, parts[name])
-            for name in holders
-            if name != self.name
+            name: seal(
+                own.share, keys[name].share_key, name, announced.box(self.name, name), parts[name]
+            )
+            for name in sorted(holders - {self.name})
         }
         self._announced = announced
         self._held = {self.name: parts[self.name]}
@@ -223,7 +252,7 @@ class PartyMasking:
             QuorumError: if too few boxes arrived.
             RefusedError: if other boxes were sent before.
         """
-        self.context.check_members(boxes, "a list of boxes")
+        self.context.roster.check_members(boxes, "a list of boxes")
         for sender, box in boxes.items():
             check_bytes(box, BOX_BYTES, f"the box from {sender}")
         request = _request("ask masked", boxes)
@@ -239,25 +268,21 @@ class PartyMasking:
                 f"{len(boxes)} neighbours and {self.name} shared their secrets, "
                 f"{graph.threshold} are needed"
             )
-        if values.shape != (self.context.rows, self.context.classes):
-            raise ProtocolError(
-                f"values to mask have shape {values.shape}, the sum is over "
-                f"({self.context.rows}, {self.context.classes})"
-            )
-        share = _kept(self._share_pair)
-        held = {
-            sender: unseal(announced, share, sender, self.name, boxes[sender])
-            for sender in sorted(boxes)
-        }
-        commitment, prover = b"", self._prover_of(values)
+        self.context.matrix.check(values)
+        own = _kept(self._own)
+        held = open_boxes(announced, self.name, own.share, boxes)
+        committed, prover = b"", self._prover_of(values)
         if prover is not None:
-            commitment = prover.commitment
+            committed = prover.commitment
             values = np.concatenate([values.ravel(), prover.link_masks.ravel().astype(np.int64)])
-        masked = commitment + self._masked(announced, sorted(boxes), values)
+        secrets = own.mask, own.seed
+        masked = committed + hide(
+            announced, self.name, secrets, values, sorted(boxes), self._stream
+        )
         self._held.update(held)
         self._prover = prover
         # From here on only the received shares and the secrets of the vote proof are needed.
-        self._mask_pair = self._share_pair = self._seed = None
+        self._own = None
         return self._answers.give(Phase.MASKED, request, masked)
 
     def prove(self, seed: bytes) -> bytes:
@@ -268,7 +293,7 @@ class PartyMasking:
                 choosing seeds for each party a server could read single votes.
 
         Returns:
-            A proof, as long as :attr:`pate.masking.proofs.shape.Shape.proof_bytes` says.
+            A proof, as long as :attr:`pate.masking.proofs.code.Shape.proof_bytes` says.
 
         Raises:
             ProtocolError: for another seed, or if a proof is not the next phase.
@@ -288,9 +313,6 @@ class PartyMasking:
     def sign_survivors(self, survivors: Sequence[str]) -> bytes:
         """Sign the list of parties whose masked votes are in the sum.
 
-        Args:
-            survivors: their names, in any order.
-
         Returns:
             A signature of 64 bytes over the sorted list, the context and the announced keys.
 
@@ -300,7 +322,7 @@ class PartyMasking:
             QuorumError: for fewer than t.
             RefusedError: if it has signed another list.
         """
-        self.context.check_members(survivors, "a list of survivors")
+        self.context.roster.check_members(survivors, "a list of survivors")
         ordered = tuple(sorted(survivors))
         request = digest("ask consistency", *(name.encode() for name in ordered))
         if (given := self._answers.given(Phase.CONSISTENCY, request, bytes)) is not None:
@@ -309,9 +331,9 @@ class PartyMasking:
         listed = frozenset(ordered)
         if len(listed) != len(ordered):
             raise ProtocolError("the list of survivors has a party twice")
-        if len(listed) < self.context.threshold:
+        if len(listed) < self.context.roster.threshold:
             raise QuorumError(
-                f"{len(listed)} parties survive, {self.context.threshold} are needed for a sum"
+                f"{len(listed)} parties survive, {self.context.roster.threshold} are needed for a sum"
             )
         if self.name not in listed:
             raise ProtocolError(f"{self.name} is asked to sign a list of survivors without it")
@@ -343,40 +365,21 @@ class PartyMasking:
             QuorumError: for too few.
             RefusedError: if other signatures were sent before.
         """
-        self.context.check_members(signatures, "a list of signatures")
+        self.context.roster.check_members(signatures, "a list of signatures")
         for name, signature in signatures.items():
             check_bytes(signature, SIGNATURE_BYTES, f"the signature of {name}")
         request = _request("ask opening", signatures)
         if (given := self._answers.given(Phase.UNMASK, request, UnmaskingShares)) is not None:
             return given
-        announced = _kept(self._announced)
-        if len(signatures) < announced.threshold:
-            raise QuorumError(
-                f"{len(signatures)} parties signed the list of survivors, "
-                f"{announced.threshold} are needed"
-            )
-        alive = frozenset(self._survivors)
-        signed = survivors_to_sign(announced, self._survivors)
-        for name in sorted(signatures):
-            if name not in alive:
-                raise ProtocolError(f"{name} signed a list of survivors that it is not on")
-            if name not in announced.graph.signers:
-                raise ProtocolError(
-                    f"the signature of {name}, which is not asked for in this attempt"
-                )
-            check_survivors(self.context, name, signed, signatures[name])
-        opening = UnmaskingShares(
-            {name: to_bytes(seed) for name, (seed, _) in self._held.items() if name in alive},
-            {name: to_bytes(key) for name, (_, key) in self._held.items() if name not in alive},
-        )
+        check_consents(_kept(self._announced), self._survivors, signatures)
+        opening = revealed(self._held, frozenset(self._survivors))
         self._held = {}
         return self._answers.give(Phase.UNMASK, request, opening)
 
     def forget(self) -> None:
         """Drop all secrets and answers; every further request is refused."""
         self._answers.forget()
-        self._mask_pair = self._share_pair = self._seed = self._announced = None
-        self._prover = None
+        self._own = self._announced = self._prover = None
         self._held = {}
 
     def _prover_of(self, values: NDArray[np.integer]) -> Prover | None:
@@ -384,19 +387,6 @@ class PartyMasking:
             return None
         context, name = self.context, self.name
         return Prover(Statement(context.shape_of(name), context.digest, name), values, self._random)
-
-    def _masked(
-        self, announced: Announced, peers: Sequence[str], values: NDArray[np.integer]
-    ) -> bytes:
-        ring, count = self._stream.ring, self.context.values
-        total = ring.reduce(values).ravel()
-        ring.add(total, self._stream(own_mask_key(announced, self.name, _kept(self._seed)), count))
-        own = _kept(self._mask_pair)
-        for peer in peers:
-            mask = self._stream(pair_mask_key(announced, own, self.name, peer), count)
-            # The same mask is added by one of the two and subtracted by the other.
-            (ring.add if self.name < peer else ring.subtract)(total, mask)
-        return ring.pack(total)
 
 
 def _request(label: str, parts: Mapping[str, bytes]) -> bytes:

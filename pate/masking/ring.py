@@ -1,4 +1,11 @@
-"""Integers modulo 2^bits, the group of votes, masks and their sums."""
+"""The groups of votes and masks: integers modulo 2^bits, with link masks behind them if votes are proved.
+
+A mask is a key of 32 bytes, stretched to a vector of uniform residues.
+
+Link masks are added modulo the prime of proofs, exactly, and only their sum is revealed. As integers in
+a ring of 2^32 or 2^64 they would have carries, by which the server could test guesses of a party's
+votes, each of which determines the link mask.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +14,20 @@ from functools import cached_property
 from typing import Final, Protocol
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from numpy.typing import NDArray
 
 from pate.errors import ProtocolError, UsageError
+from pate.masking.proofs.field import DRAWN_BYTES, ELEMENT_BYTES, FIELD
 
 #: Residues in the container type of their ring: uint8, uint16 or uint32.
 Residues = NDArray[np.unsignedinteger]
 
 #: Widths in messages. Each fills its container, so addition wraps and no bit is wasted.
 WIDTHS: Final = (8, 16, 32)
+#: Counter 0, and a nonce that no mask of votes has.
+_LINK_NONCE: Final = bytes(8) + b"pate/lnk"
+_CONTAINER: Final = np.dtype(np.uint32)
 
 
 class Group(Protocol):
@@ -107,11 +119,7 @@ class Ring:
         return residues.astype(self.dtype.newbyteorder("<")).tobytes()
 
     def unpack(self, packed: bytes, count: int) -> Residues:
-        """Return the ``count`` residues that :meth:`pack` packed, shape (count,).
-
-        Raises:
-            ProtocolError: for other bytes.
-        """
+        """Return the ``count`` residues that :meth:`pack` packed, shape (count,)."""
         if not isinstance(packed, bytes) or len(packed) != self.packed_bytes(count):
             raise ProtocolError(
                 f"masked votes have {len(packed)} bytes, {self.packed_bytes(count)} are expected"
@@ -126,6 +134,70 @@ class Ring:
             np.bitwise_and(residues, self.dtype.type(self.size - 1), out=residues)
 
 
+@dataclass(frozen=True)
+class LinkedRing:
+    """Residues modulo 2^bits followed by elements of the field of proofs.
+
+    Attributes:
+        votes: the ring of the first part.
+        links: elements of the second part.
+    """
+
+    votes: Ring
+    links: int
+
+    def reduce(self, values: NDArray[np.integer]) -> Residues:
+        """Return integers, votes of any sign and then elements, as one vector (count,)."""
+        count = values.size - self.links
+        joined = np.empty(values.size, _CONTAINER)
+        joined[:count] = self.votes.reduce(values[:count])
+        joined[count:] = values[count:] % FIELD.prime
+        return joined
+
+    def join(self, votes: Residues, links: NDArray[np.uint64]) -> Residues:
+        """Return the two parts as one vector."""
+        return np.concatenate([votes.astype(_CONTAINER), links.astype(_CONTAINER)])
+
+    def split(self, total: Residues) -> tuple[Residues, NDArray[np.uint64]]:
+        """Return the two parts of a vector."""
+        count = total.size - self.links
+        return total[:count].astype(self.votes.dtype), total[count:].astype(np.uint64)
+
+    def add(self, total: Residues, other: Residues) -> None:
+        """Add ``other`` to ``total``, in place."""
+        (votes, links), (more, others) = self.split(total), self.split(other)
+        self.votes.add(votes, more)
+        total[:] = self.join(votes, FIELD.mod(links + others))
+
+    def subtract(self, total: Residues, other: Residues) -> None:
+        """Subtract ``other`` from ``total``, in place."""
+        (votes, links), (less, others) = self.split(total), self.split(other)
+        self.votes.subtract(votes, less)
+        total[:] = self.join(votes, FIELD.minus(links, others))
+
+    def packed_bytes(self, count: int) -> int:
+        """Return the packed size of a vector of ``count`` residues and elements in bytes."""
+        return self.votes.packed_bytes(count - self.links) + ELEMENT_BYTES * self.links
+
+    def pack(self, residues: Residues) -> bytes:
+        """Return a vector as little-endian unsigned integers."""
+        votes, links = self.split(residues)
+        return self.votes.pack(votes) + FIELD.write(links)
+
+    def unpack(self, packed: bytes, count: int) -> Residues:
+        """Return the vector of ``count`` residues and elements that :meth:`pack` packed."""
+        if not isinstance(packed, bytes) or len(packed) != self.packed_bytes(count):
+            raise ProtocolError(
+                f"masked votes with link masks have {len(packed)} bytes, "
+                f"{self.packed_bytes(count)} are expected"
+            )
+        at = self.votes.packed_bytes(count - self.links)
+        links = np.frombuffer(packed[at:], "<u4").astype(np.uint64)
+        if links.size and int(links.max()) >= FIELD.prime:
+            raise ProtocolError("a masked link is not an element of the field")
+        return self.join(self.votes.unpack(packed[:at], count - self.links), links)
+
+
 def centred(residues: NDArray[np.integer], bits: int) -> NDArray[np.int64]:
     """Return residues modulo 2^bits as their representatives in [-2^(bits-1), 2^(bits-1)).
 
@@ -135,9 +207,6 @@ def centred(residues: NDArray[np.integer], bits: int) -> NDArray[np.int64]:
     Args:
         residues: of any shape, each in [0, 2^bits).
         bits: width of the ring, 1 to 32.
-
-    Raises:
-        UsageError: if one is outside.
     """
     size = Ring(bits).size
     wide = residues.astype(np.int64)
@@ -155,9 +224,6 @@ def ring_bits(largest: int) -> int:
 
     Args:
         largest: greatest magnitude that a sum may have, noise included; in votes.
-
-    Raises:
-        UsageError: if 32 bits are too few, or it is negative.
     """
     if largest >= 0:
         for bits in WIDTHS:
@@ -166,3 +232,68 @@ def ring_bits(largest: int) -> int:
     raise UsageError(
         f"sums up to {largest} votes do not fit {WIDTHS[-1]} bits: fewer teachers or less noise"
     )
+
+
+# --- masks --------------------------------------------------------------------------------------
+
+
+class MaskStream(Protocol):
+    """Source of masks. Tests replace ChaCha20 by ideal masks and tiny rings."""
+
+    @property
+    def ring(self) -> Group:
+        """The group of the masks, and of the sum."""
+
+    def __call__(self, key: bytes, count: int) -> Residues:
+        """Return the mask of a key: (count,) residues, deterministic.
+
+        Args:
+            key: 32 bytes, used for nothing else.
+            count: rows times classes, plus link masks if votes are proved.
+        """
+
+
+class VoteStream(MaskStream, Protocol):
+    """Masks of votes only."""
+
+    @property
+    def ring(self) -> Ring:
+        """The ring of votes."""
+
+
+class ChaChaStream:
+    """The key stream of ChaCha20 (RFC 8439), read as little-endian integers.
+
+    Its nonce and counter start at zero: every key is derived for only one mask.
+    """
+
+    def __init__(self, ring: Ring) -> None:
+        self.ring = ring
+
+    def __call__(self, key: bytes, count: int) -> Residues:
+        """See :class:`MaskStream`."""
+        cipher = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
+        return self.ring.from_uniform(cipher.update(bytes(self.ring.packed_bytes(count))))
+
+
+class LinkedStream:
+    """Masks of votes, followed by link masks, which tie them to their proofs.
+
+    Both come from one key: those of votes as without proofs, those of links from the key stream of
+    ChaCha20 under another nonce, 16 bytes for each element, within 2^-99 of uniform.
+
+    Args:
+        votes: source of the masks of votes.
+        links: number of link masks of a party.
+    """
+
+    def __init__(self, votes: VoteStream, links: int) -> None:
+        self.ring = LinkedRing(votes.ring, links)
+        self._votes = votes
+
+    def __call__(self, key: bytes, count: int) -> Residues:
+        """See :class:`MaskStream`."""
+        links = self.ring.links
+        cipher = Cipher(algorithms.ChaCha20(key, _LINK_NONCE), mode=None).encryptor()
+        elements = FIELD.reduce(cipher.update(bytes(DRAWN_BYTES * links)))
+        return self.ring.join(self._votes(key, count - links), elements)

@@ -8,47 +8,235 @@ votes, or make an attempt fail.
 from __future__ import annotations
 
 import hashlib
-from enum import Enum
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pate.errors import ProtocolError, QuorumError, UsageError
-from pate.masking.keys import BOX_BYTES
-from pate.masking.messages import Keys, UnmaskingShares, check_bytes
-from pate.masking.proofs.outline import KeyTree, Outline
+from pate.masking.announced import (
+    Announced,
+    KeyTree,
+    check_keys,
+    check_survivors,
+    survivors_to_sign,
+)
+from pate.masking.context import Phase, phases
+from pate.masking.encoding import check_bytes
+from pate.masking.keys import BOX_BYTES, Keys, check_unlike
+from pate.masking.masks import Collected, Unmasking
 from pate.masking.proofs.transcript import commit_seed
-from pate.masking.proved_votes import Collected
-from pate.masking.ring import Ring
-from pate.masking.roster import Announced, check_keys, check_survivors, survivors_to_sign
-from pate.masking.stream import ChaChaStream, LinkedStream, MaskStream, VoteStream
-from pate.masking.unmasking import Unmasking
+from pate.masking.ring import ChaChaStream, LinkedStream, MaskStream, Ring, VoteStream
+from pate.masking.shamir import UnmaskingShares
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from pate.masking.announced import KnownKeys, Outline
     from pate.masking.context import Context
+    from pate.masking.ring import Residues
 
 
-class Phase(Enum):
-    """The answers that the server waits for."""
-
-    KEYS = "keys"
-    SHARES = "shares"
-    MASKED = "masked votes"
-    PROOFS = "proofs of votes"
-    CONSISTENCY = "signatures of the list of survivors"
-    UNMASK = "openings"
-    DONE = "nothing"
-
-
-class ServerMasking:
-    """The server's side of one attempt.
+class SumServer(ABC):
+    """The steps from masked votes to their sum, whether keys came in the same attempt or ahead.
 
     A refused message changes nothing. A repeated answer is ignored; a different one from the same
-    party in the same phase is refused.
+    party in the same phase is refused, and so is one that comes after its phase was closed.
+
+    Args:
+        context: of the attempt.
+        order: its phases.
+        parties: names of those that may answer the first.
+        stream: source of masks.
+
+    Attributes:
+        phase: the current one.
+        survivors: names of the parties in the sum, sorted; empty until their masked votes are in,
+            and proved if required.
+        faults: pairs (owner of the secret, sender of the share) of inconsistent shares that were
+            not needed. One of the two is at fault.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        order: Sequence[Phase],
+        parties: Collection[str],
+        stream: MaskStream,
+    ) -> None:
+        self.context = context
+        self.phase = order[0]
+        self.survivors: tuple[str, ...] = ()
+        self.faults: tuple[tuple[str, str], ...] = ()
+        self._order = order
+        self._awaited = frozenset(parties)
+        self._stream = stream
+        self._total = stream.ring.reduce(np.zeros(context.values, dtype=np.int64))
+        self._to_sign = b""
+        self._masked: dict[str, bytes] = {}
+        self._signed: dict[str, bytes] = {}
+        self._openings: dict[str, UnmaskingShares] = {}
+        self._answers: dict[Phase, Mapping[str, object]] = {
+            Phase.MASKED: self._masked,
+            Phase.CONSISTENCY: self._signed,
+            Phase.UNMASK: self._openings,
+        }
+        self._result: NDArray[np.int64] | None = None
+
+    @property
+    @abstractmethod
+    def _known(self) -> KnownKeys:
+        """The keys of all parties; ProtocolError before they are announced."""
+
+    @property
+    @abstractmethod
+    def _dealers(self) -> Collection[str]:
+        """Names of the parties that shared their secrets."""
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """Parties that may answer in this phase, because they answered in all earlier ones."""
+        return self._awaited
+
+    @property
+    def answered(self) -> frozenset[str]:
+        """Parties that have answered in this phase."""
+        return frozenset(self._answers.get(self.phase, ()))
+
+    @property
+    def enough(self) -> bool:
+        """Whether enough parties answered to continue."""
+        answered = self.answered
+        if self.phase is Phase.DONE or len(answered) < self.context.roster.threshold:
+            return False
+        if self.phase is Phase.KEYS:
+            return True
+        graph = self._known.graph
+        if self.phase is Phase.CONSISTENCY and len(answered & graph.signers) < graph.threshold:
+            return False
+        # Every participant needs a threshold of holders; for unmasking, every dropout, too.
+        parties = answered
+        if self.phase is Phase.CONSISTENCY:
+            parties = frozenset(self.survivors)
+        elif self.phase is Phase.UNMASK:
+            parties = frozenset(self.survivors) | self._dropped()
+        return graph.enough(answered, parties)
+
+    def take_signature(self, name: str, signature: bytes) -> None:
+        """Take a party's signature over the list of survivors."""
+        self._expect(Phase.CONSISTENCY, name)
+        if self._is_repeated(self._signed, name, signature):
+            return
+        # Once for all: with a thousand parties the list is long.
+        self._to_sign = self._to_sign or survivors_to_sign(self._known, self.survivors)
+        check_survivors(self.context, name, self._to_sign, signature)
+        self._signed[name] = signature
+
+    def take_unmasking(self, name: str, opening: UnmaskingShares) -> None:
+        """Take the shares that a party reveals."""
+        self._expect(Phase.UNMASK, name)
+        if not isinstance(opening, UnmaskingShares):
+            raise ProtocolError(f"{name} sent something other than unmasking shares")
+        if self._is_repeated(self._openings, name, opening):
+            return
+        holders = self._known.graph.holders(name)
+        alive = frozenset(self.survivors)
+        if opening.seed_shares.keys() != holders & alive:
+            raise ProtocolError(f"{name} did not reveal a seed share of each survivor it should")
+        if opening.key_shares.keys() != holders & frozenset(self._dealers) - alive:
+            raise ProtocolError(f"{name} did not reveal a key share of each dropout it should")
+        opening.check(name)
+        self._openings[name] = opening
+
+    def advance(self) -> None:
+        """Close the phase with the parties that answered.
+
+        Raises:
+            QuorumError: if they are too few; nothing is revealed and more may still answer.
+            ProtocolError: if the shares do not reconstruct the secrets, or the sum is not that of
+                the proved votes.
+        """
+        if self.phase is Phase.DONE:
+            raise ProtocolError("this masked sum is finished")
+        answered, needed = self.answered, self.context.roster.threshold
+        if not self.enough:
+            raise QuorumError(
+                f"{len(answered)} parties of {len(self._awaited)} answered with "
+                f"{self.phase.value}, {needed} are needed"
+                + (
+                    ", and some party has too few neighbours left"
+                    if len(answered) >= needed
+                    else ""
+                )
+            )
+        self._close(answered)
+        self.phase = self._order[self._order.index(self.phase) + 1]
+        self._awaited = frozenset() if self.phase is Phase.DONE else self._next(answered)
+
+    def result(self) -> NDArray[np.int64]:
+        """Return the sum over the survivors: (rows, classes) residues in [0, 2^bits).
+
+        Raises:
+            ProtocolError: before the last phase is closed.
+        """
+        if self._result is None:
+            raise ProtocolError(f"there is no sum yet: the server waits for {self.phase.value}")
+        return self._result.copy()
+
+    def _close(self, answered: frozenset[str]) -> None:
+        """Draw the conclusions from the answers of this phase."""
+        if self.phase is (Phase.PROOFS if Phase.PROOFS in self._order else Phase.MASKED):
+            self.survivors = tuple(sorted(answered))
+        elif self.phase is Phase.UNMASK:
+            self._result = self._unmasked()
+
+    def _next(self, answered: frozenset[str]) -> frozenset[str]:
+        """Return the parties that may answer in the next phase."""
+        return answered
+
+    def _unmasked(self) -> NDArray[np.int64]:
+        known, alive = self._known, frozenset(self.survivors)
+        total, unmasking = self._total.copy(), Unmasking(known, self._stream)
+        dropouts = {name: sorted(known.graph.neighbours(name) & alive) for name in self._dropped()}
+        unmasking.remove(total, self.survivors, dropouts, self._openings)
+        self.faults = tuple(sorted(unmasking.faults))
+        return self._counts(total).reshape(self.context.matrix.shape)
+
+    def _counts(self, total: Residues) -> NDArray[np.int64]:
+        """Return the sums of votes, (rows * classes,), from an unmasked total."""
+        counts: NDArray[np.int64] = total.astype(np.int64)
+        return counts
+
+    def _dropped(self) -> frozenset[str]:
+        """Parties that shared secrets but did not vote, and that survivors mask with."""
+        alive, graph = frozenset(self.survivors), self._known.graph
+        gone = frozenset(self._dealers) - alive
+        return frozenset(name for name in gone if graph.neighbours(name) & alive)
+
+    def _expect(self, phase: Phase, name: str) -> None:
+        if self.phase is not phase:
+            late = " (too late)" if phase is Phase.MASKED and self.survivors else ""
+            raise ProtocolError(
+                f"{phase.value} of {name!r:.80}, while the server waits for {self.phase.value}{late}"
+            )
+        if name not in self._awaited:
+            raise ProtocolError(
+                f"{phase.value} of {name!r:.80}, which takes no part in this sum or missed a phase"
+            )
+
+    def _is_repeated(self, earlier: Mapping[str, object], name: str, answer: object) -> bool:
+        """Return whether a party has given this answer before; ProtocolError if another one."""
+        if name not in earlier:
+            return False
+        if earlier[name] != answer:
+            raise ProtocolError(f"{name} sent {self.phase.value} a second time, and other ones")
+        return True
+
+
+class ServerMasking(SumServer):
+    """The server's side of one attempt whose keys come first.
 
     Args:
         context: of the attempt.
@@ -57,12 +245,8 @@ class ServerMasking:
             masked votes are in, with its hash in the context.
 
     Attributes:
-        phase: the current one.
-        survivors: names of the parties in the sum, sorted; empty until their masked votes are in,
-            and proved if required.
-        signatures: over that list, by name, of those that sign for all; empty until they are in.
-        faults: pairs (owner of the secret, sender of the share) of inconsistent shares that were
-            not needed. One of the two is at fault.
+        signatures: over the list of survivors, by name, of those that sign for all; empty until
+            they are in.
     """
 
     def __init__(
@@ -78,83 +262,45 @@ class ServerMasking:
                 "a masked sum with proofs needs the seed whose hash is in its context, and one "
                 "without proofs no seed"
             )
-        self.context = context
-        self.phase = Phase.KEYS
-        self.survivors: tuple[str, ...] = ()
+        votes = stream or ChaChaStream(Ring(context.matrix.bits))
+        linked = None if seed is None else LinkedStream(votes, context.links)
+        super().__init__(context, phases(proved=seed is not None), context.names, linked or votes)
         self.signatures: Mapping[str, bytes] = {}
-        self.faults: tuple[tuple[str, str], ...] = ()
-        votes = stream or ChaChaStream(Ring(context.bits))
-        self._stream: MaskStream = votes
         self._seed = seed
-        self._collected: Collected | None = None
-        if seed is not None:
-            linked = LinkedStream(votes, context.links)
-            self._stream, self._collected = linked, Collected(context, seed, linked.ring)
-        self._order = [each for each in Phase if seed is not None or each is not Phase.PROOFS]
-        self._awaited = frozenset(context.names)
+        self._collected = (
+            None if seed is None or linked is None else Collected(context, seed, linked.ring)
+        )
         self._keys: dict[str, Keys] = {}
         self._boxes: dict[str, dict[str, bytes]] = {}
-        self._masked: dict[str, bytes] = {}
-        self._signed: dict[str, bytes] = {}
-        self._openings: dict[str, UnmaskingShares] = {}
+        self._answers |= {Phase.KEYS: self._keys, Phase.SHARES: self._boxes}
+        if self._collected is not None:
+            self._answers[Phase.PROOFS] = self._collected.proved
         self._announced: Announced | None = None
         self._tree: KeyTree | None = None
-        self._to_sign = b""
-        self._total = self._stream.ring.reduce(np.zeros(context.values, dtype=np.int64))
-        self._result: NDArray[np.int64] | None = None
 
     @property
-    def awaited(self) -> frozenset[str]:
-        """Parties that may answer in this phase, because they answered in all earlier ones."""
-        return self._awaited
+    def _known(self) -> Announced:
+        if self._announced is None:
+            raise ProtocolError("a step of a masked sum before the keys are announced")
+        return self._announced
 
     @property
-    def answered(self) -> frozenset[str]:
-        """Parties that have answered in this phase."""
-        return frozenset(self._answers())
-
-    @property
-    def enough(self) -> bool:
-        """Whether enough parties answered to continue."""
-        answered = self.answered
-        if self.phase is Phase.DONE or len(answered) < self.context.threshold:
-            return False
-        if self.phase is Phase.KEYS:
-            return True
-        graph = self._known.graph
-        if self.phase is Phase.CONSISTENCY and len(answered & graph.signers) < graph.threshold:
-            return False
-        # Every participant needs a threshold of holders; for unmasking, every dropout, too.
-        parties = answered
-        if self.phase is Phase.CONSISTENCY:
-            parties = frozenset(self.survivors)
-        elif self.phase is Phase.UNMASK:
-            parties = frozenset(self.survivors) | self._dropped()
-        return graph.enough(answered, parties)
+    def _dealers(self) -> Collection[str]:
+        return self._boxes.keys()
 
     def take_keys(self, name: str, keys: Keys) -> None:
-        """Take the keys that a party announces.
-
-        Raises:
-            ProtocolError: if they are not its keys, signed for this attempt.
-        """
+        """Take the keys that a party announces."""
         self._expect(Phase.KEYS, name)
-        if is_repeated(self._keys, name, keys, self.phase):
+        if self._is_repeated(self._keys, name, keys):
             return
         check_keys(self.context, name, keys)
-        for peer, other in self._keys.items():
-            if {keys.mask_key, keys.share_key} & {other.mask_key, other.share_key}:
-                raise ProtocolError(f"{name} announced a key that {peer} has announced")
+        check_unlike({**self._keys, name: keys})
         self._keys[name] = keys
 
     def take_boxes(self, name: str, boxes: Mapping[str, bytes]) -> None:
-        """Take a party's sealed boxes, by recipient.
-
-        Raises:
-            ProtocolError: if they are not one box for each of its neighbours.
-        """
+        """Take a party's sealed boxes, by recipient."""
         self._expect(Phase.SHARES, name)
-        if is_repeated(self._boxes, name, dict(boxes), self.phase):
+        if self._is_repeated(self._boxes, name, dict(boxes)):
             return
         if boxes.keys() != self._known.graph.neighbours(name):
             raise ProtocolError(f"{name} did not seal one box for each of its neighbours")
@@ -163,19 +309,15 @@ class ServerMasking:
         self._boxes[name] = dict(boxes)
 
     def take_masked(self, name: str, packed: bytes) -> None:
-        """Add a party's masked votes to the sum; if proofs are required, only after its proof.
-
-        Raises:
-            ProtocolError: if they are not the right number of residues.
-        """
+        """Add a party's masked votes to the sum; if proofs are required, only after its proof."""
         self._expect(Phase.MASKED, name)
         if self._collected is not None:
             residues = self._collected.masked(name, packed)
         else:
-            residues = self._stream.ring.unpack(packed, self.context.count)
+            residues = self._stream.ring.unpack(packed, self.context.values)
         # Only a hash is stored: the votes are in the sum.
         earlier = hashlib.sha256(packed).digest()
-        if is_repeated(self._masked, name, earlier, self.phase):
+        if self._is_repeated(self._masked, name, earlier):
             return
         if self._collected is not None:
             self._collected.keep(name, packed)
@@ -204,78 +346,9 @@ class ServerMasking:
         if (collected := self._collected) is None:
             raise ProtocolError("votes are not proved in this sum")
         if name in collected.proved and isinstance(proof, bytes):
-            is_repeated(collected.proved, name, hashlib.sha256(proof).digest(), self.phase)
+            self._is_repeated(collected.proved, name, hashlib.sha256(proof).digest())
             return
         collected.take_proof(name, proof)
-
-    def take_signature(self, name: str, signature: bytes) -> None:
-        """Take a party's signature over the list of survivors.
-
-        Raises:
-            ProtocolError: if it does not verify.
-        """
-        self._expect(Phase.CONSISTENCY, name)
-        if is_repeated(self._signed, name, signature, self.phase):
-            return
-        check_survivors(self.context, name, self._to_sign, signature)
-        self._signed[name] = signature
-
-    def take_unmasking(self, name: str, opening: UnmaskingShares) -> None:
-        """Take the shares that a party reveals.
-
-        Raises:
-            ProtocolError: if they are not one share of every secret that it should reveal.
-        """
-        self._expect(Phase.UNMASK, name)
-        if not isinstance(opening, UnmaskingShares):
-            raise ProtocolError(f"{name} sent something other than unmasking shares")
-        if is_repeated(self._openings, name, opening, self.phase):
-            return
-        holders = self._known.graph.holders(name)
-        alive = frozenset(self.survivors)
-        if opening.seed_shares.keys() != holders & alive:
-            raise ProtocolError(f"{name} did not reveal a seed share of each survivor it should")
-        if opening.key_shares.keys() != (holders & self._boxes.keys()) - alive:
-            raise ProtocolError(f"{name} did not reveal a key share of each dropout it should")
-        opening.check(name)
-        self._openings[name] = opening
-
-    def advance(self) -> None:
-        """Close the phase with the parties that answered.
-
-        Raises:
-            QuorumError: if they are too few; nothing is revealed and more may still answer.
-            ProtocolError: if the shares do not reconstruct the secrets, or the sum is not that of
-                the proved votes.
-        """
-        if self.phase is Phase.DONE:
-            raise ProtocolError("this attempt at a masked sum is finished")
-        answered = self.answered
-        if not self.enough:
-            raise QuorumError(
-                f"{len(answered)} parties of {len(self._awaited)} answered with "
-                f"{self.phase.value}, {self.context.threshold} are needed"
-                + (
-                    ", and some party has too few neighbours left"
-                    if len(answered) >= self.context.threshold
-                    else ""
-                )
-            )
-        if self.phase is Phase.KEYS:
-            self._announced = Announced(self.context, self._keys)
-            self._tree = KeyTree(self._keys)
-        elif self.phase is (Phase.MASKED if self._collected is None else Phase.PROOFS):
-            self.survivors = tuple(sorted(answered))
-            self._to_sign = survivors_to_sign(self._known, self.survivors)
-            if self._collected is not None:
-                self._total = self._collected.total(self.survivors)
-        elif self.phase is Phase.CONSISTENCY:
-            signers = self._signed.keys() & self._known.graph.signers
-            self.signatures = {name: self._signed[name] for name in sorted(signers)}
-        elif self.phase is Phase.UNMASK:
-            self._result = self._unmasked()
-        self._awaited = frozenset() if self.phase is Phase.UNMASK else answered
-        self.phase = self._order[self._order.index(self.phase) + 1]
 
     def keys_for(self, name: str) -> dict[str, Keys]:
         """Return the request for shares: the keys of a party and all that it masks with."""
@@ -297,76 +370,18 @@ class ServerMasking:
             for sender in sorted(self._known.graph.neighbours(name) & self._boxes.keys())
         }
 
-    def result(self) -> NDArray[np.int64]:
-        """Return the sum over the survivors: (rows, classes) residues in [0, 2^bits).
+    def _close(self, answered: frozenset[str]) -> None:
+        super()._close(answered)
+        if self.phase is Phase.KEYS:
+            self._announced = Announced(self.context, self._keys)
+            self._tree = KeyTree(self._keys)
+        elif self.phase is Phase.PROOFS and self._collected is not None:
+            self._total = self._collected.total(self.survivors)
+        elif self.phase is Phase.CONSISTENCY:
+            signers = self._signed.keys() & self._known.graph.signers
+            self.signatures = {name: self._signed[name] for name in sorted(signers)}
 
-        Raises:
-            ProtocolError: before the last phase is closed.
-        """
-        if self._result is None:
-            raise ProtocolError(f"there is no sum yet: the server waits for {self.phase.value}")
-        return self._result.copy()
-
-    def _unmasked(self) -> NDArray[np.int64]:
-        known, alive = self._known, frozenset(self.survivors)
-        total, unmasking = self._total.copy(), Unmasking(known, self._stream)
-        dropouts = {name: sorted(known.graph.neighbours(name) & alive) for name in self._dropped()}
-        unmasking.remove(total, self.survivors, dropouts, self._openings)
-        self.faults = tuple(sorted(unmasking.faults))
-        counts: NDArray[np.int64] = total.astype(np.int64)
-        if self._collected is not None:
-            counts = self._collected.opened(total, self.survivors)
-        return counts.reshape(self.context.rows, self.context.classes)
-
-    def _dropped(self) -> frozenset[str]:
-        """Parties that shared secrets but did not vote, and that survivors mask with."""
-        alive, graph = frozenset(self.survivors), self._known.graph
-        gone = self._boxes.keys() - alive
-        return frozenset(name for name in gone if graph.neighbours(name) & alive)
-
-    @property
-    def _known(self) -> Announced:
-        if self._announced is None:
-            raise ProtocolError("a step of a masked sum before the keys are announced")
-        return self._announced
-
-    def _answers(self) -> Mapping[str, object]:
-        taken: dict[Phase, Mapping[str, object]] = {
-            Phase.KEYS: self._keys,
-            Phase.SHARES: self._boxes,
-            Phase.MASKED: self._masked,
-            Phase.PROOFS: {} if self._collected is None else self._collected.proved,
-            Phase.CONSISTENCY: self._signed,
-            Phase.UNMASK: self._openings,
-            Phase.DONE: {},
-        }
-        return taken[self.phase]
-
-    def _expect(self, phase: Phase, name: str) -> None:
-        if self.phase is not phase:
-            raise ProtocolError(
-                f"{phase.value} of {name!r:.80}, while the server waits for {self.phase.value}"
-            )
-        if name not in self._awaited:
-            raise ProtocolError(
-                f"{phase.value} of {name!r:.80}, which is not in the roster or missed a phase"
-            )
-
-
-def is_repeated(earlier: Mapping[str, object], name: str, answer: object, phase: Phase) -> bool:
-    """Return whether a party has given this answer before.
-
-    Args:
-        earlier: answers of this phase, by party.
-        name: of the party.
-        answer: that came now.
-        phase: what is answered.
-
-    Raises:
-        ProtocolError: if it has given another one.
-    """
-    if name not in earlier:
-        return False
-    if earlier[name] != answer:
-        raise ProtocolError(f"{name} sent {phase.value} a second time, and other ones")
-    return True
+    def _counts(self, total: Residues) -> NDArray[np.int64]:
+        if self._collected is None:
+            return super()._counts(total)
+        return self._collected.opened(total, self.survivors)

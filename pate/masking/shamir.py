@@ -11,10 +11,11 @@ Source: Shamir, "How to share a secret", CACM 22(11), 1979.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pate.errors import ProtocolError, UsageError
-from pate.masking.encoding import draw
+from pate.masking.encoding import decode, draw, encode, pairs_from_bytes, pairs_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,11 +67,7 @@ def split(
 
 
 def weights(points: Sequence[int], at: int = 0) -> tuple[int, ...]:
-    """Return Lagrange weights: f(at) = sum of weight * f(point), for the points in their order.
-
-    Raises:
-        UsageError: for a repeated point.
-    """
+    """Return Lagrange weights: f(at) = sum of weight * f(point), for the points in their order."""
     if len(set(points)) != len(points):
         raise UsageError("two shares at the same point")
     found = []
@@ -98,9 +95,6 @@ def reconstruct(shares: Mapping[int, int], threshold: int) -> bytes:
     """Return the secret of exactly ``threshold`` shares by point.
 
     Wrong shares give a wrong secret: the caller must be able to verify it.
-
-    Raises:
-        ProtocolError: if these shares belong to no secret.
     """
     if len(shares) != threshold:
         raise ProtocolError(f"{len(shares)} shares are given, {threshold} are needed")
@@ -117,15 +111,43 @@ def to_bytes(share: int) -> bytes:
 
 
 def from_bytes(raw: bytes, what: str) -> int:
-    """Return the share that :func:`to_bytes` wrote.
-
-    Raises:
-        ProtocolError: if it has another length, or is not an element of the field; ``what`` is for
-            the message.
-    """
+    """Return the share that :func:`to_bytes` wrote."""
     if not isinstance(raw, bytes) or len(raw) != SHARE_BYTES:
         raise ProtocolError(f"{what} does not have {SHARE_BYTES} bytes")
     share = int.from_bytes(raw, "little")
     if share >= PRIME:
         raise ProtocolError(f"{what} is no element of the field")
     return share
+
+
+@dataclass(frozen=True)
+class UnmaskingShares:
+    """The shares that one party reveals, by the owner of the secret.
+
+    Attributes:
+        seed_shares: of the seeds of the own masks of survivors, 33 bytes each.
+        key_shares: of the mask keys of dropouts, 33 bytes each.
+    """
+
+    seed_shares: Mapping[str, bytes]
+    key_shares: Mapping[str, bytes]
+
+    def check(self, name: str) -> None:
+        """Check that every share is an element of the field, and no party is in both."""
+        for shares, kind in ((self.seed_shares, "seed"), (self.key_shares, "key")):
+            for peer, share in shares.items():
+                from_bytes(share, f"the share of the {kind} of {peer} from {name}")
+        both = sorted(self.seed_shares.keys() & self.key_shares.keys())
+        if both:
+            raise ProtocolError(f"{name} revealed both the seed and the key of {both[0]}")
+
+    def to_bytes(self) -> bytes:
+        """Return both, as :meth:`from_bytes` reads them."""
+        return encode(
+            "revealed shares", pairs_to_bytes(self.seed_shares), pairs_to_bytes(self.key_shares)
+        )
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> UnmaskingShares:
+        """Return what :meth:`to_bytes` wrote."""
+        return cls(*map(pairs_from_bytes, decode("revealed shares", raw)))

@@ -4,23 +4,28 @@ Round 0 releases class counts. From then on round t shows a model W_t, and a rec
 gradient of the logistic loss there, x (p_t(x) - e_y)', scaled to length 1 if it is longer than c_t. The
 sum S_t, times c_t, is the gradient g_t of the records' loss at W_t plus noise of c_t sigma_t.
 
-The curvature there for class c is B_c = N C/(C - 1) E[p_c (1 - p_c) x x']. The public rows have it, N is
-known from round 0. (By C/(C - 1) it is the whole Hessian's where classes are equally likely, and with two
-classes always: the Hessian moves classes against one another. Without it steps are too long, with two
-classes twice as long. One curvature for all classes diverges.) In the eigenvectors of B_c the prior of
-W - W_0 has the variance S = s^2 sqrt(B), W_0 having the class shares only. The numbers
-z = B (W_T - W_0) - g_T have mean B (W - W_0), and variance v of privacy noise plus B of the draw of records.
-So the next model is W_0 + B S / (B^2 S + v + B) z; s^2 is the one with which the z of all classes are most
-likely. (Classes differ more in directions in which rows do. A prior of one variance in all directions is as
-good where noise is small, and up to two points of accuracy behind where it is large.)
+The curvature there for class c is B_c = N E[f p_c (1 - p_c) x x'], f being 1 / (1 - p_c), but from C/(C -
+1) to 2. The public rows have it, N is known from round 0. (By f it is about the whole Hessian's, which
+moves classes against one another: f is 2 where two classes compete, C/(C - 1) where all do. Without it
+steps are up to twice too long. One curvature for all classes diverges.) In the eigenvectors of B_c the
+prior of W - W_0 has the variance S = s^2 sqrt(B), W_0 having the class shares only. The numbers z = B (W_T
+- W_0) - g_T have mean B (W - W_0), and variance v of privacy noise plus B of the draw of records. So the
+next model is W_0 + B S / (B^2 S + v + B) z; s^2 is the one with which the z of all classes are most likely.
+(Classes differ more in directions in which rows do. A prior of one variance in all directions is as good
+where noise is small, and up to two points of accuracy behind where it is large.)
 
-Earlier rounds count, too: a gradient at W_t is one at W_T less the sum of x (p_T - p_t)', in which no label
-is. Public rows stand for that sum. How far they are off is known: by N^2/n E[(x'a)^2 (p_T - p_t)^2] in
-direction a, which is little once models hardly move. So each round's gradient is moved to W_T, and in each
-direction the mean of least variance is taken. Therefore more rounds than needed cost next to nothing. All of
-it is post-processing of what was released.
+The gradient elsewhere on the way from W_T to that model is known, too: it is that at W_T and the sum of
+x (p - p_T)', in which no label is, so public rows stand for it. The step ends where the slope of the
+posterior along it is 0, if that is before its end. With many classes the first step would go far beyond.
 
-Source: Newton's method; for s^2 MacKay, "Bayesian interpolation", Neural Computation 4, 1992.
+For the same reason earlier rounds count. A gradient at W_t is one at W_T less the sum of x (p_T - p_t)'. How
+far public rows are off is known: by N^2/n E[(x'a)^2 (p_T - p_t)^2] in direction a, which is little once
+models hardly move. So each round's gradient is moved to W_T, and in each direction the mean of least variance
+is taken. Therefore more rounds than needed cost next to nothing. All of it is post-processing of what was
+released.
+
+Source: Newton's method with a line search; for s^2 MacKay, "Bayesian interpolation", Neural Computation 4,
+1992.
 """
 
 from __future__ import annotations
@@ -54,6 +59,8 @@ _TINY: Final = 1e-300
 _LEAST_NOISE: Final = 1e-6
 #: Least share of a class, times the number of classes.
 _RAREST: Final = 0.01
+#: Halvings that find the length of a step.
+_HALVED: Final = 8
 #: Steps that set the intercepts.
 _LEVELLED: Final = 50
 
@@ -164,7 +171,9 @@ def _step(rows: Floats, start: Start, first: Floats, rounds: Sequence[Released])
     ]
     told: list[tuple[Floats, Floats, Floats, Floats]] = []
     for at in range(classes):
-        varied = part * classes / (classes - 1) * likely[:, at] * (1 - likely[:, at])
+        others = 1 - likely[:, at]
+        factor = np.clip(1 / np.maximum(others, _LEAST), classes / (classes - 1), 2.0)
+        varied = part * factor * likely[:, at] * others
         curved, axes = np.linalg.eigh((rows * varied[:, None]).T @ rows)
         kept = curved > _LEAST * max(float(curved[-1]), _TINY)
         curved, axes = curved[kept], axes[:, kept]
@@ -185,11 +194,31 @@ def _step(rows: Floats, start: Start, first: Floats, rounds: Sequence[Released])
         return -float((np.log(spread) + np.square(apart) / spread).sum())
 
     size = max(_SIZES, key=evidence)
-    made = np.zeros_like(weights)
+    step = np.zeros_like(weights)
     for at, (curved, left, apart, axes) in enumerate(told):
         power = curved * size * (curved / most) ** _POWER
-        made[:, at] = axes @ (power / (curved * power + curved + left) * apart)
-    return first + made
+        aim = power / (curved * power + curved + left) * apart
+        step[:, at] = axes @ (aim - axes.T @ (weights - first)[:, at])
+
+    def slope(share: float) -> float:
+        """Of the posterior's negative logarithm, at a share of the step."""
+        here = weights + share * step
+        moved = part * (rows.T @ (_softmax(rows @ here) - likely))
+        total = 0.0
+        for at, (curved, left, apart, axes) in enumerate(told):
+            gradient = curved * (axes.T @ (weights - first)[:, at]) - apart + axes.T @ moved[:, at]
+            prior = size * (curved / most) ** _POWER
+            pull = axes.T @ (here - first)[:, at] / prior
+            total += float((axes.T @ step[:, at]) @ (curved * gradient / (curved + left) + pull))
+        return total
+
+    share, most_share = 1.0, 1.0
+    if slope(1.0) > 0:
+        least = 0.0
+        for _ in range(_HALVED):
+            share = (least + most_share) / 2
+            least, most_share = (least, share) if slope(share) > 0 else (share, most_share)
+    return weights + share * step
 
 
 def _first(rows: Floats, start: Start) -> Floats:

@@ -111,7 +111,7 @@ def write_file(path: Path, content: bytes | Iterable[bytes], *, mode: int = 0o60
         Path(name).chmod(mode)
         reach("file-drafted")
         Path(name).replace(path)
-        sync_directory(path.parent)
+        sync(path.parent)
     except BaseException as error:  # Ctrl-C, too: the draft may contain a secret
         with contextlib.suppress(OSError):
             Path(name).unlink()
@@ -180,8 +180,8 @@ def kept_secret(path: Path) -> bytes:
     return held
 
 
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
+def sync(path: Path) -> None:
+    """Make a file, or the names in a directory, durable."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -191,23 +191,28 @@ def sync_directory(path: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, what: str) -> Iterator[None]:
-    """Lock the file ``path`` exclusively while the block runs.
+    """Lock a home by the file ``path``, and remove the drafts of killed writes in it.
 
-    The lock belongs to the process and ends with it in any case. Drafts of an earlier, killed process
-    next to the lock file are removed: see :func:`sweep_drafts`.
+    ``what`` is the program that may have locked it, for the message; see :func:`exclusive`.
+    """
+    with exclusive(path, f"{path.parent} is in use: {what} runs on it already"):
+        sweep_drafts(path.parent)
+        yield
 
-    Args:
-        path: the lock file; made if absent.
-        what: the program that may have locked it, for the message.
+
+@contextlib.contextmanager
+def exclusive(path: Path, in_use: str) -> Iterator[None]:
+    """Lock the file ``path``, made if absent, while the block runs; the process's end frees it, too.
+
+    The file stays: removing it would race.
 
     Raises:
-        StateError: if another process holds it.
+        StateError: with the message ``in_use``, if another process holds it.
     """
     private_directory(path.parent)
     with open_private(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise StateError(f"{path.parent} is in use: {what} runs on it already") from None
-        sweep_drafts(path.parent)
+            raise StateError(in_use) from None
         yield

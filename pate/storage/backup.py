@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, BinaryIO, Final, Generic, TypeVar
 
 from pate.errors import DataError, DiskError, LedgerError, StateError, UsageError
-from pate.runtime.home import private_directory, sync_directory
+from pate.runtime.home import private_directory, sync
 from pate.storage.manifest import KEY, Manifest, opened, read_manifest, write_manifest
 from pate.storage.sqlite import connect, translated
 
@@ -60,11 +60,6 @@ def copy_database(source: Path, target: Path) -> None:
 
     The copy is one file without a log, readable only by its owner, and on the disk when this
     returns.
-
-    Raises:
-        StateError: if there is no ``source``, or something is at ``target``.
-        DiskError: if it cannot be read or written.
-        LedgerError: if it is not a database.
     """
     if not source.is_file():
         raise StateError(f"there is no ledger at {source}")
@@ -74,16 +69,12 @@ def copy_database(source: Path, target: Path) -> None:
             live.execute("PRAGMA query_only = ON")
             live.backup(copy)  # in one step: a consistent view, and the writer does not wait
             copy.execute("PRAGMA journal_mode = DELETE")
-        _sync(target)
+        sync(target)
 
 
 @contextmanager
 def draft_folder(path: Path) -> Iterator[Path]:
-    """Provide the empty folder ``path``, and remove it with its content at the end.
-
-    Raises:
-        DiskError: if it cannot be made, or the block fails to write or rename.
-    """
+    """Provide the empty folder ``path``, and remove it with its content at the end."""
     try:
         private_directory(path.parent)
         shutil.rmtree(path, ignore_errors=True)  # of an earlier attempt that was killed
@@ -98,19 +89,14 @@ def draft_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Provide a folder; it gets the name ``path`` when the block ends, and is removed if it fails.
-
-    Raises:
-        StateError: if something is at ``path``.
-        DiskError: if it cannot be made.
-    """
+    """Provide a folder; it gets the name ``path`` when the block ends, and is removed if it fails."""
     if path.exists() or path.is_symlink():
         raise StateError(f"{path} exists already: nothing is overwritten")
     with draft_folder(path.with_name(f".{path.name}.new")) as draft:
         yield draft
-        sync_directory(draft)
+        sync(draft)
         draft.rename(path)  # fails if a folder with files appeared there meanwhile
-        sync_directory(path.parent)
+        sync(path.parent)
 
 
 def back_up(
@@ -134,12 +120,6 @@ def back_up(
 
     Returns:
         The manifest as written, the folder's name, and the result of ``look``.
-
-    Raises:
-        StateError: if there is no ledger, something is at ``out``, or a file is too large to be
-            restored.
-        LedgerError: if the copy does not verify: then the ledger does not, either.
-        DiskError: if it cannot be written.
     """
     with new_folder(out) as draft:
         # The ledger first: files that an entry relies on are durable before the entry, so the copy
@@ -179,11 +159,6 @@ class Restore:
         own: the identity of the role here, None if it has none.
         signed_by: the public key (hex) that must have signed it, for example an earlier one; None:
             ``own``, or any key if there is none.
-
-    Raises:
-        UsageError: if ``signed_by`` is not a key.
-        DataError: if it is not a backup of this role, names a file that such backups do not have,
-            or is not signed by the required key.
     """
 
     def __init__(
@@ -241,12 +216,6 @@ class Restore:
 
         Returns:
             The result of ``look``.
-
-        Raises:
-            LedgerError: if the copy does not verify, lacks one of these entries, or is not the
-                ledger that the manifest names.
-            DataError: if a file is missing, or differs from its digest.
-            DiskError: if they cannot be written, or there is no room for them.
         """
         for name, expected in self.manifest.files.items():
             saved = self._place / name
@@ -274,10 +243,6 @@ class Restore:
 
         No existing file is replaced. An existing file with the same bytes is left by an interrupted
         attempt, and stays.
-
-        Raises:
-            StateError: if another file has one of the names.
-            DiskError: if a file cannot be moved there.
         """
         for name in reversed(
             [each for each in self._contents.files if each in self.manifest.files]
@@ -295,7 +260,7 @@ class Restore:
                     "links"
                 ) from error
             (draft / name).unlink()  # one name each, also after an interruption
-        sync_directory(target)
+        sync(target)
 
     def has_made(self, path: Path) -> bool:
         """Return whether a file is equal to the copy's: left by an interrupted restore.
@@ -310,12 +275,7 @@ class Restore:
 
 
 def _copy(file: BinaryIO, target: Path, most: int) -> str:
-    """Copy a file durably, readable only by its owner; return its SHA-256, hex.
-
-    Raises:
-        DataError: if it has more than ``most`` bytes.
-        OSError: if it cannot be read or written, or the disk has no room for it.
-    """
+    """Copy a file durably, readable only by its owner; return its SHA-256, hex."""
     size = os.fstat(file.fileno()).st_size
     if size > most:
         raise DataError(f"{file.name} has {size} bytes, more than such a file may have")
@@ -337,11 +297,3 @@ def _copy(file: BinaryIO, target: Path, most: int) -> str:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

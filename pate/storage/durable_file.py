@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from pate.errors import PateError, StateError
-from pate.runtime.home import private_directory, sync_directory
+from pate.runtime.home import private_directory, sync
 from pate.storage.sqlite import connect, make_durable, translated
 
 if TYPE_CHECKING:
@@ -162,4 +162,4 @@ def make_file(
         db.execute("COMMIT")
     drafted()
     draft.rename(path)
-    sync_directory(path.parent)
+    sync(path.parent)

@@ -115,12 +115,7 @@ def write_manifest(folder: Path, made: Manifest, key: Ed25519PrivateKey | None) 
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a backup, and check its signature if it names a signer.
-
-    Raises:
-        DataError: if ``folder`` is not a backup, has an unknown format, or has an invalid
-            signature.
-    """
+    """Read the manifest of a backup, and check its signature if it names a signer."""
     path = folder / MANIFEST
     try:
         with opened(path) as file:
@@ -141,12 +136,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a regular file for reading, but no link, pipe or device.
-
-    Raises:
-        DataError: if it is something else.
-        OSError: if it cannot be opened.
-    """
+    """Open a regular file for reading, but no link, pipe or device."""
     if path.is_symlink():
         raise DataError(f"{path} is a link, not a regular file of a backup")
     # Do not follow a link that appeared meanwhile, nor wait for the writer of a pipe.
@@ -164,11 +154,7 @@ def _signed_bytes(fields: Mapping[str, object]) -> bytes:
 
 
 def _check_signature(fields: dict[str, object]) -> None:
-    """Remove the signature from the fields of a manifest, and check it against the signer there.
-
-    Raises:
-        ValueError: if it is invalid.
-    """
+    """Remove the signature from the fields of a manifest, and check it against the signer there."""
     signer, signature = str(fields.get("signer")), str(fields.pop("signature", None))
     if not signer and not signature:
         return
@@ -182,11 +168,7 @@ def _check_signature(fields: dict[str, object]) -> None:
 
 
 def _checked(fields: Mapping[str, object]) -> Manifest:
-    """Return the manifest of fields.
-
-    Raises:
-        ValueError, TypeError: if one of them is invalid.
-    """
+    """Return the manifest of fields."""
     made = Manifest(**fields)  # type: ignore[arg-type]
     texts = (made.name, made.ledger, made.made_at, made.head, made.signer)
     if not all(isinstance(text, str) and len(text) <= _LONGEST_TEXT for text in texts):

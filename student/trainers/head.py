@@ -99,10 +99,10 @@ def is_clear(noisy: NoisyVotes | None) -> bool:
     """Return whether counts are of a campaign in rounds whose noise hides little of its model."""
     if noisy is None or noisy.model is None or noisy.shown is None:
         return False
-    answered = [each.sigma / GRID for each in (*noisy.earlier[1:], noisy) if each.sigma]
-    if len(answered) < len(noisy.earlier):
-        return True  # without noise
-    mu = sum(1 / sigma**2 for sigma in answered) ** 0.5
+    sigmas = [*(each.sigma for each in noisy.earlier[1:]), noisy.sigma]
+    if not all(sigmas):
+        return True
+    mu = sum((GRID / sigma) ** 2 for sigma in sigmas) ** 0.5
     records = Start.of(*noisy.class_counts).records
     directions, classes = noisy.counts.shape
     return mu > 0 and noise_ratio(classes, directions, records, mu) <= _CLEAR

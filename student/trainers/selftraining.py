@@ -79,6 +79,9 @@ if TYPE_CHECKING:
 KIND: Final = "selftraining"
 #: Of a student of embeddings.
 HEAD: Final = "head"
+#: One of so many rows is left out when copies of a model are compared, and the least chance there.
+_LEFT_OUT: Final = 5
+_LEAST: Final = 1e-9
 
 
 @dataclass(frozen=True)
@@ -260,7 +263,7 @@ def train(
         summed = linear_chances(lesson.public, lesson.noisy)
         step()
         if summed is not None:
-            line = lesson.noisy.model is not None
+            line = None if lesson.noisy.model is not None else False
             return _fitted_to(lesson, encoding, summed, seed, effort, step, answer, line=line)
     if answer == NUMBER or not len(lesson.labels):
         raise DataError(ONLY_NOISE)
@@ -292,15 +295,16 @@ def _fitted_to(
     step: Callable[[], None],
     answer: str = CLASS,
     *,
-    line: bool = False,
+    line: bool | None = False,
 ) -> TableStudent:
-    """Return boosted trees fitted to class probabilities of all public rows, and on request a line.
+    """Return boosted trees fitted to class probabilities of all public rows, and on request a linear model.
 
     It is smoother than trees are, which of a small public set say less; their mean is better than either.
+    ``line`` says whether; None: where both together copy rows left out better than trees.
     """
     rows, trees = encoding.encode(lesson.public), effort.steps or TREES
     found = {"boosting": fit_chances(rows, chances, seed=seed, trees=trees, far=CLOSELY)}
-    if line:
+    if line or (line is None and _is_smooth(rows, chances, seed, trees)):
         found["logistic"] = fit_head(rows, chances, steps=effort.steps)
     step()
     return TableStudent(encoding, found, None, lesson.classes, answer=answer)
@@ -335,6 +339,31 @@ def _head(
         models, constant = {HEAD: head}, None
     step()
     return TableStudent(encoding, models, constant, lesson.classes, HEAD, answer)
+
+
+def _is_smooth(
+    rows: NDArray[np.float32], chances: NDArray[np.float64], seed: int, trees: int
+) -> bool:
+    """Return whether trees copy a model better together with a linear model.
+
+    Every fifth row is left out when both are fitted, and says so by its cross-entropy.
+    """
+    left = np.arange(len(rows)) % _LEFT_OUT == 0
+    if left.all():
+        return False
+    given, wanted = rows[~left], chances[~left]
+    by_trees, by_line = (
+        model.predict_proba(rows[left])
+        for model in (
+            fit_chances(given, wanted, seed=seed, trees=trees, far=CLOSELY),
+            fit_head(given, wanted),
+        )
+    )
+    apart, joined = (
+        float((chances[left] * np.log(np.maximum(each, _LEAST))).sum())
+        for each in (by_trees, (by_trees + by_line) / 2)
+    )
+    return joined > apart
 
 
 def _labels_alone(lesson: Lesson) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

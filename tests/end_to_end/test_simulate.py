@@ -12,7 +12,7 @@ import pytest
 
 from aggregator_server.results.report import LEDGER_FILE, describe, verify
 from pate.masking.context import check_threshold
-from pate.masking.degree import degree_for
+from pate.masking.graph import degree_for
 from simulation.programs import Program
 from simulation.simulate import quorum
 from tests.support.needs import others_slow

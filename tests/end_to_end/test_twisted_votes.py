@@ -19,6 +19,7 @@ from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.results.report import entries
 from pate.data.values import Images
 from pate.errors import ProtocolError
+from pate.masking import masks, party
 from pate.masking.party import PartyMasking
 from tests.support.world.in_process import Unanimous, World
 from tests.support.world.stand import Stand
@@ -93,15 +94,15 @@ class Twisted:
     sent: list[bytes] = field(default_factory=list)
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        mask, send = PartyMasking._masked, PartyMasking.mask
+        hide, send = masks.hide, PartyMasking.mask
 
-        def masked(this: PartyMasking, announced: Any, peers: Any, values: Any) -> bytes:
-            if this.name != ROGUE:
-                return mask(this, announced, peers, values)
+        def hidden(known: Any, name: str, secrets: Any, values: Any, *rest: Any) -> bytes:
+            if name != ROGUE:
+                return hide(known, name, secrets, values, *rest)
             values = values.copy()
             # What follows the votes, if they are proved, links them to their proof.
             self.twist(values.reshape(-1)[:CELLS].reshape(QUERIES, CLASSES))
-            return mask(this, announced, peers, values)
+            return hide(known, name, secrets, values, *rest)
 
         def whole(this: PartyMasking, boxes: Any, values: Any) -> bytes:
             if this.name != ROGUE:
@@ -109,7 +110,7 @@ class Twisted:
             self.sent.append(send(this, boxes, values))
             return self.again or self.sent[-1]
 
-        patch.setattr(PartyMasking, "_masked", masked)
+        patch.setattr(party, "hide", hidden)
         patch.setattr(PartyMasking, "mask", whole)
 
 

@@ -21,7 +21,7 @@ from pate.errors import ProtocolError
 from pate.formats.enrolment import Answer, Bundle, fingerprint, verifier_of
 from pate.formats.labels import LabelSet, checked_statement
 from pate.formats.privacy_statement import PrivacyStatement
-from pate.masking.proofs.verifier import verify
+from pate.masking.proofs.argument import verify
 from protos import wire
 from protos.flower import carriage
 from protos.pate.v1 import student_pb2, vote_pb2

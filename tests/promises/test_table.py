@@ -20,7 +20,7 @@ from pate.answers import ANSWERS, RESIDUAL
 from pate.campaign.choices import AGGREGATIONS, COMPOSITIONS, NOISES, PUBLISH, UNITS
 from pate.codes import AXES, CODES, EACH, code_of
 from pate.encoders.description import Description
-from pate.masking.degree import COMPLETE_UP_TO
+from pate.masking.graph import COMPLETE_UP_TO
 from pate.mechanisms import MECHANISMS
 from pate.noise.share_laws import IN_WORDS
 from tests.mutants.modules import ROOT, Module

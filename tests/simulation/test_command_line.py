@@ -65,12 +65,13 @@ def test_help_names_what_there_is(program: str, words: list[str]) -> None:
     ],
 )
 def test_a_command_imports_only_what_it_needs(arguments: list[str], slow: set[str]) -> None:
-    """A figure needs SciPy, a party or a server Flower, a certificate X.509, a database SQLAlchemy."""
+    """A figure needs SciPy, a party or a server Flower, a certificate X.509, a database psycopg."""
     slow = slow | {
         "torch",
         "flwr",
         "sklearn",
         "sqlalchemy",
+        "psycopg",
         "fastapi",
         "matplotlib",
         "pandas",
@@ -95,7 +96,7 @@ def test_options_that_contradict_each_other_are_refused_before_the_heavy_imports
         "try:\n"
         "    main()\n"
         "finally:\n"
-        "    print({'torch', 'flwr', 'sqlalchemy', 'scipy'} & set(sys.modules))\n"
+        "    print({'torch', 'flwr', 'psycopg', 'scipy'} & set(sys.modules))\n"
     )
     done = subprocess.run(
         [

@@ -75,12 +75,12 @@ class Cluster:
     @property
     def url(self) -> str:
         """The address of its database, over its socket, without a password."""
-        return f"postgresql+psycopg://pate@/pate?host={self.folder}&port={self.port}"
+        return f"postgresql://pate@/pate?host={self.folder}&port={self.port}"
 
     @property
     def network_url(self) -> str:
         """The same over TCP: with a password, which is not in it."""
-        return f"postgresql+psycopg://pate@127.0.0.1:{self.port}/pate"
+        return f"postgresql://pate@127.0.0.1:{self.port}/pate"
 
     @property
     def log(self) -> str:
@@ -88,8 +88,12 @@ class Cluster:
 
     def place(self, folder: Path) -> InDatabase:
         """An unused place, for a campaign in ``folder``."""
-        from aggregator_server.ledger.store.address import Address
-        from aggregator_server.ledger.store.place import ANCHOR_FILE, InDatabase, schema_of
+        from aggregator_server.ledger.store.place import (
+            ANCHOR_FILE,
+            Address,
+            InDatabase,
+            schema_of,
+        )
 
         name = schema_of(uuid.uuid4().hex)
         return InDatabase(Address.parse(self.url), name, folder / ANCHOR_FILE)
@@ -189,7 +193,7 @@ class LossyLink:
     def __init__(self, folder: Path, cluster: Cluster, *, committed: bool) -> None:
         folder.mkdir()
         self._cluster, self._committed = cluster, committed
-        self.url = f"postgresql+psycopg://pate@/pate?host={folder}&port={cluster.port}"
+        self.url = f"postgresql://pate@/pate?host={folder}&port={cluster.port}"
         self.done = threading.Event()
         self._door = socket.socket(socket.AF_UNIX)
         self._door.bind(str(folder / f".s.PGSQL.{cluster.port}"))

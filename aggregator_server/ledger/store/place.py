@@ -9,16 +9,23 @@ trace that later spending would be repeated; the anchor detects it.
 from __future__ import annotations
 
 import json
+import os
+import re
 import stat
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from aggregator_server.ledger.store.address import Address
 from pate.errors import LedgerError, StateError, UsageError
 from pate.foreign import json_value
-from pate.runtime.home import private_directory, write_file
+from pate.runtime.environment import is_loopback
+from pate.runtime.home import exclusive, private_directory, write_file
 from pate.storage.hash_chain import Head
+from pate.storage.sqlite import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: The ledger's name in a campaign's folder.
 LEDGER_FILE: Final = "ledger.db"
@@ -29,6 +36,126 @@ _LARGEST_ANCHOR: Final = 2**14
 _PREFIX: Final = "pate_"
 #: Bytes of a name in PostgreSQL, which truncates longer ones.
 _LONGEST_NAME: Final = 63
+
+_LONGEST_ADDRESS: Final = 1000
+#: The options of libpq that an address may contain, none of them secret. Others belong into a
+#: service file.
+_NUMBERS: Final = frozenset(
+    {"connect_timeout", "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count",
+     "tcp_user_timeout"}
+)  # fmt: skip
+_WORDS: Final = frozenset(
+    {"host", "hostaddr", "port", "user", "service", "passfile", "sslmode", "sslrootcert", "sslcert",
+     "sslkey", "sslcrl", "sslcrldir", "sslnegotiation", "ssl_min_protocol_version",
+     "ssl_max_protocol_version", "channel_binding", "require_auth", "requirepeer", "gssencmode",
+     "krbsrvname", "target_session_attrs", "load_balance_hosts"}
+)  # fmt: skip
+_MODES: Final = frozenset({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"})
+#: Values of sslmode that authenticate the server.
+PROVEN: Final = frozenset({"verify-ca", "verify-full"})
+#: Substrings of the names of secret options.
+_SECRET: Final = ("pass", "pwd", "secret", "scram_", "token")
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a database is, as a URI of libpq without a password; :meth:`parse` makes it."""
+
+    url: str
+
+    def __str__(self) -> str:
+        return self.url
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read an address; messages never contain it, since it may include a password.
+
+        Raises:
+            UsageError: if it is invalid, has a password, or uses an unprotected network connection.
+        """
+        found = _parsed(text)
+        # libpq would parse such a database name as another address.
+        hidden = any(mark in found.get("user", "") for mark in ":=") or any(
+            mark in found.get("dbname", "") for mark in ":=@"
+        )
+        if hidden or any(part in name for name in found.keys() - _WORDS for part in _SECRET):
+            raise UsageError(
+                "--ledger has a password in it, where every process and log can see it: leave "
+                "it out, and put it into ~/.pgpass, or the file that PGPASSFILE names, "
+                "readable only by you"
+            )
+        if (
+            found.keys() - _WORDS - _NUMBERS - {"dbname"}
+            or any(not re.fullmatch("[0-9]+", found[name]) for name in _NUMBERS & found.keys())
+            or found.get("sslmode", "allow") not in _MODES
+        ):
+            raise UsageError(
+                "--ledger has an option that cannot be used: the address may say "
+                f"{', '.join(sorted(_WORDS | _NUMBERS))}; put others into a service file"
+            )
+        made = cls(text)
+        made.parameters()
+        return made
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the connection parameters by libpq's names.
+
+        Raises:
+            UsageError: for a host on another machine that is not authenticated.
+        """
+        found: dict[str, Any] = {**_parsed(self.url)}
+        # Values of the environment are known before a password is sent; those of a service file,
+        # once connected.
+        hosts = ",".join(
+            found.get(name) or os.environ.get(f"PG{name.upper()}", "")
+            for name in ("host", "hostaddr")
+        )
+        if not all(map(is_here, hosts.split(","))):
+            mode = found.setdefault("sslmode", "verify-full")
+            if mode not in PROVEN:
+                raise UsageError(
+                    f"--ledger is on another machine with sslmode={mode}: the sums of votes "
+                    "would go to an unauthenticated server; leave sslmode out (default: "
+                    "verify-full), or use verify-ca"
+                )
+        # Detect a server that is gone, and do not wait for one that does not answer.
+        return {
+            "connect_timeout": 10,
+            "keepalives_idle": 30,
+            "keepalives_interval": 10,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 60_000,
+            **found,
+            "client_encoding": "utf8",
+            "application_name": "pate-server",
+        }
+
+
+def is_here(host: str) -> bool:
+    """Return whether a host, in libpq's sense, is this machine; no host is left to libpq."""
+    return not host or host.startswith(("/", "@")) or is_loopback(host)
+
+
+def _parsed(text: str) -> dict[str, str]:
+    """Return what libpq reads in an address."""
+    try:
+        from psycopg import ProgrammingError
+        from psycopg.conninfo import conninfo_to_dict
+    except ImportError as error:
+        raise UsageError(
+            "a ledger in a database needs psycopg: pip install 'federated-pate[postgres]'"
+        ) from error
+    try:
+        if not text.startswith("postgresql://") or not text.isprintable():
+            raise ValueError("no URI, or characters that cannot be shown")
+        if len(text) > _LONGEST_ADDRESS:
+            raise ValueError("too long")
+        return {name: str(value) for name, value in conninfo_to_dict(text).items()}
+    except (ValueError, ProgrammingError) as error:
+        raise UsageError(
+            "--ledger is not the address of a database: postgresql://USER@HOST/DATABASE, with "
+            f"options of {', '.join(sorted(_WORDS | _NUMBERS))}"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -62,13 +189,7 @@ Place: TypeAlias = Path | InDatabase
 def place_of(folder: Path, wanted: str | None = None) -> Place:
     """Return the present or future place of the ledger of the campaign in ``folder``.
 
-    Args:
-        folder: of the campaign; it need not exist.
-        wanted: the requested database; None: according to the folder, else a file.
-
-    Raises:
-        UsageError: if ``wanted`` is not a usable address of a database.
-        StateError: if the folder has another place than ``wanted``, or cannot be read.
+    ``wanted`` is the address of the requested database; None: according to the folder, else a file.
     """
     file, path = folder / LEDGER_FILE, folder / ANCHOR_FILE
     address = None if wanted is None else Address.parse(wanted)
@@ -83,8 +204,7 @@ def place_of(folder: Path, wanted: str | None = None) -> Place:
             raise StateError(
                 f"the campaign in {folder} has its ledger at {found.address}, but another place "
                 "was given: leave --ledger and PATE_LEDGER out (did the database move? Then "
-                "change "
-                f"its address in {path})"
+                f"change its address in {path})"
             )
         return found
     if address is None:
@@ -98,11 +218,7 @@ def place_of(folder: Path, wanted: str | None = None) -> Place:
 
 
 def schema_of(campaign: str) -> str:
-    """Return the name of the schema for a campaign.
-
-    Raises:
-        UsageError: if it is too long, or not text.
-    """
+    """Return the name of the schema for a campaign."""
     name = _PREFIX + campaign
     try:
         size = len(name.encode())
@@ -119,11 +235,7 @@ def schema_of(campaign: str) -> str:
 
 
 def write_anchor(place: InDatabase) -> None:
-    """Record the place of the ledger and its last known entry, durably.
-
-    Raises:
-        DiskError: if it cannot be written.
-    """
+    """Record the place of the ledger and its last known entry, durably."""
     private_directory(place.anchor.parent)
     body = {
         "format": _FORMAT,
@@ -135,22 +247,24 @@ def write_anchor(place: InDatabase) -> None:
 
 
 def require_closed_folder(folder: Path) -> None:
-    """Check that no other user may write to the folder of the ledger or its anchor.
-
-    Raises:
-        StateError: if others may.
-    """
+    """Check that no other user may write to the folder of the ledger or its anchor."""
     mode = folder.stat().st_mode
     if mode & 0o022 and not mode & stat.S_ISVTX:
         raise StateError(f"others may write to {folder}: chmod 700 it")
 
 
-def read_anchor(path: Path) -> InDatabase | None:
-    """Return a folder's anchor, None if it has none.
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Lock a ledger file, or an anchor, for one server at a time."""
+    said = f"{path} is in use by another server; stop that one, or choose another --campaign"
+    with ExitStack() as held:
+        with translated(path, StateError):
+            held.enter_context(exclusive(path.with_name(path.name + ".lock"), said))
+        yield
 
-    Raises:
-        StateError: if it cannot be read.
-    """
+
+def read_anchor(path: Path) -> InDatabase | None:
+    """Return a folder's anchor, None if it has none."""
     try:
         with path.open("rb") as file:
             text = file.read(_LARGEST_ANCHOR + 1)
@@ -170,4 +284,6 @@ def read_anchor(path: Path) -> InDatabase | None:
         known = None if head is None else Head.parse(str(head))
         return InDatabase(Address.parse(url), schema, path, known)
     except (ValueError, KeyError, LedgerError, UsageError) as error:
+        if isinstance(error.__cause__, ImportError):  # the driver is missing
+            raise
         raise StateError(f"{path} is not a valid anchor of a ledger: {error}") from error

@@ -1,75 +1,69 @@
-"""Opening the ledger at a place of either kind."""
+"""The ledger at a place: a file, created atomically, opened by one process and written durably.
+
+A ledger in a database has the same interface: ``writing`` and ``reading`` a transaction, ``check``,
+the head that is noted outside of it, ``close``.
+"""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
-from aggregator_server.ledger.store.database import Database
-from pate.errors import UsageError
+from aggregator_server.ledger.store import tables
+from aggregator_server.ledger.store.place import locked, require_closed_folder
+from pate.errors import LedgerError, StateError
+from pate.runtime.failpoints import reach
+from pate.runtime.home import private_directory
+from pate.storage.durable_file import DurableFile, make_file
+from pate.storage.entries import check_schema
+from pate.storage.sqlite import connect, make_durable, translated
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
 
-    from aggregator_server.ledger.store.place import InDatabase, Place
+    from aggregator_server.ledger.store.place import Place
     from aggregator_server.ledger.store.postgres.database import PostgresDatabase
-    from aggregator_server.ledger.store.postgres.session import Facts
     from pate.storage.entries import Transaction
     from pate.storage.hash_chain import Head
 
-
-class Store(Protocol):
-    """An open ledger: the common interface of :class:`Database` and :class:`PostgresDatabase`."""
-
-    def writing(self) -> AbstractContextManager[Transaction]:
-        """One durable transaction: committed when the block ends, undone if it raises."""
-
-    def reading(self) -> AbstractContextManager[Transaction]:
-        """A consistent view of the committed state."""
-
-    def check(self, db: Transaction, *, pages: bool = False) -> None:
-        """Check that its tables and triggers are those of a new ledger, and its pages intact."""
-
-    def remember(self, head: Head) -> None:
-        """Record the head of a committed entry."""
-
-    def newest_known(self) -> Head | None:
-        """Return an entry that must be in it, if one is known."""
-
-    def could_be_older(self, seq: int) -> bool:
-        """Return whether there may have been unknown entries after number ``seq``."""
-
-    def close(self) -> None:
-        """Close it and release its lock."""
+    #: An open ledger.
+    Store: TypeAlias = "Database | PostgresDatabase"
 
 
 def exists(place: Place) -> bool:
-    """Return whether there is a ledger at a place.
+    """Return whether there is a ledger; an error if one was there and is missing."""
+    if isinstance(place, Path):
+        return place.exists()
+    from aggregator_server.ledger.store.postgres import database
+
+    return database.exists(place)
+
+
+def opened(
+    place: Place, *, read_only: bool = False, fill: Callable[[Transaction], None] | None = None
+) -> Store:
+    """Open a ledger, as its one writer unless ``read_only``.
+
+    Args:
+        place: of the ledger.
+        read_only: open it for reading, also while a server writes it.
+        fill: create it with this content; after a crash it is there with all of it, or not at all.
+            None: it exists.
 
     Raises:
-        StateError: if there was one, but it is missing.
+        StateError: if there is none, or one that was to be created; if another process uses it, or
+            another version wrote it.
+        LedgerError: if it is not a ledger.
+        DiskError: if the disk is full or not writable.
         UnreachableError: if its database does not answer.
     """
-    return place.exists() if isinstance(place, Path) else _postgres().exists(place)
-
-
-def create(place: Place, fill: Callable[[Transaction], None]) -> Store:
-    """Create a ledger with the content of ``fill``, and open it; see ``create`` of either kind."""
     if isinstance(place, Path):
-        return Database.create(place, fill)
-    return _postgres().create(place, fill)
+        return Database(place, read_only=read_only, fill=fill)
+    from aggregator_server.ledger.store.postgres.database import PostgresDatabase
 
-
-def open_for_writing(place: Place) -> Store:
-    """Open a ledger as its one writer; see the ``open`` of either kind."""
-    return Database.open(place) if isinstance(place, Path) else _postgres().open(place)
-
-
-def examine(place: Place) -> Store:
-    """Open a ledger for reading only; see the ``examine`` of either kind."""
-    return Database.examine(place) if isinstance(place, Path) else _postgres().examine(place)
+    return PostgresDatabase(place, read_only=read_only, fill=fill)
 
 
 @contextmanager
@@ -82,21 +76,80 @@ def or_closed(store: Store) -> Iterator[None]:
         raise
 
 
-def _postgres() -> type[PostgresDatabase]:
-    try:
-        from aggregator_server.ledger.store.postgres.database import PostgresDatabase
-    except ImportError as error:
-        raise UsageError(
-            "a ledger in a database needs psycopg: pip install 'federated-pate[postgres]'"
-        ) from error
-    return PostgresDatabase
+class Database(DurableFile):
+    """An open ledger file; see :func:`opened`."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        read_only: bool = False,
+        fill: Callable[[Transaction], None] | None = None,
+    ) -> None:
+        self._opened = ExitStack()
+        with or_closed(self):
+            if fill is not None:
+                require_closed_folder(private_directory(path.parent))
+            elif not path.is_file():
+                raise StateError(f"there is no ledger at {path}")
+            if not read_only:
+                self._opened.enter_context(locked(path))
+            if fill is not None:
+                write_copy(path, fill)
+            super().__init__(
+                path, (), tables.APPLICATION_ID, damaged=LedgerError, read_only=read_only
+            )
+            if not read_only:
+                with translated(path, LedgerError):
+                    # An open connection avoids checkpointing and recreating the log at each commit.
+                    link = self._opened.enter_context(closing(connect(path)))
+                    make_durable(link, path, read_only=False)
+                    link.execute("SELECT count(*) FROM entries").fetchone()
+
+    def check(self, db: Transaction, *, pages: bool = False) -> None:
+        """Compare tables and triggers with those of a new ledger, and check the file's pages.
+
+        Raises:
+            LedgerError: if one is missing, changed or new, or the file is damaged.
+        """
+        check_schema(db, tables.SQLITE)
+        for pragma in ("integrity_check", "foreign_key_check") if pages else ():
+            said = [str(row[0]) for row in db.execute(f"PRAGMA {pragma}")]
+            if said not in (["ok"], []):
+                raise LedgerError(f"the file is damaged: {'; '.join(said[:3])}")
+
+    def remember(self, head: Head) -> None:
+        """Do nothing: a file has what was committed to it."""
+
+    def newest_known(self) -> Head | None:
+        """Return None: no head is noted next to a file."""
+        return None
+
+    def could_be_older(self, seq: int) -> bool:  # noqa: ARG002
+        """Return False: a file is in the folder itself."""
+        return False
+
+    def close(self) -> None:
+        """Close the file and release the lock."""
+        self._opened.close()
 
 
-def facts(place: InDatabase) -> Facts:
-    """Connect to a database as for opening a ledger, and return its facts; nothing is written.
+def write_copy(path: Path, fill: Callable[[Transaction], None]) -> None:
+    """Create a closed ledger file with the content of ``fill``: one file, without a log.
 
     Raises:
-        UnreachableError: if it does not answer.
-        StateError: if the server is not suitable for a ledger.
+        StateError: if it exists.
+        DiskError: if the disk is full or not writable.
     """
-    return _postgres().facts(place)
+    if path.exists():
+        raise StateError(
+            f"there is a ledger at {path} already; `pate-server resume` it, or choose another --campaign"
+        )
+
+    def made(db: sqlite3.Connection) -> None:
+        for statement in tables.SQLITE:
+            db.execute(statement)
+        fill(db)
+
+    with translated(path, LedgerError):
+        make_file(path, tables.APPLICATION_ID, made, drafted=lambda: reach("ledger-drafted"))

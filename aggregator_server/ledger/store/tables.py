@@ -3,15 +3,12 @@
 ``entries`` is the hash chain, which determines the state. The other three have data derived from
 the chain (``releases``), or committed to by digest because it is too large or too private for the
 chain (``batches``, ``predictions``). Triggers prevent that a row is ever changed or deleted.
-``alembic_version`` has the number of this layout; a later one adds to it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pate.errors import LedgerError, StateError
-from pate.storage.durable_file import of_another_version
 from pate.storage.entries import append_only, each_row, insert
 
 if TYPE_CHECKING:
@@ -21,8 +18,6 @@ if TYPE_CHECKING:
 
 #: Identifies our SQLite files ("pate" in ASCII), as ``PRAGMA application_id``.
 APPLICATION_ID: Final = 0x70617465
-#: The layout below.
-LAYOUT: Final = "0001"
 
 #: By table, its columns and their types; the first is its key.
 #:
@@ -48,19 +43,16 @@ TABLES: Final[Mapping[str, Mapping[str, str]]] = {
         "round": "INTEGER", "probabilities": "BLOB", "digest": "BLOB", "entry": "INTEGER",
     },
 }  # fmt: skip
+#: By table, its key.
+KEYS: Final = {table: next(iter(columns)) for table, columns in TABLES.items()}
 
 
 def _tables(blob: str, table_end: str) -> Iterator[str]:
-    """Yield the statements that make the tables."""
-    yield (
-        "CREATE TABLE alembic_version ( version_num VARCHAR(32) NOT NULL, "
-        "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num) )"
-    )
     for table, columns in TABLES.items():
         lines = [
             f"{name} {blob if kind == 'BLOB' else kind} NOT NULL" for name, kind in columns.items()
         ]
-        lines.append(f"PRIMARY KEY ({next(iter(columns))})")
+        lines.append(f"PRIMARY KEY ({KEYS[table]})")
         lines.append(
             "UNIQUE (digest)"
             if table == "entries"
@@ -79,7 +71,7 @@ def _sqlite_triggers() -> Iterator[str]:
     )
     # INSERT OR REPLACE deletes the old row, and without PRAGMA recursive_triggers the trigger on
     # DELETE does not fire.
-    for table, key in ((table, next(iter(columns))) for table, columns in TABLES.items()):
+    for table, key in KEYS.items():
         if table != "entries":
             yield (
                 f"CREATE TRIGGER {table}_once BEFORE INSERT ON {table} "  # noqa: S608
@@ -88,28 +80,41 @@ def _sqlite_triggers() -> Iterator[str]:
             )
 
 
-#: Bodies of PostgreSQL's trigger functions.
-REFUSE_CHANGE: Final = "BEGIN RAISE EXCEPTION '% is append-only', TG_TABLE_NAME; END"
-#: By the table's OID and not its name: no other table of a search path can replace it.
-IN_ORDER: Final = (
-    "DECLARE wanted integer; BEGIN "
-    "EXECUTE pg_catalog.format('SELECT coalesce(max(seq), 0) + 1 FROM %s', TG_RELID::regclass) "
-    "INTO wanted; "
-    "IF NEW.seq IS DISTINCT FROM wanted THEN "
-    "RAISE EXCEPTION 'entries are numbered without gaps'; END IF; RETURN NEW; END"
+#: PostgreSQL's trigger functions and their bodies. The order is that of the trigger's table, by its
+#: OID and not its name: no other table of a search path can replace it.
+FUNCTIONS: Final = {
+    "refuse_change": "BEGIN RAISE EXCEPTION '% is append-only', TG_TABLE_NAME; END",
+    "in_order": (
+        "DECLARE wanted integer; BEGIN EXECUTE "
+        "pg_catalog.format('SELECT coalesce(max(seq), 0) + 1 FROM %s', TG_RELID::regclass) "
+        "INTO wanted; IF NEW.seq IS DISTINCT FROM wanted THEN "
+        "RAISE EXCEPTION 'entries are numbered without gaps'; END IF; RETURN NEW; END"
+    ),
+}
+#: PostgreSQL's triggers: name, table, and the statement in its own words.
+TRIGGERS: Final = tuple(
+    (name, table, f"CREATE TRIGGER {name} BEFORE {change} ON {table} FOR EACH {each}()")
+    for name, table, change, each in (
+        ("entries_in_order", "entries", "INSERT", "ROW EXECUTE FUNCTION in_order"),
+        *(
+            (
+                f"{table}_no_{change}",
+                table,
+                change.upper(),
+                f"{each} EXECUTE FUNCTION refuse_change",
+            )
+            for table in TABLES
+            for change, each in (("update", "ROW"), ("delete", "ROW"), ("truncate", "STATEMENT"))
+        ),
+    )
 )
 
 
 def _postgres_triggers() -> Iterator[str]:
-    for name, body in (("refuse_change", REFUSE_CHANGE), ("in_order", IN_ORDER)):
+    for name, body in FUNCTIONS.items():
         yield f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$"
-    made = [("entries", "entries_in_order", "INSERT", "ROW EXECUTE FUNCTION in_order()")]
-    for table in TABLES:
-        for change, each in (("update", "ROW"), ("delete", "ROW"), ("truncate", "STATEMENT")):
-            body = f"{each} EXECUTE FUNCTION refuse_change()"
-            made.append((table, f"{table}_no_{change}", change.upper(), body))
-    for table, name, change, body in made:
-        yield f"CREATE TRIGGER {name} BEFORE {change} ON {table} FOR EACH {body}"
+    for name, table, statement in TRIGGERS:
+        yield statement
         # Also in a replication session, where other triggers do not fire.
         yield f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}"
 
@@ -117,33 +122,6 @@ def _postgres_triggers() -> Iterator[str]:
 #: The statements for tables and triggers, in a file and in a database.
 SQLITE: Final = (*_tables("BLOB", " STRICT"), *_sqlite_triggers())
 POSTGRES: Final = (*_tables("BYTEA", ""), *_postgres_triggers())
-
-
-def make(db: Transaction, statements: tuple[str, ...]) -> None:
-    """Create the tables of a new ledger."""
-    for statement in statements:
-        db.execute(statement)
-    insert(db, "alembic_version", {"version_num": LAYOUT})
-
-
-def require_layout(db: Transaction, *, numbered: bool = False) -> None:
-    """Check that a ledger has the layout of this version.
-
-    Args:
-        db: a transaction on it.
-        numbered: whether it is in a file, whose own number was checked: another one is altered.
-
-    Raises:
-        StateError: if a newer version wrote it.
-        LedgerError: if its number was altered.
-    """
-    found = [str(row[0]) for row in db.execute("SELECT version_num FROM alembic_version")]
-    if found == [LAYOUT]:
-        return
-    is_number = len(found) == 1 and found[0].isdecimal()
-    if is_number and int(found[0]) > int(LAYOUT) and not numbered:
-        raise StateError(of_another_version("the ledger", int(found[0]), int(LAYOUT)))
-    raise LedgerError(f"the number of the ledger's layout was altered: {found}")
 
 
 def carry_over(source: Transaction, target: Transaction) -> None:

@@ -1,31 +1,25 @@
-"""One-time bundles: a party's keys for one sum, with shares of its secrets, made before the sum."""
+"""One-time bundles, a party's keys for one sum with shares of its secrets, and the rounds that use them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pate.errors import ProtocolError
-from pate.masking.encoding import decode, digest, draw, encode, whole
-from pate.masking.keys import (
-    BOX_BYTES,
-    SECRET_BYTES,
-    KeyPair,
-    commitment,
-    seal_shares,
-    unseal_shares,
-)
-from pate.masking.messages import Keys, check_bytes
-from pate.masking.roster import verify
-from pate.masking.shamir import from_bytes, split, to_bytes
+from pate.errors import ProtocolError, QuorumError
+from pate.masking.announced import check_consents
+from pate.masking.encoding import SIGNATURE_BYTES, check_bytes, decode, digest, encode, whole
+from pate.masking.graph import Degree, Graph
+from pate.masking.keys import Keys, OneTime, check_signature, check_unlike, commitment, seal
+from pate.masking.shamir import from_bytes, to_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from pate.masking.ahead.terms import BundleRoster
+    from pate.masking.ahead.roster import BundleRoster
+    from pate.masking.context import Context
 
 
 @dataclass(frozen=True)
@@ -51,19 +45,13 @@ class Bundle:
         return digest("bundle", *self._parts())
 
     def check(self, roster: BundleRoster) -> None:
-        """Check that its owner made it for a roster.
-
-        Raises:
-            ProtocolError: otherwise; names the owner.
-        """
-        roster.check_parties([self.owner], "a list of bundles")
+        """Check that its owner made it for a roster."""
+        roster.plain.check_members([self.owner], "a list of bundles")
         if self.roster != roster.digest:
             raise ProtocolError(f"{self} is for another roster")
         self.keys.check(self.owner)
-        if self.keys.mask_key == self.keys.share_key:
-            raise ProtocolError(f"{self} has one key for two uses")
-        verify(
-            roster.identities[self.owner],
+        check_signature(
+            roster.plain.identities[self.owner],
             self.keys.signature,
             encode("signed bundle", *self._parts()),
             f"{self} is not signed by its identity",
@@ -71,13 +59,8 @@ class Bundle:
 
     def signed(self, identity: Ed25519PrivateKey) -> Bundle:
         """Return it with the owner's signature."""
-        keys, signature = self.keys, identity.sign(encode("signed bundle", *self._parts()))
-        return Bundle(
-            self.owner,
-            self.number,
-            self.roster,
-            Keys(keys.mask_key, keys.share_key, keys.seed_commitment, signature),
-        )
+        signature = identity.sign(encode("signed bundle", *self._parts()))
+        return replace(self, keys=replace(self.keys, signature=signature))
 
     def committed(self, seed: bytes) -> bytes:
         """Return the commitment to ``seed`` if it is that of this bundle, 32 bytes."""
@@ -87,16 +70,12 @@ class Bundle:
     def __str__(self) -> str:
         return f"bundle {self.number} of {self.owner}"
 
+    def box(self, recipient: str, key: bytes) -> bytes:
+        """Return what a box is bound to: this bundle, with all its keys, and its recipient's key."""
+        return encode("box ahead", self.digest, recipient.encode(), key)
+
     def _parts(self) -> tuple[bytes, ...]:
-        keys = self.keys
-        return (
-            self.roster,
-            self.owner.encode(),
-            whole(self.number),
-            keys.mask_key,
-            keys.share_key,
-            keys.seed_commitment,
-        )
+        return (self.roster, self.owner.encode(), whole(self.number), *self.keys.parts[:-1])
 
 
 @dataclass(frozen=True, repr=False)
@@ -119,11 +98,7 @@ class Secrets:
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Secrets:
-        """Return what :meth:`to_bytes` wrote.
-
-        Raises:
-            StateError: for other bytes.
-        """
+        """Return what :meth:`to_bytes` wrote."""
         mask, seed, *shares = decode("secrets", raw)
         return cls(mask, seed, pair_of(shares, "a stored share"))
 
@@ -145,49 +120,133 @@ def make_bundle(
 
     The private key of its boxes is forgotten here: only the recipients open them.
 
-    Args:
-        roster: for which it is made.
-        owner: name of the party.
-        identity: its signing key, the one of the roster.
-        number: of the bundle.
-        random: returns that many uniform bytes, such as ``secrets.token_bytes``.
-
     Returns:
         The public part; a box of 82 bytes for each other party; and the owner's secrets.
     """
-    mask, share = KeyPair.make(random), KeyPair.make(random)
-    seed = draw(random, SECRET_BYTES)
-    bare = Bundle(owner, number, roster.digest, Keys(mask.public, share.public, b"", b""))
-    keys = Keys(mask.public, share.public, bare.committed(seed), b"")
-    bundle = Bundle(owner, number, roster.digest, keys).signed(identity)
-    at = list(roster.points.values())
-    of_seed = split(seed, roster.threshold, at, random)
-    of_key = split(mask.private, roster.threshold, at, random)
-    parts = {name: (of_seed[point], of_key[point]) for name, point in roster.points.items()}
+    own = OneTime.make(random)
+    bare = Bundle(owner, number, roster.digest, Keys(own.mask.public, own.share.public, b"", b""))
+    keys = replace(bare.keys, seed_commitment=bare.committed(own.seed))
+    bundle = replace(bare, keys=keys).signed(identity)
+    parts = own.deal(roster.threshold, roster.plain.points, random)
     boxes = {
-        name: seal_shares(
-            share.agree(roster.keys[name], name), _box(bundle, roster, name), parts[name]
-        )
-        for name in roster.names
+        name: seal(own.share, key, name, bundle.box(name, key), parts[name])
+        for name, key in roster.keys.items()
         if name != owner
     }
-    return bundle, boxes, Secrets(mask.private, seed, parts[owner])
+    return bundle, boxes, Secrets(own.mask.private, own.seed, parts[owner])
 
 
-def open_box(
-    bundle: Bundle, roster: BundleRoster, recipient: str, sealing: KeyPair, box: bytes
-) -> tuple[int, int]:
-    """Return the shares of a bundle's seed and mask key that its owner sealed for a party.
+@dataclass(frozen=True, eq=False)
+class Round:
+    """The bundles of a sum, each signed by its owner.
+
+    Attributes:
+        context: of the attempt; its votes are not proved.
+        roster: that all bundles are made for.
+        bundles: by owner, sorted by it: the parties that take part.
+        consent: whether the parties sign the list of survivors before they unmask.
 
     Raises:
-        ProtocolError: if the box does not open or holds no shares; names the owner.
+        QuorumError: for fewer than t parties.
+        ProtocolError: for a roster that does not fit, votes that are to be proved, a bundle of
+            another roster or owner, a signature that does not check_signature, or a repeated key.
     """
-    check_bytes(box, BOX_BYTES, f"the box of {bundle}")
-    secret = sealing.agree(bundle.keys.share_key, bundle.owner)
-    about = _box(bundle, roster, recipient)
-    return unseal_shares(secret, about, bundle.owner, recipient, box)
 
+    context: Context
+    roster: BundleRoster
+    bundles: Mapping[str, Bundle]
+    consent: bool
 
-def _box(bundle: Bundle, roster: BundleRoster, recipient: str) -> bytes:
-    """Return what a box is bound to: its bundle, with all its keys, and its recipient."""
-    return encode("box ahead", bundle.digest, recipient.encode(), roster.keys[recipient])
+    def __post_init__(self) -> None:
+        self.roster.check_fits(self.context)
+        if self.context.proofs is not None:
+            raise ProtocolError("votes are not proved in a sum whose keys come ahead")
+        needed = self.context.roster.threshold
+        if len(self.bundles) < needed:
+            raise QuorumError(f"{len(self.bundles)} parties take part, {needed} are needed")
+        for name in sorted(self.bundles):
+            bundle = self.bundles[name]
+            if bundle.owner != name:
+                raise ProtocolError(f"{bundle} is listed for {name!r:.80}")
+            bundle.check(self.roster)
+        object.__setattr__(
+            self, "bundles", {name: self.bundles[name] for name in sorted(self.bundles)}
+        )
+        check_unlike(self.keys)
+
+    @cached_property
+    def keys(self) -> dict[str, Keys]:
+        """Keys by name."""
+        return {name: bundle.keys for name, bundle in self.bundles.items()}
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of context, roster and bundles, 32 bytes; bound to every mask and signature."""
+        return digest(
+            "ahead",
+            self.context.digest,
+            self.roster.digest,
+            whole(self.consent),
+            *(bundle.digest for bundle in self.bundles.values()),
+        )
+
+    @cached_property
+    def graph(self) -> Graph:
+        """Everybody masks with everybody, and t shares reconstruct a secret."""
+        degree = Degree(len(self.bundles) - 1, self.context.roster.threshold, complete=True)
+        return Graph(tuple(self.bundles), degree)
+
+    def committed(self, name: str, seed: bytes) -> bytes:
+        """Return the commitment to ``seed`` if it is that of the bundle of ``name``."""
+        return self.bundles[name].committed(seed)
+
+    def box(self, sender: str, recipient: str) -> bytes:
+        """Return what a box of a bundle is bound to."""
+        return self.bundles[sender].box(recipient, self.roster.keys[recipient])
+
+    def sign_masked(self, name: str, identity: Ed25519PrivateKey) -> bytes:
+        """Return a party's signature that it has masked its votes in this round, 64 bytes."""
+        return identity.sign(self._masked_to_sign(name))
+
+    def check_masked(self, name: str, signature: bytes) -> None:
+        """Check a party's signature that it has masked its votes in this round."""
+        if name not in self.bundles:
+            raise ProtocolError(f"{name!r:.80} takes no part in this round")
+        check_bytes(signature, SIGNATURE_BYTES, f"the signature of {name}")
+        check_signature(
+            self.context.roster.identities[name],
+            signature,
+            self._masked_to_sign(name),
+            f"{name} did not sign that it masked its votes in this round: it was shown another one",
+        )
+
+    def survivors(self, own: str, masked: Mapping[str, bytes]) -> tuple[str, ...]:
+        """Return the names on a list of survivors, sorted, after checking all that a party can.
+
+        Raises:
+            ProtocolError: for a party that did not sign, or if this party is not on it.
+            QuorumError: for fewer than t.
+        """
+        needed = self.graph.threshold
+        if len(masked) < needed:
+            raise QuorumError(f"{len(masked)} parties survive, {needed} are needed for a sum")
+        for name in sorted(masked):
+            self.check_masked(name, masked[name])
+        if own not in masked:
+            raise ProtocolError(f"{own} is asked to unmask a sum without it")
+        return tuple(sorted(masked))
+
+    def check_consents(self, survivors: Sequence[str], consents: Mapping[str, bytes]) -> None:
+        """Check that t survivors signed their list, or none did if the round takes no consent.
+
+        Raises:
+            ProtocolError: if one is not by a survivor, not over this list, or not wanted.
+            QuorumError: for fewer than t.
+        """
+        if self.consent:
+            check_consents(self, survivors, consents)
+        elif consents:
+            raise ProtocolError("signatures of the list of survivors, which are not taken")
+
+    def _masked_to_sign(self, name: str) -> bytes:
+        return encode("signed masked ahead", self.context.digest, self.digest, name.encode())

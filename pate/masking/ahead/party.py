@@ -10,7 +10,7 @@ sum of a round (full proof: docs/proofs/envelopes.md):
   masked in this same round. So of every bundle it reveals at most one of the two shares.
 * It unmasks one round of a batch; with consent another one, too, of the same survivors.
 * Where the lists of several parties could be combined to the sum of too few, the list must be
-  signed by t parties first; see :func:`pate.masking.ahead.terms.takes_consent`.
+  signed by t parties first; see :func:`pate.masking.ahead.roster.takes_consent`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pate.errors import ProtocolError, RefusedError
-from pate.masking.ahead.bundle import Bundle, Secrets, make_bundle, open_box, pair_of
-from pate.masking.ahead.store import Kind
-from pate.masking.ahead.terms import BundleRoster, sign_sealing
-from pate.masking.ahead.waiting import drop_of, place_of, require_room, waits
-from pate.masking.encoding import decode, encode
-from pate.masking.keys import KeyPair, own_mask_key, pair_mask_key
-from pate.masking.messages import Keys, UnmaskingShares, pairs_from_bytes, pairs_to_bytes
-from pate.masking.ring import Ring
-from pate.masking.shamir import to_bytes
-from pate.masking.stream import ChaChaStream
+from pate.masking.ahead.bundle import Bundle, Secrets, make_bundle, pair_of
+from pate.masking.ahead.roster import BundleRoster, sign_sealing
+from pate.masking.ahead.store import Kind, drop_of, place_of, require_room, waits
+from pate.masking.announced import open_boxes, survivors_to_sign
+from pate.masking.encoding import decode, encode, pairs_from_bytes, pairs_to_bytes
+from pate.masking.keys import KeyPair, Keys
+from pate.masking.masks import hide, revealed
+from pate.masking.ring import ChaChaStream, Ring
+from pate.masking.shamir import UnmaskingShares, to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,10 +34,9 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from numpy.typing import NDArray
 
-    from pate.masking.ahead.round import Round
-    from pate.masking.ahead.store import Store
-    from pate.masking.ahead.waiting import Asker
-    from pate.masking.stream import VoteStream
+    from pate.masking.ahead.bundle import Round
+    from pate.masking.ahead.store import Asker, Store
+    from pate.masking.ring import VoteStream
 
 
 class PartyAhead:
@@ -79,12 +77,6 @@ class PartyAhead:
     ) -> list[tuple[Bundle, dict[str, bytes]]]:
         """Return bundles of these numbers, with a box for each other party; new ones are made.
 
-        Args:
-            roster: for which they are made, this party on it.
-            first: number of the first.
-            count: of bundles.
-            asker: the campaign that asks, and when.
-
         Raises:
             ProtocolError: if the roster has another identity or sealing key of this party.
             RefusedError: if too many bundles wait already, or one of these was dropped.
@@ -101,11 +93,7 @@ class PartyAhead:
         return [self._bundle(roster, number, asker) for number in numbers]
 
     def roster(self, digest: bytes) -> BundleRoster:
-        """Return a roster that this party made bundles for.
-
-        Raises:
-            RefusedError: if there is none of this digest.
-        """
+        """Return a roster that this party made bundles for."""
         raw = self._store.get(Kind.ROSTER, digest)
         if raw is None:
             raise RefusedError(
@@ -116,11 +104,6 @@ class PartyAhead:
 
     def begin(self, round_: Round, boxes: Mapping[str, bytes], note: bytes = b"") -> None:
         """Bind all bundles of a round to it, before anything is computed; a repetition is allowed.
-
-        Args:
-            round_: this party and its bundle in it.
-            boxes: of the others' bundles for this party, by owner.
-            note: for :meth:`note`.
 
         Raises:
             ProtocolError: if this party has no part in it, or a box is missing or does not open.
@@ -140,10 +123,7 @@ class PartyAhead:
         secrets = self._secrets(own)
         if boxes.keys() != round_.bundles.keys() - {name}:
             raise ProtocolError("the boxes of a round are not one of each other party")
-        held = {
-            peer: open_box(round_.bundles[peer], round_.roster, name, self._sealing, boxes[peer])
-            for peer in sorted(boxes)
-        } | {name: secrets.shares}
+        held = open_boxes(round_, name, self._sealing, boxes) | {name: secrets.shares}
         attempt = round_.context.campaign + round_.context.attempt
         self._store.change(
             {
@@ -168,30 +148,30 @@ class PartyAhead:
         Raises:
             ProtocolError: if the round was not begun, or for values of another shape.
         """
-        digest, context = round_.digest, round_.context
+        digest = round_.digest
         signature = round_.sign_masked(self._name, self._identity)
         if (given := self._store.get(Kind.MASKED, digest)) is not None:
             return given, signature
         if self._store.get(Kind.SHARES, digest) is None:
             raise ProtocolError("votes are to be masked in a round that was not begun")
         found = values()
-        if found.shape != (context.rows, context.classes):
-            raise ProtocolError(
-                f"values to mask have shape {found.shape}, the sum is over "
-                f"({context.rows}, {context.classes})"
-            )
+        round_.context.matrix.check(found)
         own = round_.bundles[self._name]
-        packed = self._masked(round_, self._secrets(own), found)
+        secrets = self._secrets(own)
+        packed = hide(
+            round_,
+            self._name,
+            (KeyPair(secrets.mask), secrets.seed),
+            found,
+            round_.bundles.keys() - {self._name},
+            self._stream or ChaChaStream(Ring(round_.context.matrix.bits)),
+        )
         waited = (Kind.WAITING, place_of(own.roster, own.number))
         self._store.change({(Kind.MASKED, digest): packed}, [(Kind.UNUSED, own.digest), waited])
         return packed, signature
 
     def sign(self, round_: Round, masked: Mapping[str, bytes]) -> bytes:
         """Sign the list of survivors, in a round that takes consent.
-
-        Args:
-            round_: in which this party has masked.
-            masked: by survivor, its signature that it masked its votes.
 
         Returns:
             A signature of 64 bytes.
@@ -206,7 +186,7 @@ class PartyAhead:
         survivors = round_.survivors(self._name, masked)
         self._require_same(Kind.SIGNED, round_, _names(survivors))
         self._store.change({(Kind.SIGNED, round_.digest): _names(survivors)})
-        return self._identity.sign(round_.survivors_to_sign(survivors))
+        return self._identity.sign(survivors_to_sign(round_, survivors))
 
     def check_list(
         self, round_: Round, masked: Mapping[str, bytes], consents: Mapping[str, bytes]
@@ -234,12 +214,6 @@ class PartyAhead:
         self, round_: Round, masked: Mapping[str, bytes], consents: Mapping[str, bytes]
     ) -> tuple[str, ...]:
         """Fix the list of survivors that this party reveals shares for; reveals nothing yet.
-
-        Args:
-            round_: in which this party has masked.
-            masked: by survivor, its signature that it masked its votes.
-            consents: signatures of t or more over the list, by name; none in a round without
-                consent.
 
         Returns:
             The survivors, sorted.
@@ -276,19 +250,12 @@ class PartyAhead:
             raise RefusedError("the shares of this round are forgotten")
         held = _shares_from_bytes(raw)
         alive = {name.decode() for name in decode("survivors", chosen)}
-        opening = UnmaskingShares(
-            {name: to_bytes(seed) for name, (seed, _) in held.items() if name in alive},
-            {name: to_bytes(key) for name, (_, key) in held.items() if name not in alive},
-        )
+        opening = revealed(held, alive)
         self._store.change({(Kind.REVEALED, digest): opening.to_bytes()}, [(Kind.SHARES, digest)])
         return opening
 
     def note(self, campaign: bytes, attempt: bytes) -> bytes:
-        """Return the note of the round of an attempt.
-
-        Raises:
-            ProtocolError: if it was not begun here.
-        """
+        """Return the note of the round of an attempt."""
         digest = self._store.get(Kind.ATTEMPT, campaign + attempt)
         note = None if digest is None else self._store.get(Kind.NOTE, digest)
         if note is None:
@@ -336,9 +303,7 @@ class PartyAhead:
 
     def _check_own(self, roster: BundleRoster) -> None:
         name = self._name
-        roster.check_parties([name], "this party's own place")
-        if roster.identities[name] != self._identity.public_key().public_bytes_raw():
-            raise ProtocolError(f"the roster has {name} with an identity that is not this party's")
+        roster.plain.check_own(name, self._identity)
         if roster.keys[name] != self._sealing.public:
             raise ProtocolError(
                 f"the roster has {name} with another sealing key than it has now: bundles are "
@@ -350,17 +315,6 @@ class PartyAhead:
         if raw is None:
             raise RefusedError(f"{own} was used before, or is not of this home")
         return Secrets.from_bytes(raw)
-
-    def _masked(self, round_: Round, secrets: Secrets, values: NDArray[Any]) -> bytes:
-        stream = self._stream or ChaChaStream(Ring(round_.context.bits))
-        ring, count, own = stream.ring, round_.context.count, KeyPair(secrets.mask)
-        total = ring.reduce(values).ravel()
-        ring.add(total, stream(own_mask_key(round_, self._name, secrets.seed), count))
-        for peer in round_.bundles.keys() - {self._name}:
-            mask = stream(pair_mask_key(round_, own, self._name, peer), count)
-            # The same mask is added by one of the two and subtracted by the other.
-            (ring.add if self._name < peer else ring.subtract)(total, mask)
-        return ring.pack(total)
 
     def _require_masked(self, round_: Round) -> None:
         if self._store.get(Kind.MASKED, round_.digest) is None:
@@ -375,7 +329,7 @@ class PartyAhead:
 
 def _unmasked(round_: Round, names: bytes) -> tuple[tuple[Kind, bytes], bytes]:
     """Return where it is stored how a batch was unmasked, and what is there for this list."""
-    place = (Kind.UNMASKED, round_.context.campaign + round_.context.batch)
+    place = (Kind.UNMASKED, round_.context.campaign + round_.context.matrix.batch)
     # A list that t parties signed makes one sum of any round; another list may make several.
     return place, names if round_.consent else round_.digest
 
@@ -398,15 +352,7 @@ def _shares_from_bytes(raw: bytes) -> dict[str, tuple[int, int]]:
 
 
 def _made_to_bytes(bundle: Bundle, boxes: Mapping[str, bytes]) -> bytes:
-    keys = bundle.keys
-    return encode(
-        "made bundle",
-        keys.mask_key,
-        keys.share_key,
-        keys.seed_commitment,
-        keys.signature,
-        pairs_to_bytes(boxes),
-    )
+    return encode("made bundle", *bundle.keys.parts, pairs_to_bytes(boxes))
 
 
 def _made_from_bytes(

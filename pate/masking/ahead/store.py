@@ -1,12 +1,39 @@
-"""What a party must remember between the steps of a round, whatever happens to its process."""
+"""What a party stores of its bundles and rounds, whatever happens to its process.
+
+A server may ask for bundles and never use them. Their secrets are dropped when the campaign that asked
+has ended, the party has another sealing key, or a year is over; so is a roster of which no bundle is left.
+The number of a dropped bundle is not used again. A party masks in no round with it, so dropping reveals
+nothing (docs/proofs/envelopes.md).
+
+The party's ledger lists its own bundles, too: a number is one bundle, and a bundle is in one round. The
+store follows both rules by itself. The list is for a home whose store was put back to an earlier state and
+whose ledger was not: what the store forgot, the ledger has.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from pate.errors import LedgerError, RefusedError
+from pate.masking.encoding import HASH_BYTES, decode, encode, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
+    from typing import Self
+
+    from pate.masking.ahead.bundle import Bundle
+
+#: Most bundles that wait for a round, of all that one key asked for: for one roster, and in all.
+MOST_OF_ROSTER: Final = 1_024
+MOST_OF_KEY: Final = 4_096
+#: How long a bundle waits, in seconds.
+LONGEST: Final = 365 * 86_400
+#: Kinds of entries of the ledger: bundles that leave, and the round that one of them masks in.
+MADE: Final = "bundles"
+USED: Final = "bundle"
+_MOST_NUMBER: Final = 2**32
 
 
 class Kind(Enum):
@@ -65,3 +92,222 @@ class Store(Protocol):
             RefusedError: if there is an entry of one of these keys with other content.
             DiskError: if it cannot be made durable; then nothing may leave.
         """
+
+
+# --- bundles that wait for a round ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks for bundles.
+
+    Attributes:
+        key: of the campaign, 32 bytes.
+        campaign: its id.
+        at: when, in seconds since 1970.
+    """
+
+    key: bytes
+    campaign: bytes
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A bundle that waits; its key in the store is that of the bundle: roster and number."""
+
+    bundle: bytes
+    sealing: bytes
+    key: bytes
+    campaign: bytes
+    since: int
+
+    def to_bytes(self) -> bytes:
+        since = whole(max(0, self.since))
+        return encode("waiting", self.bundle, self.sealing, self.key, self.campaign, since)
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Self:
+        bundle, sealing, key, campaign, since = decode("waiting", raw)
+        return cls(bundle, sealing, key, campaign, int.from_bytes(since, "little"))
+
+
+def place_of(roster: bytes, number: int) -> bytes:
+    """Return the key of a bundle's entries, by the digest of its roster and its number."""
+    return roster + whole(number)
+
+
+def _roster_of(place: bytes) -> bytes:
+    return place[:HASH_BYTES]
+
+
+def waits(bundle: Bundle, sealing: bytes, asker: Asker) -> dict[Place, bytes]:
+    """Return the entry of a bundle that waits."""
+    made = _Waiting(bundle.digest, sealing, asker.key, asker.campaign, asker.at)
+    return {(Kind.WAITING, place_of(bundle.roster, bundle.number)): made.to_bytes()}
+
+
+def require_room(store: Store, roster: bytes, asker: Asker, sealing: bytes, more: int) -> None:
+    """Drop what waits in vain, and check that some more bundles may wait.
+
+    Raises:
+        RefusedError: if too many wait already.
+    """
+    drop_stale(store, sealing, asker.at)
+    of_key = [place for place, each in _waiting(store).items() if each.key == asker.key]
+    of_roster = [place for place in of_key if place.startswith(roster)]
+    for count, most, whose in (
+        (len(of_roster), MOST_OF_ROSTER, "for these parties"),
+        (len(of_key), MOST_OF_KEY, "for campaigns of this key"),
+    ):
+        if count + more > most:
+            raise RefusedError(
+                f"{count} bundles {whose} wait for a round, and {most} may; they are dropped when their "
+                "campaign ends, after a year, or by `pate-party new-sealing-key`"
+            )
+
+
+def drop_stale(store: Store, sealing: bytes, now: int) -> int:
+    """Drop the bundles made for another sealing key, or more than a year ago; return their number."""
+    return _drop(
+        store,
+        {
+            place: each
+            for place, each in _waiting(store).items()
+            if each.sealing != sealing or now - each.since > LONGEST
+        },
+    )
+
+
+def drop_of(store: Store, campaign: bytes) -> int:
+    """Drop the bundles that a campaign asked for, and return their number."""
+    found = _waiting(store).items()
+    return _drop(store, {place: each for place, each in found if each.campaign == campaign})
+
+
+def _waiting(store: Store) -> dict[bytes, _Waiting]:
+    found = store.find(Kind.WAITING).items()
+    return {place: _Waiting.from_bytes(raw) for place, raw in found}
+
+
+def _drop(store: Store, dropped: dict[bytes, _Waiting]) -> int:
+    if dropped:
+        left = store.find(Kind.MADE).keys() - dropped.keys()
+        needless = {_roster_of(place) for place in dropped} - {_roster_of(place) for place in left}
+        store.change(
+            {(Kind.DROPPED, place): each.bundle for place, each in dropped.items()},
+            [
+                *((Kind.WAITING, place) for place in dropped),
+                *((Kind.MADE, place) for place in dropped),
+                *((Kind.UNUSED, each.bundle) for each in dropped.values()),
+                *((Kind.ROSTER, roster) for roster in needless),
+            ],
+        )
+    return len(dropped)
+
+
+# --- bundles in the ledger --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ListedBundle:
+    """A bundle of this party that left.
+
+    Attributes:
+        roster: digest of the parties that it was made for, hex.
+        number: of the bundle, for that roster.
+        digest: of the bundle, hex.
+        round: digest of the round that it masks in, hex; empty before that.
+        at: when it was listed, UTC.
+    """
+
+    roster: str
+    number: int
+    digest: str
+    round: str
+    at: str
+
+
+class Listing:
+    """The bundles that left, by entry of the ledger."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[str, int], str] = {}
+        self._listed: dict[str, ListedBundle] = {}
+
+    def bundles(self) -> tuple[ListedBundle, ...]:
+        """Return all bundles, in the order in which they were listed."""
+        return tuple(self._listed.values())
+
+    def new(self, roster: str, first: int, bundles: Sequence[str]) -> range:
+        """Return which of these bundles are not listed, from the first such to the last; empty: none.
+
+        Raises:
+            RefusedError: if another bundle of one of these numbers is listed.
+        """
+        known = [self._made.get((roster, first + at)) for at in range(len(bundles))]
+        for at, (each, made) in enumerate(zip(known, bundles, strict=True)):
+            if each not in (None, made):
+                raise RefusedError(
+                    f"another bundle {first + at} for these parties left before: its secrets are "
+                    "lost, and no other one takes its number"
+                )
+        new = [at for at, each in enumerate(known) if each is None]
+        return range(new[0], new[-1] + 1) if new else range(0)
+
+    def has_used(self, bundle: str, round_: str) -> bool:
+        """Return whether a bundle is listed with this round.
+
+        Raises:
+            RefusedError: if it is not listed, or with another round.
+        """
+        found = self._listed.get(bundle)
+        if found is None:
+            raise RefusedError(
+                "a bundle that is not in our ledger: the ledger is older than the bundles"
+            )
+        if found.round not in ("", round_):
+            raise RefusedError(
+                f"bundle {found.number} masked in another round, by our ledger: a bundle is used once"
+            )
+        return found.round == round_
+
+    def follow(self, kind: str, fields: dict[str, Any], at: str) -> None:
+        """Apply an entry of one of these kinds; nothing changes if it raises.
+
+        Raises:
+            RefusedError: see :meth:`new`, :meth:`has_used`.
+            LedgerError: for an entry of another form.
+        """
+        if kind == USED:
+            bundle, round_ = _digest(fields.pop("bundle")), _digest(fields.pop("round"))
+            _require_empty(fields)
+            if not self.has_used(bundle, round_):
+                self._listed[bundle] = replace(self._listed[bundle], round=round_)
+            return
+        roster, first, made = _digest(fields.pop("roster")), fields.pop("first"), fields.pop("made")
+        _require_empty(fields)
+        if type(first) is not int or type(made) is not list or not made:
+            raise LedgerError("an entry of bundles without numbers")
+        if not 0 <= first <= _MOST_NUMBER - len(made):
+            raise LedgerError(f"a bundle with the number {first!r:.40}")
+        digests = [_digest(each) for each in made]
+        self.new(roster, first, digests)
+        for number, digest in enumerate(digests, first):
+            self._made[roster, number] = digest
+            self._listed.setdefault(digest, ListedBundle(roster, number, digest, "", at))
+
+
+def _digest(text: object) -> str:
+    try:
+        whole = isinstance(text, str) and len(bytes.fromhex(text)) == HASH_BYTES
+    except ValueError:
+        whole = False
+    if not isinstance(text, str) or not whole:
+        raise LedgerError("an entry of bundles with a digest that is not 32 bytes")
+    return text
+
+
+def _require_empty(fields: dict[str, Any]) -> None:
+    if fields:
+        raise LedgerError(f"an entry of bundles with unknown fields: {', '.join(sorted(fields))}")

@@ -1,4 +1,11 @@
-"""Statement, challenges and encoding of a proof."""
+"""What a proof is about and is bound to: parameters, statement, challenges, hash tree, encoding.
+
+The tree is over the columns of a codeword matrix: one root, and paths to some leaves. Leaves, inner
+nodes and other hashes of a proof begin with different bytes. A leaf includes its owner, its position
+and a salt, which hides a column that is not opened.
+
+Source of the tree: Merkle, "A certified digital signature", CRYPTO 1989.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +13,18 @@ import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from pate.errors import ProtocolError, UsageError
-from pate.masking.encoding import digest, encode
-from pate.masking.proofs.field import ELEMENT_BYTES, Elements
-from pate.masking.proofs.tree import HASH_BYTES, SALT_BYTES
-
-if TYPE_CHECKING:
-    from pate.masking.proofs.shape import Shape
+from pate.masking.encoding import HASH_BYTES, digest, encode, whole
+from pate.masking.proofs.code import SALT_BYTES, Code, Shape, code_for
+from pate.masking.proofs.field import ELEMENT_BYTES, FIELD, Elements, Field
 
 SEED_BYTES: Final = 32
+_LEAF: Final = b"\0"
+_NODE: Final = b"\1"
 #: Bytes of a seed or hash per challenge element: within 2^-33 of uniform, which multiplies the
 #: success probability of a cheater by less than 1 + 2^-16.
 _CHALLENGE_BYTES: Final = 8
@@ -30,13 +36,60 @@ def commit_seed(seed: bytes) -> bytes:
     Every party's context has it, so all parties whose masks cancel answer the same seed. By
     choosing seeds for each party a server could read single votes from the links
     (docs/proofs/vote-proofs.md, section 4).
-
-    Raises:
-        UsageError: if the seed does not have 32 bytes.
     """
     if not isinstance(seed, bytes) or len(seed) != SEED_BYTES:
         raise UsageError(f"the seed of proofs must be {SEED_BYTES} bytes")
     return digest("seed of proofs", seed)
+
+
+@dataclass(frozen=True)
+class Proofs:
+    """Proofs of valid votes in one attempt.
+
+    Attributes:
+        teachers: k of each party, in the order of the roster.
+        seed_hash: :func:`commit_seed` of the seed that the server drew for this attempt and reveals
+            when all masked votes are in; 32 bytes.
+
+    Raises:
+        ProtocolError: for invalid values.
+    """
+
+    teachers: tuple[int, ...]
+    seed_hash: bytes
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.seed_hash, bytes) or len(self.seed_hash) != SEED_BYTES:
+            raise ProtocolError(f"the hash of the seed of proofs must be {SEED_BYTES} bytes")
+        if not isinstance(self.teachers, tuple) or not self.teachers:
+            raise ProtocolError("proofs of votes need the number of teachers of each party")
+        if any(type(each) is not int or each < 1 for each in self.teachers):
+            raise ProtocolError("proofs of votes need a whole number of teachers of each party")
+
+    def check(self, queries: int, classes: int, parties: int, bits: int) -> None:
+        """Check that votes of these sizes can be proved and their sums do not wrap."""
+        if len(self.teachers) != parties:
+            raise ProtocolError(
+                f"proofs have the teachers of {len(self.teachers)} parties, the roster has {parties}"
+            )
+        if sum(self.teachers) >= min(1 << bits, FIELD.prime):
+            raise ProtocolError(
+                f"sums of {sum(self.teachers)} votes cannot be proved in {bits} bits"
+            )
+        try:
+            self.largest(queries, classes)
+        except UsageError as error:
+            raise ProtocolError(str(error)) from error
+
+    def largest(self, queries: int, classes: int) -> Shape:
+        """Return the shape of the votes of the largest party; all use its code."""
+        most = max(self.teachers)
+        return Shape(queries, classes, most, code_for(queries, classes, most))
+
+    def encoded(self, queries: int, classes: int) -> bytes:
+        """Return all fields and the resulting code as bytes, for hashing."""
+        shape = self.largest(queries, classes).encoded
+        return encode("proofs", shape, self.seed_hash, *map(whole, self.teachers))
 
 
 @dataclass(frozen=True)
@@ -52,6 +105,11 @@ class Statement:
     shape: Shape
     context: bytes
     name: str
+
+    @property
+    def parts(self) -> tuple[Shape, Code, Field]:
+        """The shape, its code, and the field of that."""
+        return self.shape, self.shape.code, self.shape.code.field
 
     @cached_property
     def binding(self) -> bytes:
@@ -105,14 +163,7 @@ def _expand(shape: Shape, what: str, bound: bytes, seed: bytes, *sizes: int) -> 
 
 
 def opened(statement: Statement, seed: bytes, commitment: bytes, shown: bytes) -> list[int]:
-    """Return the opened columns, chosen by a hash once the polynomials are fixed.
-
-    Args:
-        statement: of the proof.
-        seed: of the server, 32 bytes.
-        commitment: root of the tree.
-        shown: the polynomials, as sent.
-    """
+    """Return the opened columns, chosen by a hash once the polynomials are fixed."""
     code = statement.shape.code
     said = encode("columns", statement.binding, seed, commitment, shown)
     wanted = 64 * code.columns
@@ -124,6 +175,39 @@ def opened(statement: Statement, seed: bytes, commitment: bytes, shown: bytes) -
         if len(found) == code.columns:
             return found
         wanted *= 2  # starts with the same bytes, and is almost never needed
+
+
+def leaf(binding: bytes, place: int, salt: bytes, column: bytes) -> bytes:
+    """Return the hash of a column."""
+    return hashlib.sha256(_LEAF + binding + place.to_bytes(4, "little") + salt + column).digest()
+
+
+def grow(leaves: list[bytes]) -> list[list[bytes]]:
+    """Return all levels, from the leaves (a power of two of them) to the root."""
+    levels = [leaves]
+    while len(levels[-1]) > 1:
+        below = levels[-1]
+        levels.append(
+            [
+                hashlib.sha256(_NODE + left + right).digest()
+                for left, right in zip(below[::2], below[1::2], strict=True)
+            ]
+        )
+    return levels
+
+
+def path(levels: list[list[bytes]], place: int) -> bytes:
+    """Return the siblings on the way from a leaf to the root, one after the other."""
+    return b"".join(level[place >> depth ^ 1] for depth, level in enumerate(levels[:-1]))
+
+
+def climb(node: bytes, place: int, siblings: bytes) -> bytes:
+    """Return the root that a leaf at a place and the siblings on its way lead to."""
+    for depth in range(len(siblings) // HASH_BYTES):
+        other = siblings[depth * HASH_BYTES : (depth + 1) * HASH_BYTES]
+        pair = other + node if place >> depth & 1 else node + other
+        node = hashlib.sha256(_NODE + pair).digest()
+    return node
 
 
 @dataclass(frozen=True)
@@ -150,11 +234,7 @@ class Proof:
 
 
 def read(statement: Statement, raw: bytes) -> Proof:
-    """Read a proof: polynomials, columns, salts and paths, one after the other.
-
-    Raises:
-        ProtocolError: if it has another length, or a value that is not an element of the field.
-    """
+    """Read a proof: polynomials, columns, salts and paths, one after the other."""
     shape, code = statement.shape, statement.shape.code
     if not isinstance(raw, bytes) or len(raw) != shape.proof_bytes:
         found = len(raw) if isinstance(raw, bytes) else type(raw).__name__

@@ -15,7 +15,7 @@ from aggregator_server.exchange import exchange as exchange_module
 from aggregator_server.ledger.verify import verify
 from pate.data.values import Images
 from pate.errors import DiskError, ProtocolError, QuorumError, RefusedError
-from pate.masking.unmasking import Unmasking
+from pate.masking.masks import Unmasking
 from tests.support.world.in_process import Killed, Parties, World, kills
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from aggregator_server.campaign import rounds
 from aggregator_server.exchange import exchange
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import verify
@@ -30,6 +31,7 @@ from pate.errors import (
 )
 from pate.mechanisms import rounds_cost
 from pate.rounds.model import MOST_CUT, RoundModel
+from pate.rounds.solver import next_model
 from pate.votes import NoisySum
 from protos import wire
 from protos.pate.v1 import vote_pb2
@@ -160,10 +162,11 @@ def test_all_rounds_are_what_the_campaign_promises(tmp_path: Path) -> None:
     state = world.state()
     assert state.spent == state.cap == rounds_cost(state.currency, state.mechanisms, 3)
     assert 1.999 < privacy_statement(state).epsilon <= 2.0
-    assert server_epsilon(state) == state.epsilon_of(state.cap)
+    worth = state.epsilon_of(state.cap)
+    assert server_epsilon(state) == worth
     assert len(figures) == 3
     assert len(set(figures)) == 1
-    assert figures[0] >= server_epsilon(state)
+    assert figures[0] >= worth
     # Class counts have a part of mu^2 that is small, and the others equal ones.
     first, later = (each.worst for each in state.mechanisms)
     ratio = state.currency.cost(first[0]) / state.currency.cost(later[0])
@@ -216,12 +219,8 @@ def test_a_round_shows_the_stored_model_after_a_restart(
     assert len(stored) == (point == "model-recorded")
     if stored:
         # Whatever another version would make of the same sums.
-        from aggregator_server.campaign import rounds
-
-        made = rounds.next_model
-
         def other(*of: Any) -> RoundModel:
-            found = made(*of)
+            found = next_model(*of)
             return replace(found, cut=min(found.cut + 1, MOST_CUT))
 
         monkeypatch.setattr(rounds, "next_model", other)
@@ -412,7 +411,7 @@ def test_no_sum_has_answers_to_two_models(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "rounds", "code"),
+    ("given", "number", "code"),
     [
         ({"code": "dense-16"}, 5, "dense-16 residual"),
         ({"code": "dense-16", "rounds": 1}, 2, "dense-16 residual"),
@@ -425,10 +424,10 @@ def test_no_sum_has_answers_to_two_models(tmp_path: Path) -> None:
         ({}, 1, "nearest"),
     ],
 )
-def test_records_vote_in_rounds_by_rule(given: dict[str, Any], rounds: int, code: str) -> None:
+def test_records_vote_in_rounds_by_rule(given: dict[str, Any], number: int, code: str) -> None:
     made = spec_of(options(**given), drawn(PUBLIC, 1)[0], chosen=lambda _, n, __: tuple(range(n)))
-    assert (made.rounds, made.code) == (rounds, code)
-    assert made.in_rounds == (rounds > 1)
+    assert (made.rounds, made.code) == (number, code)
+    assert made.in_rounds == (number > 1)
 
 
 @pytest.mark.parametrize(
@@ -451,5 +450,5 @@ def test_options_that_rounds_cannot_have(given: dict[str, Any], why: str) -> Non
 
 
 def options(**given: Any) -> MechanismOptions:
-    stated = {"parties": "4", "classes": "0,1,2", "epsilon": 1.0, "unit": "record"}
+    stated: dict[str, Any] = {"parties": "4", "classes": "0,1,2", "epsilon": 1.0, "unit": "record"}
     return MechanismOptions(aggregator="neighbour", **(stated | given))

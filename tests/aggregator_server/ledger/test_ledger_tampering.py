@@ -70,7 +70,6 @@ COLUMNS = [
         "releases": "query label round source entry",
         "batches": "first count teachers responders salt counts entry",
         "predictions": "round probabilities digest entry",
-        "alembic_version": "version_num",
     }.items()
     for column in columns.split()
 ]

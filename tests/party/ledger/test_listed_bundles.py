@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pate.errors import LedgerError, PateError, RefusedError
-from pate.masking.ahead.listing import MADE, USED, Listing
+from pate.masking.ahead.store import MADE, USED, Listing
 
 ROSTER, OTHER = "aa" * 32, "bb" * 32
 FIRST, SECOND, THIRD = "01" * 32, "02" * 32, "03" * 32

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from party.voting.ahead_store import AheadFile
+from party.voting.ahead import AheadFile
 from pate.errors import RefusedError, StateError
 from pate.masking.ahead.store import Kind
 

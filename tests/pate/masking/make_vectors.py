@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from pate.masking import shamir
-from pate.masking.ring import Ring
-from pate.masking.stream import ChaChaStream
+from pate.masking.ring import ChaChaStream, Ring
 from tests.support.masking.bad_vectors import bad_messages, of_context
 from tests.support.masking.vector_run import SURVIVORS, Run, fixed, iter_of
 

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 from pate.errors import PateError
-from pate.masking.ahead.terms import takes_consent
-from pate.masking.messages import UnmaskingShares
+from pate.masking.ahead.roster import takes_consent
+from pate.masking.announced import survivors_to_sign
 from pate.masking.ring import Residues, Ring
+from pate.masking.shamir import UnmaskingShares
 from tests.pate.masking.test_secrecy import secret
 from tests.support.masking.ahead import Field, MemoryStore
 from tests.support.masking.attempts import identity_of
@@ -233,7 +234,7 @@ class Play:
             party.mask(round_, lambda: np.zeros((1, 1), dtype=np.int64))
             consents = {}
             if round_.consent:  # more than a server can get
-                to_sign = round_.survivors_to_sign(sorted(left))
+                to_sign = survivors_to_sign(round_, sorted(left))
                 consents = {who: identity_of(who).sign(to_sign) for who in left}
             party.choose(round_, self.field.signed(round_, left), consents)
             opening = party.unmask(round_)

@@ -20,11 +20,12 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from pate import errors
 from pate.masking import shamir
 from pate.masking.context import Context, Member
-from pate.masking.messages import Keys, UnmaskingShares
+from pate.masking.keys import Keys
 from pate.masking.party import PartyMasking
-from pate.masking.ring import Ring
+from pate.masking.ring import ChaChaStream, Ring
 from pate.masking.server import ServerMasking
-from pate.masking.stream import ChaChaStream
+from pate.masking.shamir import UnmaskingShares
+from tests.support.masking.attempts import flat_context
 from tests.support.masking.by_the_text import (
     PRIME,
     chacha_blocks,
@@ -66,7 +67,7 @@ def unhex(value: Json) -> Json:
 def context_of(fields: Json) -> Context:
     raw = {name: unhex(fields[name]) for name in ("campaign", "attempt", "batch", "terms")}
     members = tuple(Member(each["name"], unhex(each["identity"])) for each in fields["members"])
-    return Context(**{**fields, **raw, "members": members})
+    return flat_context(**{**fields, **raw, "members": members})
 
 
 def keys_of(fields: Json) -> Keys:

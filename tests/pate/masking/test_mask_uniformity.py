@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from pate.masking.context import VERSION, Context, Member
+from pate.masking.context import VERSION, Member
 from pate.masking.party import PartyMasking
-from pate.masking.ring import Ring
-from pate.masking.stream import ChaChaStream
+from pate.masking.ring import ChaChaStream, Ring
+from tests.support.masking.attempts import flat_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -83,7 +83,7 @@ def test_the_mask_stream_is_uniform(bits: int) -> None:
 def masked_zeros(bits: int, rows: int) -> list[Residues]:
     """What three parties send that have no votes at all."""
     identities = {name: Ed25519PrivateKey.generate() for name in "abc"}
-    context = Context(
+    context = flat_context(
         version=VERSION, campaign=bytes(16), attempt=secrets.token_bytes(16), batch=bytes(32),
         members=tuple(
             Member(name, key.public_key().public_bytes_raw()) for name, key in identities.items()
@@ -174,7 +174,7 @@ def test_equal_bytes_of_randomness_give_equal_messages(monkeypatch: pytest.Monke
         def tape(count: int) -> bytes:
             return hashlib.shake_256(seed + bytes([next(at)])).digest(count)
 
-        context = Context(
+        context = flat_context(
             version=VERSION, campaign=bytes(16), attempt=bytes(16), batch=bytes(32),
             members=tuple(
                 Member(name, key.public_key().public_bytes_raw())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -16,12 +14,11 @@ from pate.masking.context import (
     threshold_for,
 )
 from pate.masking.encoding import encode
-from pate.masking.ring import Ring, centred
-from pate.masking.stream import ChaChaStream
-from tests.support.masking.attempts import context_for
+from pate.masking.ring import ChaChaStream, Ring, centred
+from tests.support.masking.attempts import changed, context_for
 
 CONTEXT = context_for(5, 4, 1)
-MEMBERS = CONTEXT.members
+MEMBERS = CONTEXT.roster.members
 RENAMED = (*MEMBERS[:4], Member("party_009", MEMBERS[4].identity))
 CHANGES: dict[str, object] = {
     "campaign": b"1" * 16,
@@ -39,13 +36,13 @@ CHANGES: dict[str, object] = {
 
 @pytest.mark.parametrize("field", sorted(CHANGES))
 def test_every_field_is_in_the_digest(field: str) -> None:
-    assert replace(CONTEXT, **{field: CHANGES[field]}).digest != CONTEXT.digest  # type: ignore[arg-type]
+    assert changed(CONTEXT, **{field: CHANGES[field]}).digest != CONTEXT.digest
 
 
 def test_every_part_of_the_roster_is_in_the_digest() -> None:
     other = (*MEMBERS[:4], Member(MEMBERS[4].name, bytes(31) + b"1"))
     digests = {
-        replace(CONTEXT, members=members).digest
+        changed(CONTEXT, members=members).digest
         for members in (MEMBERS, other, MEMBERS[:4], RENAMED)
     }
     assert len(digests) == 4
@@ -88,7 +85,7 @@ def test_an_encoding_is_of_one_list_alone() -> None:
 )
 def test_contexts_that_cannot_be_are_refused(change: dict[str, object], otherwise: str) -> None:
     with pytest.raises(ProtocolError, match=otherwise):
-        replace(CONTEXT, **change)  # type: ignore[arg-type]
+        changed(CONTEXT, **change)
 
 
 def test_rosters_are_bounded() -> None:
@@ -96,7 +93,7 @@ def test_rosters_are_bounded() -> None:
         Member(f"{number:05d}", number.to_bytes(32, "little")) for number in range(MOST_MEMBERS + 1)
     )
     with pytest.raises(ProtocolError, match="at most 4096 can mask"):
-        replace(CONTEXT, members=crowd)
+        changed(CONTEXT, members=crowd)
 
 
 @pytest.mark.parametrize("name", ["", "x" * 65, "a\nb", "a\x00"])

@@ -12,18 +12,19 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from pate.errors import UsageError
 from pate.masking.context import threshold_for
-from pate.masking.degree import (
+from pate.masking.graph import (
     COMPLETE_UP_TO,
     CORRECTNESS_BITS,
     GRINDING_BITS,
     SECURITY_BITS,
     Degree,
+    Graph,
     certain_survivors,
     colluders_within,
     degree_for,
+    graph_of,
     neighbourhood_threshold,
 )
-from pate.masking.graph import Graph, graph_of
 from tests.support.masking.attempts import context_for, name_of
 
 SIZES = [(150, 130, 3), (250, 225, 10), (250, 200, 20), (500, 400, 40), (1000, 900, 50)]

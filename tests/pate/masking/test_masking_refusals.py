@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pate.errors import PateError, ProtocolError, QuorumError, RefusedError, UsageError
-from pate.masking.answers import Phase
-from pate.masking.keys import BOX_BYTES, KeyPair, seal
-from pate.masking.messages import _LOW_ORDER, Keys, UnmaskingShares
+from pate.errors import ProtocolError, QuorumError, RefusedError, UsageError
+from pate.masking.announced import sign_keys, survivors_to_sign
+from pate.masking.context import Phase
+from pate.masking.keys import _LOW_ORDER, KeyPair, Keys
 from pate.masking.party import PartyMasking
-from pate.masking.roster import Announced, sign_keys, survivors_to_sign
 from tests.support.masking.attempts import (
     Attempt,
     bytes_from,
@@ -24,7 +23,7 @@ from tests.support.masking.attempts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from pate.masking.context import Context
 
@@ -70,116 +69,27 @@ def fresh(name: str, context: Context = CONTEXT) -> Keys:
     return party_of(context, name, instance="other").keys()
 
 
-KEY_ATTACKS: dict[str, tuple[Callable[[dict[str, Keys]], Mapping[str, Keys]], str]] = {
-    "the server's own key for a peer": (
-        lambda keys: keys | {PEER: replace(keys[PEER], mask_key=fresh(PEER).mask_key)},
-        f"keys of {PEER} are not signed",
-    ),
+#: Beyond the published vectors, which test_golden_masks.py replays.
+KEY_ATTACKS: dict[str, tuple[Callable[[dict[str, Keys]], dict[str, Keys]], str]] = {
     "the server's own share key for a peer": (
-        lambda keys: keys | {PEER: replace(keys[PEER], share_key=fresh(PEER).share_key)},
-        f"keys of {PEER} are not signed",
-    ),
-    "another commitment": (
-        lambda keys: keys | {PEER: replace(keys[PEER], seed_commitment=bytes(32))},
+        lambda keys: {PEER: replace(keys[PEER], share_key=fresh(PEER).share_key)},
         f"keys of {PEER} are not signed",
     ),
     "both keys exchanged": (
-        lambda keys: (
-            keys
-            | {
-                PEER: replace(
-                    keys[PEER], mask_key=keys[PEER].share_key, share_key=keys[PEER].mask_key
-                )
-            }
-        ),
-        f"keys of {PEER} are not signed",
-    ),
-    "keys of another attempt": (
-        lambda keys: keys | {PEER: fresh(PEER, context_for(6, 4, 1, attempt=1))},
+        lambda keys: {
+            PEER: replace(keys[PEER], mask_key=keys[PEER].share_key, share_key=keys[PEER].mask_key)
+        },
         f"keys of {PEER} are not signed",
     ),
     "keys of the same attempt over other rows": (
-        lambda keys: keys | {PEER: fresh(PEER, context_for(6, 4, 1, rows=3))},
+        lambda _: {PEER: fresh(PEER, context_for(6, 4, 1, rows=3))},
         f"keys of {PEER} are not signed",
-    ),
-    "one party's keys under another's name": (
-        lambda keys: keys | {PEER: keys[OTHER]},
-        f"keys of {PEER} are not signed",
-    ),
-    "a signature of somebody else": (
-        lambda keys: keys | {PEER: sign_keys(CONTEXT, PEER, identity_of(OTHER), keys[PEER])},
-        f"keys of {PEER} are not signed",
-    ),
-    "a colluder that announces a peer's mask key as its own": (
-        lambda keys: (
-            keys
-            | {OTHER: signed(CONTEXT, OTHER, replace(keys[OTHER], mask_key=keys[PEER].mask_key))}
-        ),
-        f"{PEER} and {OTHER} announced the same key",
     ),
     "a colluder that announces my share key as its mask key": (
-        lambda keys: (
-            keys
-            | {OTHER: signed(CONTEXT, OTHER, replace(keys[OTHER], mask_key=keys[ME].share_key))}
-        ),
+        lambda keys: {
+            OTHER: signed(CONTEXT, OTHER, replace(keys[OTHER], mask_key=keys[ME].share_key))
+        },
         f"{ME} and {OTHER} announced the same key",
-    ),
-    "one key for two uses": (
-        lambda keys: (
-            keys
-            | {OTHER: signed(CONTEXT, OTHER, replace(keys[OTHER], mask_key=keys[OTHER].share_key))}
-        ),
-        f"{OTHER} announced one key for two uses",
-    ),
-    "a share key of low order": (
-        lambda keys: (
-            keys | {OTHER: signed(CONTEXT, OTHER, replace(keys[OTHER], share_key=bytes(32)))}
-        ),
-        f"key of {OTHER} is a point of low order",
-    ),
-    "a peer's key with its unused bit set": (
-        lambda keys: (
-            keys
-            | {
-                OTHER: signed(
-                    CONTEXT,
-                    OTHER,
-                    replace(
-                        keys[OTHER],
-                        mask_key=(
-                            int.from_bytes(keys[PEER].mask_key, "little") | 1 << 255
-                        ).to_bytes(32, "little"),
-                    ),
-                )
-            }
-        ),
-        f"mask key of {OTHER} is not a key in its one written form",
-    ),
-    "a key of 31 bytes": (
-        lambda keys: (
-            keys | {OTHER: signed(CONTEXT, OTHER, replace(keys[OTHER], mask_key=bytes(31)))}
-        ),
-        f"mask key of {OTHER} has 31 bytes",
-    ),
-    "no signature": (
-        lambda keys: keys | {OTHER: replace(keys[OTHER], signature=b"")},
-        f"signature of {OTHER} has 0 bytes",
-    ),
-    "a stranger": (
-        lambda keys: {name: keys[name] for name in NAMES[:5]} | {"mallory": keys[PEER]},
-        "'mallory' in a list of keys is not in the roster",
-    ),
-    "more than the roster": (
-        lambda keys: keys | {"mallory": keys[PEER]},
-        "7 parties in a list of keys, the roster has 6",
-    ),
-    "without me": (
-        lambda keys: {name: keys[name] for name in NAMES[1:]},
-        f"{ME} is missing in a list of keys",
-    ),
-    "with other keys for me": (
-        lambda keys: keys | {ME: fresh(ME)},
-        f"{ME} is missing in a list of keys, or with other keys",
     ),
 }
 
@@ -189,18 +99,11 @@ def test_keys_are_refused(attack: str) -> None:
     change, otherwise = KEY_ATTACKS[attack]
     party = party_of(CONTEXT, ME)
     party.keys()
-    with pytest.raises(ProtocolError, match=otherwise):
-        party.shares(change(announced_keys()))
-    assert party.phase is Phase.SHARES
-    assert len(party.shares(announced_keys())) == 5  # and nothing was spoiled
-
-
-def test_too_few_keys_are_refused() -> None:
-    party = party_of(CONTEXT, ME)
-    party.keys()
     keys = announced_keys()
-    with pytest.raises(QuorumError, match="3 parties announced keys, 4 are needed"):
-        party.shares({name: keys[name] for name in NAMES[:3]})
+    with pytest.raises(ProtocolError, match=otherwise):
+        party.shares(keys | change(keys))
+    assert party.phase is Phase.SHARES
+    assert len(party.shares(keys)) == 5  # and nothing was spoiled
 
 
 def test_low_order_is_known_by_a_list_and_by_the_secret_itself() -> None:
@@ -210,16 +113,6 @@ def test_low_order_is_known_by_a_list_and_by_the_secret_itself() -> None:
             KeyPair(bytes(range(32))).agree(point.to_bytes(32, "little"), PEER)
     # And it is whole: 0 of order 2, 1 and -1 of order 4, two of order 8.
     assert len(_LOW_ORDER) == 5
-
-
-@pytest.mark.parametrize("point", sorted(_LOW_ORDER))
-def test_keys_of_low_order_are_refused(point: int) -> None:
-    keys = announced_keys()
-    bad = replace(keys[OTHER], mask_key=point.to_bytes(32, "little"))
-    party = party_of(CONTEXT, ME)
-    party.keys()
-    with pytest.raises(ProtocolError, match=f"mask key of {OTHER} is a point of low order"):
-        party.shares(keys | {OTHER: signed(CONTEXT, OTHER, bad)})
 
 
 def test_a_party_that_is_not_the_roster_s_takes_no_part() -> None:
@@ -240,38 +133,6 @@ def test_a_short_random_source_is_refused() -> None:
 # --- boxes -------------------------------------------------------------------------------
 
 
-def test_boxes_that_are_not_for_me_or_not_from_their_sender_are_refused() -> None:
-    attempt = attempt_at(Phase.MASKED)
-    party, values = me(attempt), attempt.values[ME]
-    mine = attempt.server.boxes_for(ME)
-    for_peer = attempt.server.boxes_for(PEER)
-    attacks: dict[str, tuple[dict[str, bytes], str]] = {
-        "exchanged senders": (
-            mine | {PEER: mine[OTHER], OTHER: mine[PEER]},
-            f"box from {PEER} to {ME} does not open",
-        ),
-        "another's box": (mine | {OTHER: for_peer[OTHER]}, f"box from {OTHER} to {ME}"),
-        "my own box sent back": (mine | {PEER: for_peer[ME]}, f"box from {PEER} to {ME}"),
-        "one bit": (
-            mine | {PEER: bytes([mine[PEER][0] ^ 1]) + mine[PEER][1:]},
-            f"box from {PEER} to {ME} does not open: {PEER} sealed it wrongly",
-        ),
-        "short": (mine | {PEER: mine[PEER][:-1]}, f"box from {PEER} has {BOX_BYTES - 1} bytes"),
-        "from myself": (mine | {ME: mine[PEER]}, f"box from {ME}, which does not mask with {ME}"),
-        "from a stranger": (
-            {name: mine[name] for name in NAMES[1:4]} | {"mallory": mine[PEER]},
-            "'mallory' in a list of boxes",
-        ),
-    }
-    for boxes, otherwise in attacks.values():
-        with pytest.raises(ProtocolError, match=otherwise):
-            party.mask(boxes, values)
-        assert party.phase is Phase.MASKED
-    with pytest.raises(QuorumError, match=r"2 neighbours and .* 4 are needed"):
-        party.mask({name: mine[name] for name in NAMES[1:3]}, values)
-    attempt.vote(NAMES)
-
-
 def test_boxes_under_other_announced_keys_do_not_open() -> None:
     """The server leaves one party out of what it shows to another: their views do not meet."""
     attempt = attempt_at(Phase.SHARES)
@@ -280,34 +141,6 @@ def test_boxes_under_other_announced_keys_do_not_open() -> None:
     me(attempt).shares({name: every[name] for name in NAMES[:5]})
     with pytest.raises(ProtocolError, match=f"box from {PEER} to {ME} does not open"):
         me(attempt).mask({name: boxes[name][ME] for name in NAMES[1:5]}, attempt.values[ME])
-
-
-def test_boxes_of_another_attempt_do_not_open() -> None:
-    old = Attempt(context_for(6, 4, 1, attempt=1))
-    old.announce(NAMES)
-    old.share(NAMES)
-    attempt = attempt_at(Phase.MASKED)
-    boxes = attempt.server.boxes_for(ME) | {PEER: old.server.boxes_for(ME)[PEER]}
-    with pytest.raises(ProtocolError, match=f"box from {PEER} to {ME} does not open"):
-        me(attempt).mask(boxes, attempt.values[ME])
-
-
-def test_a_share_outside_the_field_is_refused_and_its_sender_named() -> None:
-    attempt = attempt_at(Phase.SHARES)
-    keys = attempt.server.keys_for(ME)
-    for name in NAMES:
-        attempt.parties[name].shares(keys)
-    pair = attempt.parties[PEER]._share_pair
-    assert isinstance(pair, KeyPair)
-    announced = Announced(CONTEXT, keys)
-    boxes = {
-        name: seal(announced, attempt.parties[name]._share_pair, name, ME, (1, 1))  # type: ignore[arg-type]
-        for name in NAMES[1:]
-    }
-    bad = seal(announced, pair, PEER, ME, (1, 2**257))
-    with pytest.raises(ProtocolError, match=f"share from {PEER} to {ME} is no element"):
-        me(attempt).mask(boxes | {PEER: bad}, attempt.values[ME])
-    me(attempt).mask(boxes, attempt.values[ME])
 
 
 @pytest.mark.parametrize("shape", [(3, 2), (6,), (2, 2), (2, 3, 1)])
@@ -328,21 +161,15 @@ def test_values_that_are_no_integers_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("survivors", "kind", "otherwise"),
+    ("survivors", "otherwise"),
     [
-        (NAMES[1:], ProtocolError, f"{ME} is asked to sign a list of survivors without it"),
-        (NAMES[:3], QuorumError, "3 parties survive, 4 are needed"),
-        ((*NAMES[:4], PEER), ProtocolError, "list of survivors has a party twice"),
-        ((*NAMES[:3], PEER), ProtocolError, "list of survivors has a party twice"),
-        ((*NAMES[:4], "mallory"), ProtocolError, "'mallory' in a list of survivors"),
-        ((*NAMES, PEER), ProtocolError, "7 parties in a list of survivors"),
+        ((*NAMES[:3], PEER), "list of survivors has a party twice"),
+        ((*NAMES, PEER), "7 parties in a list of survivors"),
     ],
 )
-def test_lists_of_survivors_are_refused(
-    survivors: tuple[str, ...], kind: type[PateError], otherwise: str
-) -> None:
+def test_lists_of_survivors_are_refused(survivors: tuple[str, ...], otherwise: str) -> None:
     attempt = attempt_at(Phase.CONSISTENCY)
-    with pytest.raises(kind, match=otherwise):
+    with pytest.raises(ProtocolError, match=otherwise):
         me(attempt).sign_survivors(survivors)
     attempt.agree(NAMES)
 
@@ -376,7 +203,9 @@ def test_two_lists_of_survivors_are_not_both_signed() -> None:
         for place, name in enumerate(dropped)
     }
     for name, other in ((ME, dropped), (NAMES[4], alive)):
-        with pytest.raises(RefusedError, match="asked for a signature a second time"):
+        with pytest.raises(
+            RefusedError, match="asked for signatures of the list of survivors a second time"
+        ):
             attempt.parties[name].sign_survivors(other)
     for name in dropped:
         with pytest.raises(ProtocolError, match="the list of survivors is not signed by"):
@@ -396,60 +225,16 @@ def test_an_opening_has_a_seed_of_the_living_and_a_key_of_the_dropped() -> None:
     assert set(opening.key_shares) == set(NAMES[4:])
 
 
-def test_signatures_are_refused() -> None:
+def test_a_signature_of_another_attempt_is_refused() -> None:
     attempt = attempt_at(Phase.UNMASK, missing_votes=1)
-    good = dict(attempt.server.signatures)
-    known, alive = attempt.server._known, attempt.server.survivors
-    other_attempt = Attempt(context_for(6, 4, 1, attempt=1))
-    other_attempt.announce(NAMES)
-
-    def by(name: str, who: Announced, survivors: tuple[str, ...]) -> bytes:
-        return identity_of(name).sign(survivors_to_sign(who, survivors))
-
-    attacks: dict[str, tuple[dict[str, bytes], type[PateError], str]] = {
-        "few": ({name: good[name] for name in NAMES[:3]}, QuorumError, "3 parties signed"),
-        "by who is no survivor": (
-            good | {NAMES[5]: by(NAMES[5], known, alive)},
-            ProtocolError,
-            f"{NAMES[5]} signed a list of survivors that it is not on",
-        ),
-        "by a stranger": (
-            {name: good[name] for name in NAMES[:4]} | {"mallory": good[ME]},
-            ProtocolError,
-            "'mallory' in a list of signatures",
-        ),
-        "over another list": (
-            good | {PEER: by(PEER, known, NAMES)},
-            ProtocolError,
-            f"not signed by {PEER}",
-        ),
-        "in another attempt": (
-            good | {PEER: by(PEER, other_attempt.server._known, alive)},
-            ProtocolError,
-            f"not signed by {PEER}",
-        ),
-        "by one for another": (good | {PEER: good[OTHER]}, ProtocolError, f"signed by {PEER}"),
-        "its keys' signature": (
-            good | {PEER: known.keys[PEER].signature},
-            ProtocolError,
-            f"not signed by {PEER}",
-        ),
-        "short": (good | {PEER: good[PEER][:-1]}, ProtocolError, "has 63 bytes"),
-    }
-    for signatures, kind, otherwise in attacks.values():
-        with pytest.raises(kind, match=otherwise):
-            me(attempt).unmask(signatures)
-        assert me(attempt).phase is Phase.UNMASK
-    assert isinstance(me(attempt).unmask(good), UnmaskingShares)
-
-
-def test_a_second_opening_is_refused() -> None:
-    attempt = attempt_at(Phase.UNMASK)
-    every = dict(attempt.server.signatures)
-    first = me(attempt).unmask(every)
-    with pytest.raises(RefusedError, match="asked for an opening a second time"):
-        me(attempt).unmask({name: every[name] for name in NAMES[:4]})
-    assert me(attempt).unmask(every) == first
+    other = Attempt(context_for(6, 4, 1, attempt=1))
+    other.announce(NAMES)
+    signed_there = identity_of(PEER).sign(
+        survivors_to_sign(other.server._known, attempt.server.survivors)
+    )
+    with pytest.raises(ProtocolError, match=f"not signed by {PEER}"):
+        me(attempt).unmask({**attempt.server.signatures, PEER: signed_there})
+    assert me(attempt).phase is Phase.UNMASK
 
 
 # --- order -------------------------------------------------------------------------------
@@ -468,10 +253,13 @@ def test_phases_are_answered_in_order_alone() -> None:
     ):
         with pytest.raises(ProtocolError, match=f"and the next is {what}"):
             ask()
-    with pytest.raises(ProtocolError, match="asked for a signature, and the next is masked votes"):
+    with pytest.raises(
+        ProtocolError,
+        match=r"asked for signatures of .*, and the next is masked votes",
+    ):
         me(attempt).sign_survivors(NAMES)
     me(attempt).mask(boxes, values)
-    with pytest.raises(ProtocolError, match="asked for an opening, and the next is a signature"):
+    with pytest.raises(ProtocolError, match="asked for openings, and the next is signatures"):
         me(attempt).unmask({name: bytes(64) for name in NAMES})
 
 
@@ -505,11 +293,11 @@ def test_nothing_is_answered_after_forgetting() -> None:
     for ask in (party.keys, lambda: party.unmask(attempt.server.signatures)):
         with pytest.raises(RefusedError, match="is over"):
             ask()
-    left = [getattr(party, name) for name in ("_mask_pair", "_share_pair", "_seed", "_held")]
+    left = [getattr(party, name) for name in ("_own", "_held")]
     assert not any(left)
 
 
 def test_no_secret_of_its_own_is_kept_once_its_votes_are_masked() -> None:
     attempt = attempt_at(Phase.CONSISTENCY)
     party = me(attempt)
-    assert (party._mask_pair, party._share_pair, party._seed) == (None, None, None)
+    assert party._own is None

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pate.errors import ProtocolError, QuorumError, UsageError
-from pate.masking.context import check_threshold, ring_bits
-from pate.masking.degree import COMPLETE_UP_TO
-from pate.masking.ring import centred
+from pate.masking.context import check_threshold
+from pate.masking.graph import COMPLETE_UP_TO
+from pate.masking.ring import centred, ring_bits
 from tests.support.masking.attempts import Attempt, context_for, name_of, party_of
 
 
@@ -64,7 +64,7 @@ def test_the_sum_is_exact_whoever_drops_out(case: tuple[Attempt, list[list[str]]
     assert attempt.server.survivors == tuple(sorted(phases[2]))
     assert (found == attempt.expected(phases[2])).all()
     total = np.sum([attempt.values[name] for name in phases[2]], axis=0)
-    assert (centred(found, attempt.context.bits) == total).all()
+    assert (centred(found, attempt.context.matrix.bits) == total).all()
     assert attempt.server.faults == ()
 
 
@@ -74,7 +74,7 @@ def test_below_the_threshold_there_is_no_sum(
     case: tuple[Attempt, list[list[str]]], short: int, data: st.DataObject
 ) -> None:
     attempt, phases = case
-    few = data.draw(st.integers(0, attempt.context.threshold - 1))
+    few = data.draw(st.integers(0, attempt.context.roster.threshold - 1))
     phases[short] = phases[short][:few]
     with pytest.raises(QuorumError, match=f"{few} parties of"):
         attempt.run(*phases[: short + 1])
@@ -126,7 +126,7 @@ def test_a_ring_of_140_parties_down_to_the_fewest_and_no_further() -> None:
     assert len(names) > COMPLETE_UP_TO
     gone = np.random.default_rng(3).permutation(140)
     present = [[names[at] for at in sorted(gone[: 136 - 4 * phase])] for phase in range(5)]
-    assert len(present[last]) == context.threshold
+    assert len(present[last]) == context.roster.threshold
     attempt = Attempt(context)
     found = attempt.run(*present)
     graph = attempt.server._known.graph

@@ -25,16 +25,17 @@ from numpy.typing import NDArray
 
 from pate.errors import PateError
 from pate.masking import graph, shamir
-from pate.masking.context import VERSION, Context, Member
-from pate.masking.degree import Degree
+from pate.masking.announced import Announced
+from pate.masking.context import VERSION, Member
+from pate.masking.graph import Degree
 from pate.masking.party import PartyMasking
 from pate.masking.ring import Residues, Ring
-from pate.masking.roster import Announced
+from tests.support.masking.attempts import flat_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from pate.masking.messages import UnmaskingShares
+    from pate.masking.shamir import UnmaskingShares
 
 Names = frozenset[str]
 #: A mask, by who uses it: one party its own, two the mask of their pair.
@@ -110,7 +111,7 @@ class Play:
             name: Ed25519PrivateKey.from_private_bytes(tape(f"identity of {name}")(32))
             for name in names
         }
-        context = Context(
+        context = flat_context(
             version=VERSION, campaign=bytes(16), attempt=bytes(16), batch=bytes(32),
             members=tuple(
                 Member(name, key.public_key().public_bytes_raw())

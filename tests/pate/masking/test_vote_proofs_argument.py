@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pate.errors import ProtocolError, RefusedError, UsageError
-from pate.masking.proofs import tree
+from pate.masking.encoding import HASH_BYTES
+from pate.masking.proofs import transcript as tree
+from pate.masking.proofs.argument import Prover, check_link, verify
+from pate.masking.proofs.code import SALT_BYTES, Shape, code_for
 from pate.masking.proofs.field import FIELD, Elements
-from pate.masking.proofs.link import check_link
-from pate.masking.proofs.prover import Prover
-from pate.masking.proofs.shape import Shape, code_for
 from pate.masking.proofs.transcript import (
     Statement,
     commit_seed,
@@ -24,7 +24,6 @@ from pate.masking.proofs.transcript import (
     read,
     weights,
 )
-from pate.masking.proofs.verifier import verify
 from tests.support.masking.proving import (
     CONTEXT,
     SEED,
@@ -385,8 +384,8 @@ def parts_of(about: Statement, proof: bytes) -> dict[str, int]:
     shape, code = about.shape, about.shape.code
     columns = 4 * shape.shown
     salts = columns + 4 * code.columns * shape.width
-    paths = salts + tree.SALT_BYTES * code.columns
-    assert paths + tree.HASH_BYTES * shape.depth * code.columns == len(proof)
+    paths = salts + SALT_BYTES * code.columns
+    assert paths + HASH_BYTES * shape.depth * code.columns == len(proof)
     return {"polynomials": 0, "columns": columns, "salts": salts, "paths": paths}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,21 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pate.errors import ProtocolError, QuorumError, RefusedError, UsageError
-from pate.masking.answers import Phase as Step
-from pate.masking.context import Context, threshold_for
+from pate.masking import masks, party
+from pate.masking.context import Context, Phase, threshold_for
 from pate.masking.party import PartyMasking
+from pate.masking.proofs.argument import Prover
+from pate.masking.proofs.code import Shape
 from pate.masking.proofs.field import FIELD, Elements
-from pate.masking.proofs.prover import Prover
-from pate.masking.proofs.segments import LinkedRing
-from pate.masking.proofs.shape import Shape
-from pate.masking.proofs.terms import Proofs
-from pate.masking.proofs.transcript import Statement, commit_seed
-from pate.masking.ring import Ring
-from pate.masking.server import Phase, ServerMasking
-from pate.masking.stream import ChaChaStream, LinkedStream
+from pate.masking.proofs.transcript import Proofs, Statement, commit_seed
+from pate.masking.ring import ChaChaStream, LinkedRing, LinkedStream, Ring
+from pate.masking.server import ServerMasking
 from tests.support.masking.attempts import (
     Attempt,
     bytes_from,
+    changed,
     context_for,
     identity_of,
     party_of,
@@ -123,7 +121,7 @@ def test_any_dropouts_that_leave_enough(data: st.DataObject) -> None:
     present: list[str] = list(context.names)
     phases = []
     for _ in range(5):
-        least = context.threshold
+        least = context.roster.threshold
         keep = data.draw(st.integers(least, len(present)))
         present = sorted(data.draw(st.permutations(present))[:keep])
         phases.append(present)
@@ -226,17 +224,30 @@ def test_a_cheater_is_named_and_left_out_and_the_sum_of_the_rest_is_exact(
     assert attempt.server.result().tolist() == attempt.totals(REST)
 
 
-@pytest.mark.parametrize("part", ["votes", "links"])
-def test_masking_other_votes_than_proved_breaks_the_link_and_names_nobody(part: str) -> None:
-    class Moving(PartyMasking):
-        def _masked(self, announced: object, peers: object, values: NDArray[np.integer]) -> bytes:
-            moved = values.copy()
-            moved[7 if part == "votes" else ROWS * CLASSES + 2] += 1
-            moved[6 if part == "votes" else ROWS * CLASSES + 3] -= 1
-            return super()._masked(announced, peers, moved)  # type: ignore[arg-type]
+def masking_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+    other: Callable[[NDArray[np.integer]], NDArray[np.integer]],
+) -> None:
+    """Have one party mask other values than it proves."""
 
-    moving = Moving(FOUR, name=PEER, identity=identity_of(PEER), random=bytes_from("moving"))
-    attempt = Proved(FOUR, {PEER: moving}).up_to(Phase.UNMASK)
+    def hiding(known: Any, name: str, secrets: Any, values: Any, *rest: Any) -> bytes:
+        return masks.hide(known, name, secrets, other(values) if name == PEER else values, *rest)
+
+    monkeypatch.setattr(party, "hide", hiding)
+
+
+@pytest.mark.parametrize("part", ["votes", "links"])
+def test_masking_other_votes_than_proved_breaks_the_link_and_names_nobody(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def moved(values: NDArray[np.integer]) -> NDArray[np.integer]:
+        other = values.copy()
+        other[7 if part == "votes" else ROWS * CLASSES + 2] += 1
+        other[6 if part == "votes" else ROWS * CLASSES + 3] -= 1
+        return other
+
+    masking_otherwise(monkeypatch, moved)
+    attempt = Proved(FOUR).up_to(Phase.UNMASK)
     with pytest.raises(ProtocolError, match="cannot be identified; the batch is refused") as error:
         attempt.open(NAMES)
     assert not any(name in str(error.value) for name in NAMES)
@@ -244,15 +255,12 @@ def test_masking_other_votes_than_proved_breaks_the_link_and_names_nobody(part: 
         attempt.server.result()
 
 
-def test_who_breaks_the_link_and_fails_to_prove_harms_nobody() -> None:
+def test_who_breaks_the_link_and_fails_to_prove_harms_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What it masked is taken out with it."""
-
-    class Wild(PartyMasking):
-        def _masked(self, announced: object, peers: object, values: NDArray[np.integer]) -> bytes:
-            return super()._masked(announced, peers, values * 0 + 77)  # type: ignore[arg-type]
-
-    wild = Wild(FOUR, name=PEER, identity=identity_of(PEER), random=bytes_from("wild"))
-    attempt = Proved(FOUR, {PEER: wild})
+    masking_otherwise(monkeypatch, lambda values: values * 0 + 77)
+    attempt = Proved(FOUR)
     assert attempt.run(NAMES, NAMES, REST).tolist() == attempt.totals(REST)
 
 
@@ -301,7 +309,7 @@ def test_a_party_answers_the_seed_that_was_fixed_and_no_other() -> None:
     for wrong in (b"", bytes(31), None):
         with pytest.raises(ProtocolError, match="the seed of proofs"):
             party.prove(wrong)  # type: ignore[arg-type]
-    assert party.phase is Step.PROOFS
+    assert party.phase is Phase.PROOFS
     proof = party.prove(SEED)
     assert party.prove(SEED) == proof
     with pytest.raises(RefusedError, match="a second time"):
@@ -323,10 +331,10 @@ def test_two_seeds_for_two_parties_are_two_contexts() -> None:
 def test_the_order_of_steps_is_kept() -> None:
     attempt = Proved(FOUR).up_to(Phase.MASKED)
     party = attempt.parties[ME]
-    with pytest.raises(ProtocolError, match="asked for a proof of its votes, and the next is mask"):
+    with pytest.raises(ProtocolError, match="asked for proofs of votes, and the next is mask"):
         party.prove(SEED)
     party.mask(attempt.server.boxes_for(ME), attempt.values[ME])
-    with pytest.raises(ProtocolError, match="asked for a signature, and the next is a proof"):
+    with pytest.raises(ProtocolError, match=r"asked for signatures of .*, and the next is proofs"):
         party.sign_survivors(NAMES)
     party.prove(SEED)
     party.sign_survivors(NAMES)
@@ -336,7 +344,7 @@ def test_without_proofs_none_is_given() -> None:
     plain = replace(FOUR, proofs=None)
     party = party_of(plain, ME)
     party.keys()
-    with pytest.raises(ProtocolError, match="asked for a proof of its votes, and the next is"):
+    with pytest.raises(ProtocolError, match="asked for proofs of votes, and the next is"):
         party.prove(SEED)
     server = ServerMasking(plain)
     with pytest.raises(ProtocolError, match="proofs of votes of"):
@@ -414,7 +422,7 @@ def test_a_proof_is_taken_once() -> None:
         server.take_proof(ME, proof[:-1] + b"\0")
     assert server.answered == {ME}
     assert server.awaited == set(NAMES)
-    with pytest.raises(ProtocolError, match="not in the roster or missed a phase"):
+    with pytest.raises(ProtocolError, match="takes no part in this sum or missed a phase"):
         server.take_proof("mallory", proof)
 
 
@@ -422,7 +430,7 @@ def test_without_proofs_the_context_is_what_it_was() -> None:
     plain = replace(FOUR, proofs=None)
     assert plain.digest == context_for(4, 3, 1, rows=ROWS, classes=CLASSES).digest
     assert plain.links == 0
-    assert plain.values == plain.count
+    assert plain.values == plain.matrix.count
     assert plain.masked_bytes == 2 * ROWS * CLASSES
 
 
@@ -459,7 +467,7 @@ def test_teachers_that_cannot_be_are_refused(teachers: tuple[int, ...], why: str
 
 
 def test_sums_beyond_the_prime_are_refused() -> None:
-    wide = replace(FOUR, bits=32, proofs=None)
+    wide = changed(FOUR, bits=32, proofs=None)
     with pytest.raises(ProtocolError, match="cannot be proved in 32 bits"):
         replace(wide, proofs=Proofs((P - 3, 1, 1, 1), commit_seed(SEED)))
     with pytest.raises(ProtocolError, match="too many to prove votes"):
@@ -480,7 +488,7 @@ def test_noisy_votes_are_not_masked(spoil: int) -> None:
     noisy[0, 0] += spoil
     with pytest.raises(UsageError, match="cannot be proved"):
         party.mask(boxes, noisy)
-    assert party.phase is Step.MASKED
+    assert party.phase is Phase.MASKED
     party.mask(boxes, attempt.values[ME])
 
 

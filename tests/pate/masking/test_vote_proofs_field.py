@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pate.errors import UsageError
-from pate.masking.proofs import tree
+from pate.masking.proofs import transcript as tree
 from pate.masking.proofs.code import DEGREES, Code, slot_values
 from pate.masking.proofs.field import FIELD, Elements, Field
 from tests.support.masking.proving import byte_source

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pate.masking.proofs.code import Code
+from pate.masking.proofs.argument import Prover, verify
+from pate.masking.proofs.code import Code, Shape
 from pate.masking.proofs.field import FIELD, Field
-from pate.masking.proofs.prover import Prover
-from pate.masking.proofs.shape import Shape
 from pate.masking.proofs.transcript import Statement, link_weights, read
-from pate.masking.proofs.verifier import verify
 from tests.support.masking.proving import CONTEXT, SEED, byte_source, statement
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from fractions import Fraction
 
 import pytest
@@ -13,7 +14,7 @@ from pate.rounds.rule import DIRECTIONS, MOST_ROUNDS, directions_of, parts_of, p
 
 
 def mu(epsilon: float) -> float:
-    return float(mu_squared_from_epsilon(epsilon, 1e-5)) ** 0.5
+    return math.sqrt(mu_squared_from_epsilon(epsilon, 1e-5))
 
 
 @pytest.mark.parametrize(("classes", "records"), [(2, 550), (4, 5_000), (10, 21_000), (77, 7_500)])

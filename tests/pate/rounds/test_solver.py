@@ -31,7 +31,8 @@ def play(classes: int, rounds: int, sigma: float, *, labels: Any = None) -> Any:
     labels = own if labels is None else labels
     draw = np.random.default_rng(7)
     counts = np.bincount(labels, minlength=classes) + sigma * draw.normal(size=classes)
-    start, released = Start.of(counts, sigma), []
+    start = Start.of(counts, sigma)
+    released: list[Released] = []
     for _ in range(rounds):
         shown = next_model(rows, start, released)
         sums = residual_sums(codes, labels, classes, shown) / GRID
@@ -52,6 +53,23 @@ def test_without_noise_rounds_find_the_true_model(classes: int) -> None:
     assert apart[-1] < 0.2 * apart[0]
 
 
+def test_steps_do_not_go_too_far_with_many_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven of ten records have the class of their place: from even chances a whole step says ten."""
+    places, draw = np.repeat(np.arange(40), 50), np.random.default_rng(3)
+    labels = np.where(draw.random(2_000) < 0.7, places, draw.integers(40, size=2_000))
+    codes = GRID * np.eye(40, dtype=np.int64)[places]
+    rows, start = np.eye(40), Start.of(np.full(40, 50.0), 0.0)
+    shown = next_model(rows, start, [])
+    released = [Released(shown, residual_sums(codes, labels, 40, shown) / GRID, 0.5)]
+
+    def surest() -> float:
+        return float(chances(rows, next_model(rows, start, released), start).max(axis=1).mean())
+
+    assert 0.5 < surest() < 0.95
+    monkeypatch.setattr("pate.rounds.solver._HALVED", 0)
+    assert surest() > 0.99
+
+
 def test_labels_at_random_are_shrunk_to_the_class_shares() -> None:
     labels = np.random.default_rng(1).choice(3, size=4_000, p=(0.2, 0.3, 0.5))
     for sigma in (0.0, 30.0):
@@ -68,7 +86,8 @@ def test_more_rounds_than_needed_cost_little() -> None:
         sigma, hits = 40.0 * np.sqrt(rounds), []
         for seed in range(12):
             draw = np.random.default_rng(seed)
-            start, released = Start.of(np.bincount(labels).astype(float), 0.0), []
+            start = Start.of(np.bincount(labels).astype(float), 0.0)
+            released: list[Released] = []
             for _ in range(rounds):
                 shown = next_model(rows, start, released)
                 sums = residual_sums(codes, labels, 2, shown) / GRID

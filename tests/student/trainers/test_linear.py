@@ -167,9 +167,21 @@ def test_a_student_takes_the_model_of_the_last_round(classes: int, tmp_path: Pat
     guessed = student.predict_probabilities(held)
     assert np.corrcoef(guessed[:, 0], chances[:, 0])[0, 1] > 0.85
     save(student, tmp_path)
-    stored = sorted(path.name for path in tmp_path.iterdir())
-    assert stored == ["boosting.skops", "logistic.skops", "model.json"]
+    names = [*(f"{name}.skops" for name in student.models), "model.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
     assert np.array_equal(load(tmp_path).predict_probabilities(held), guessed)
+
+
+def test_trees_are_joined_by_a_linear_model_where_both_copy_better() -> None:
+    """A line is copied by trees with steps; a step is no line."""
+    rows = np.random.default_rng(0).normal(size=(300, 3)).astype(np.float32)
+    for likely, wanted in (
+        (1 / (1 + np.exp(-rows[:, 0] - rows[:, 1] - rows[:, 2])), True),
+        (np.where(rows[:, 0] ** 2 > 0.5, 0.99, 0.01), False),
+    ):
+        chances = np.stack([1 - likely, likely], axis=1).astype(np.float64)
+        assert selftraining._is_smooth(rows, chances, 0, 40) == wanted
+    assert not selftraining._is_smooth(rows[:1], chances[:1], 0, 40)
 
 
 def test_a_head_copies_a_model_closely_unless_its_noise_hides_the_records() -> None:

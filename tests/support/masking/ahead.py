@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pate.errors import RefusedError
+from pate.masking.ahead.bundle import Round
 from pate.masking.ahead.party import PartyAhead
-from pate.masking.ahead.round import Round
+from pate.masking.ahead.roster import BundleRoster, Sealed
 from pate.masking.ahead.server import ServerAhead
-from pate.masking.ahead.terms import BundleRoster, Sealed
-from pate.masking.ahead.waiting import Asker
+from pate.masking.ahead.store import Asker
 from pate.masking.context import VERSION, Context, Member
 from pate.masking.keys import KeyPair
-from tests.support.masking.attempts import bytes_from, identity_of, name_of
+from tests.support.masking.attempts import bytes_from, flat_context, identity_of, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from pate.masking.ahead.bundle import Bundle
     from pate.masking.ahead.store import Kind, Place
-    from pate.masking.messages import UnmaskingShares
-    from pate.masking.stream import VoteStream
+    from pate.masking.ring import VoteStream
+    from pate.masking.shamir import UnmaskingShares
 
     Votes = NDArray[np.int64]
 
@@ -129,7 +129,7 @@ class Field:
             "bits": self.bits, "threshold": self.threshold, "colluders": self.colluders,
             "terms": bytes(32),
         }  # fmt: skip
-        return Context(**{**fields, **changes})  # type: ignore[arg-type]  # of these types
+        return flat_context(**{**fields, **changes})  # type: ignore[arg-type]  # of these types
 
     def round(
         self, numbers: int | Mapping[str, int] = 0, attempt: int = 0, **changes: object
@@ -180,7 +180,7 @@ class Field:
         server = ServerAhead.restore(round_, server.to_bytes())
         if round_.consent:
             for name in opening:
-                server.take_consent(name, self.party(name).sign(round_, server.masked))
+                server.take_signature(name, self.party(name).sign(round_, server.masked))
             server.advance()
             server = ServerAhead.restore(round_, server.to_bytes())
         for name in opening:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from pate.masking.context import VERSION, Context, Member
+from pate.masking.context import VERSION, Context, Matrix, Member, Roster
 from pate.masking.party import PartyMasking
 from pate.masking.server import ServerMasking
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pate.masking.messages import Keys, UnmaskingShares
+    from pate.masking.keys import Keys
+    from pate.masking.shamir import UnmaskingShares
 
 
 def bytes_from(seed: object) -> Callable[[int], bytes]:
@@ -44,6 +45,24 @@ def identity_of(name: str, world: int = 0) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(f"{world}/{name}".encode()).digest())
 
 
+def flat_context(
+    *, members: tuple[Member, ...], threshold: int, colluders: int,
+    batch: bytes, rows: int, classes: int, bits: int, version: int = VERSION, **rest: Any,
+) -> Context:  # fmt: skip
+    """A context from the fields of all its parts."""
+    roster = Roster(members, threshold, colluders)
+    return Context(version, roster=roster, matrix=Matrix(batch, rows, classes, bits), **rest)
+
+
+def changed(context: Context, **changes: Any) -> Context:
+    """A context with other fields, of whichever part."""
+    for part in ("roster", "matrix"):
+        whole = getattr(context, part)
+        inside = {name: changes.pop(name) for name in [*changes] if name in vars(whole)}
+        changes[part] = replace(whole, **inside)
+    return replace(context, **changes)
+
+
 def context_for(
     parties: int,
     threshold: int,
@@ -55,8 +74,7 @@ def context_for(
     attempt: int = 0,
 ) -> Context:
     names = [name_of(number) for number in range(parties)]
-    return Context(
-        version=VERSION,
+    return flat_context(
         campaign=bytes(16),
         attempt=attempt.to_bytes(16, "little"),
         batch=bytes(32),
@@ -94,7 +112,7 @@ class Attempt:
         self.parties = {name: party_of(self.context, name) for name in self.context.names}
         self.server = ServerMasking(self.context)
         rng = np.random.default_rng(len(self.context.names))
-        shape = (self.context.rows, self.context.classes)
+        shape = self.context.matrix.shape
         self.values = {name: rng.integers(-9, 10, shape) for name in self.context.names}
 
     def announce(self, who: Collection[str]) -> Mapping[str, Keys]:
@@ -150,4 +168,4 @@ class Attempt:
     def expected(self, who: Collection[str]) -> NDArray[np.int64]:
         """The sum of the votes of some, as residues."""
         total = np.sum([self.values[name] for name in who], axis=0)
-        return np.asarray(total % 2**self.context.bits, dtype=np.int64)
+        return np.asarray(total % 2**self.context.matrix.bits, dtype=np.int64)

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from pate.masking import shamir
+from pate.masking.announced import Announced, sign_keys
 from pate.masking.context import VERSION
-from pate.masking.keys import KeyPair, seal
-from pate.masking.messages import Keys, UnmaskingShares
+from pate.masking.keys import KeyPair, Keys, seal
 from pate.masking.party import PartyMasking
-from pate.masking.roster import Announced, sign_keys
+from pate.masking.shamir import UnmaskingShares
 from tests.support.masking.vector_run import NAMES, Run, fixed, iter_of, plain
 
 Bad = dict[str, Any]
@@ -166,8 +166,9 @@ def of_boxes(run: Run) -> list[Bad]:
     boxes = run.boxes_for("cádiz")
     good, sender = boxes["bergen"], KeyPair(run.secret("bergen", 1))
 
-    def sealed(shares: tuple[int, int], to: str = "cádiz") -> bytes:
-        return seal(run.announced, sender, "bergen", to, shares)
+    def sealed(shares: tuple[int, int], known: Announced = run.announced) -> bytes:
+        about = known.box("bergen", "cádiz")
+        return seal(sender, known.keys["cádiz"].share_key, "cádiz", about, shares)
 
     def said(name: str, box: bytes, says: str) -> Bad:
         return to_party(name, "mask", {**boxes, "bergen": box}, "ProtocolError", says)
@@ -185,8 +186,7 @@ def of_boxes(run: Run) -> list[Bad]:
         said("a box for another party", run.boxes["bergen"]["aachen"], "does not open"),
         said("a box of another party", boxes["aachen"], "does not open"),
         said("one's own box sent back", run.boxes["cádiz"]["bergen"], "does not open"),
-        said("a box of another attempt", seal(elsewhere, sender, "bergen", "cádiz", (1, 2)),
-             "does not open"),
+        said("a box of another attempt", sealed((1, 2), elsewhere), "does not open"),
         said("a seed share out of the field", sealed((shamir.PRIME, 1)), "no element"),
         said("a key share out of the field", sealed((1, 2**264 - 1)), "no element"),
         to_party("too few boxes", "mask", {"bergen": good}, "QuorumError", "3 are needed"),

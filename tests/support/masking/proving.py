@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pate.masking.proofs.prover import Prover
-from pate.masking.proofs.shape import Shape, code_for
+from pate.masking.proofs.argument import Prover
+from pate.masking.proofs.code import Shape, code_for
 from pate.masking.proofs.transcript import Statement
 
 if TYPE_CHECKING:

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from pate.masking.announced import Announced
 from pate.masking.context import VERSION, Context, Member
-from pate.masking.keys import KeyPair, own_mask_key, pair_mask_key
-from pate.masking.messages import Keys, UnmaskingShares
+from pate.masking.keys import KeyPair, Keys
+from pate.masking.masks import own_mask_key, pair_mask_key
 from pate.masking.party import PartyMasking
-from pate.masking.ring import Ring
-from pate.masking.roster import Announced
+from pate.masking.ring import ChaChaStream, Ring
 from pate.masking.server import ServerMasking
-from pate.masking.stream import ChaChaStream
+from pate.masking.shamir import UnmaskingShares
+from tests.support.masking.attempts import flat_context
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,7 +57,7 @@ class Run:
             name: Ed25519PrivateKey.from_private_bytes(fixed(f"identity of {name}"))
             for name in NAMES
         }
-        self.context = Context(
+        self.context = flat_context(
             version=VERSION, campaign=fixed("campaign", 16), attempt=fixed("attempt", 16),
             batch=fixed("batch"), members=tuple(
                 Member(name, key.public_key().public_bytes_raw())
@@ -121,7 +122,7 @@ class Run:
     def as_json(self) -> dict[str, object]:
         pair = {name: KeyPair(self.secret(name, 0)) for name in NAMES}
         own = {name: own_mask_key(self.announced, name, self.secret(name, 2)) for name in SURVIVORS}
-        stream = ChaChaStream(Ring(self.context.bits))
+        stream = ChaChaStream(Ring(self.context.matrix.bits))
         return {
             "context": plain(self.context),
             "digest": self.context.digest.hex(),
@@ -138,7 +139,7 @@ class Run:
                 for both in itertools.combinations(NAMES[:4], 2)
             ],
             "own_masks": {
-                name: stream(key, self.context.count).tolist() for name, key in own.items()
+                name: stream(key, self.context.values).tolist() for name, key in own.items()
             },
             "boxes": plain(self.boxes),
             "masked": plain(self.masked),

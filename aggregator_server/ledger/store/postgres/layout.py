@@ -1,11 +1,13 @@
-"""The layout of a ledger in a database: the exact content of its schema."""
+"""The layout of a ledger in a database: the exact content of its schema, and who has access to it."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
-from aggregator_server.ledger.store.tables import IN_ORDER, REFUSE_CHANGE, TABLES
+from aggregator_server.ledger.store import tables
 from pate.errors import LedgerError, StateError
+from pate.storage.durable_file import LAYOUT, of_another_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,51 +15,43 @@ if TYPE_CHECKING:
     from pate.storage.entries import Transaction
 
 _TYPES: Final = {"INTEGER": "integer", "TEXT": "text", "BLOB": "bytea"}
-
-#: Identifies a schema as a ledger, like the application id of a file.
-COMMENT: Final = "the privacy ledger of a PATE campaign"
-
-#: Bits of pg_trigger.tgtype: for each row, before, on insert, delete, update, truncate.
-_ROW, _BEFORE, _INSERT, _DELETE, _UPDATE, _TRUNCATE = 1, 2, 4, 8, 16, 32
-#: Each returns lines about the first schema in the session's path.
-_OBJECTS: Final = (
-    """SELECT 'relation ' || relname || ' ' || relkind::text || relpersistence::text
-               || CASE WHEN relrowsecurity OR relforcerowsecurity THEN ' row security' ELSE '' END
-               || CASE WHEN relispartition OR EXISTS (SELECT FROM pg_catalog.pg_inherits
-                       WHERE inhrelid = c.oid OR inhparent = c.oid) THEN ' inherits' ELSE '' END
-        FROM pg_catalog.pg_class c WHERE relnamespace = quote_ident(current_schema())::regnamespace""",
-    """SELECT 'column ' || c.relname || '.' || attname || ' ' || pg_catalog.format_type(atttypid, -1)
-               || CASE WHEN atttypmod > 4 THEN '(' || atttypmod - 4 || ')' ELSE '' END
-               || CASE WHEN attnotnull THEN '' ELSE ' null' END
-               || CASE WHEN atthasdef OR attidentity <> '' OR attgenerated <> '' THEN ' default'
-                       ELSE '' END
-        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
-        WHERE relnamespace = quote_ident(current_schema())::regnamespace
-              AND relkind = 'r' AND attnum > 0 AND NOT attisdropped""",
-    """SELECT 'constraint ' || conname || ' ' || pg_catalog.pg_get_constraintdef(k.oid, true)
-               || CASE WHEN convalidated THEN '' ELSE ' not validated' END
-        FROM pg_catalog.pg_constraint k WHERE connamespace = quote_ident(current_schema())::regnamespace
-              AND contype <> 'n'""",
-    """SELECT 'trigger ' || tgname || ' on ' || relname || ' ' || tgtype::text || tgenabled::text
-               || ' ' || proname
-               || CASE WHEN tgqual IS NULL AND tgattr = '' AND pronamespace = relnamespace
-                       THEN '' ELSE ' altered' END
-        FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = tgrelid
-        JOIN pg_catalog.pg_proc p ON p.oid = tgfoid
-        WHERE relnamespace = quote_ident(current_schema())::regnamespace AND NOT tgisinternal""",
-    """SELECT 'function ' || proname || ' ' || lanname || ' ' || btrim(prosrc)
-               || CASE WHEN prosecdef OR proconfig IS NOT NULL THEN ' altered' ELSE '' END
-        FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = prolang
-        WHERE pronamespace = quote_ident(current_schema())::regnamespace""",
-    """SELECT 'rule ' || rulename || ' on ' || relname
-        FROM pg_catalog.pg_rewrite w JOIN pg_catalog.pg_class c ON c.oid = ev_class
-        WHERE relnamespace = quote_ident(current_schema())::regnamespace""",
-)  # fmt: skip
+#: Identifies a schema as a ledger of this layout, like the application id and the number of a file.
+_MARK: Final = "the privacy ledger of a PATE campaign, layout "
+#: The OID of the first schema in the session's path.
+_OURS: Final = "quote_ident(current_schema())::regnamespace"
+#: All objects in it, a line each: kind, name, and all that matters about it.
+_OBJECTS: Final = f"""
+SELECT 'relation ' || relname || ' ' || relkind::text || relpersistence::text
+       || CASE WHEN relrowsecurity OR relforcerowsecurity THEN ' row security' ELSE '' END
+       || CASE WHEN relispartition OR EXISTS (SELECT FROM pg_catalog.pg_inherits
+               WHERE inhrelid = c.oid OR inhparent = c.oid) THEN ' inherits' ELSE '' END
+FROM pg_catalog.pg_class c WHERE relnamespace = {_OURS}
+UNION ALL
+SELECT 'column ' || c.relname || '.' || attname || ' ' || pg_catalog.format_type(atttypid, atttypmod)
+       || CASE WHEN attnotnull THEN '' ELSE ' null' END
+       || CASE WHEN atthasdef OR attidentity <> '' OR attgenerated <> '' THEN ' default' ELSE '' END
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
+WHERE relnamespace = {_OURS} AND relkind = 'r' AND attnum > 0 AND NOT attisdropped
+UNION ALL
+SELECT 'constraint ' || conname || ' ' || pg_catalog.pg_get_constraintdef(oid, true)
+       || CASE WHEN convalidated THEN '' ELSE ' not validated' END
+FROM pg_catalog.pg_constraint WHERE connamespace = {_OURS} AND contype <> 'n'
+UNION ALL
+SELECT 'trigger ' || tgname || ' ' || tgenabled::text || ' ' || pg_catalog.pg_get_triggerdef(t.oid, true)
+FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = tgrelid
+WHERE relnamespace = {_OURS} AND NOT tgisinternal
+UNION ALL
+SELECT 'function ' || proname || ' ' || lanname || ' ' || btrim(prosrc)
+       || CASE WHEN prosecdef OR proconfig IS NOT NULL THEN ' altered' ELSE '' END
+FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = prolang WHERE pronamespace = {_OURS}
+UNION ALL
+SELECT 'rule ' || rulename || ' on ' || relname
+FROM pg_catalog.pg_rewrite w JOIN pg_catalog.pg_class c ON c.oid = ev_class WHERE relnamespace = {_OURS}
+"""  # noqa: S608
 #: Privileges of others than the owner of the schema: kind and name of an object, the role. Default
 #: privileges of a database may grant them when a table is created.
-_OTHERS: Final = """
-WITH ours AS (SELECT oid, nspname, nspowner, nspacl FROM pg_catalog.pg_namespace
-              WHERE oid = quote_ident(current_schema())::regnamespace),
+_OTHERS: Final = f"""
+WITH ours AS (SELECT oid, nspname, nspowner, nspacl FROM pg_catalog.pg_namespace WHERE oid = {_OURS}),
      things AS (
         SELECT 'SCHEMA' AS kind, nspname AS name, NULL AS part, nspowner AS owner, nspacl AS acl
         FROM ours
@@ -75,40 +69,48 @@ SELECT DISTINCT kind, name::text, part::text, role FROM things, ours, LATERAL (
         UNION ALL
         SELECT pg_catalog.pg_get_userbyid(owner)::text WHERE owner <> nspowner) others(role)
 ORDER BY 1, 2, 3, 4
-"""
+"""  # noqa: S608
 
 
-def require_ours(db: Transaction) -> None:
-    """Check that the session's schema is a ledger's.
-
-    Raises:
-        LedgerError: if it is not.
-    """
-    (found,) = db.execute(
-        "SELECT pg_catalog.obj_description(quote_ident(current_schema())::regnamespace, 'pg_namespace')"
-    ).fetchone()
-    if found != COMMENT:
-        raise LedgerError("the schema is not a ledger of this system")
-
-
-def shut_out(db: Transaction) -> None:
-    """Revoke all privileges of others than the owner in the session's schema."""
+def make(db: Transaction, schema: str) -> None:
+    """Create the schema of the session, its tables and triggers, for only its owner."""
+    db.execute(f"CREATE SCHEMA {quoted(schema)}")
+    db.execute(f"COMMENT ON SCHEMA {quoted(schema)} IS '{_MARK}{LAYOUT}'")
+    for statement in tables.POSTGRES:
+        db.execute(statement)
     for kind, name, part, role in db.execute(_OTHERS).fetchall():
         columns = "" if part is None else f" ({quoted(part)})"
         whom = "PUBLIC" if role is None else quoted(role)
         db.execute(f"REVOKE ALL{columns} ON {kind} {quoted(name)} FROM {whom}")
 
 
-def require_alone(db: Transaction) -> None:
-    """Check that only the owner of the session's schema has privileges in it.
+def is_there(db: Transaction, schema: str) -> bool:
+    """Return whether a schema exists."""
+    return bool(
+        db.execute("SELECT FROM pg_catalog.pg_namespace WHERE nspname = ?", (schema,)).fetchall()
+    )
+
+
+def check(db: Transaction) -> None:
+    """Compare the session's schema with that of a new ledger.
 
     Raises:
-        StateError: if others have: its tables contain sums of votes.
+        LedgerError: if it is not a ledger, or an object is missing, changed or new.
+        StateError: if another version wrote it, or if others than the owner have access: its tables
+            contain sums of votes.
     """
-    found = db.execute(_OTHERS).fetchall()
-    if found:
-        roles = ", ".join(sorted({"PUBLIC" if role is None else role for *_, role in found}))
-        names = ", ".join(sorted({f"{kind.lower()} {name}" for kind, name, *_ in found}))
+    (mark,) = db.execute(f"SELECT pg_catalog.obj_description({_OURS}, 'pg_namespace')").fetchone()
+    number = re.fullmatch(rf"{_MARK}([0-9]{{1,9}})", mark or "", re.ASCII)
+    if number is None:
+        raise LedgerError("the schema is not a ledger of this system")
+    if int(number[1]) != LAYOUT:
+        raise StateError(of_another_version("the ledger", int(number[1]), LAYOUT))
+    found = {str(line) for (line,) in db.execute(_OBJECTS)}
+    if odd := sorted({" ".join(line.split()[:2]) for line in frozenset(_wanted()) ^ found}):
+        raise LedgerError(f"the ledger's tables or triggers were altered: {', '.join(odd)}")
+    if others := db.execute(_OTHERS).fetchall():
+        roles = ", ".join(sorted({"PUBLIC" if role is None else role for *_, role in others}))
+        names = ", ".join(sorted({f"{kind.lower()} {name}" for kind, name, *_ in others}))
         raise StateError(
             f"the ledger is accessible to other roles ({roles}: {names}), and contains sums of "
             "votes: REVOKE ALL on the schema and its tables from them, and let its owner own "
@@ -116,38 +118,21 @@ def require_alone(db: Transaction) -> None:
         )
 
 
-def differences(db: Transaction) -> list[str]:
-    """Compare the session's schema with the layout of the migrations.
-
-    Returns:
-        Kinds and names of missing, changed or new objects.
-    """
-    found = {str(line) for question in _OBJECTS for (line,) in db.execute(question)}
-    return sorted({" ".join(line.split()[:2]) for line in frozenset(_wanted()) ^ found})
-
-
 def _wanted() -> Iterator[str]:
-    yield "relation alembic_version rp"
-    yield "column alembic_version.version_num character varying(32)"
-    for table, columns in TABLES.items():
-        key = next(iter(columns))
+    for table, columns in tables.TABLES.items():
         yield f"relation {table} rp"
         for name, kind in columns.items():
             yield f"column {table}.{name} {_TYPES[kind]}"
         yield f"relation {table}_pkey ip"
-        yield f"constraint {table}_pkey PRIMARY KEY ({key})"
+        yield f"constraint {table}_pkey PRIMARY KEY ({tables.KEYS[table]})"
         if table != "entries":
             yield f"constraint {table}_entry_fkey FOREIGN KEY (entry) REFERENCES entries(seq)"
-        for change, bit in (("update", _UPDATE), ("delete", _DELETE)):
-            yield f"trigger {table}_no_{change} on {table} {_ROW | _BEFORE | bit}A refuse_change"
-        yield f"trigger {table}_no_truncate on {table} {_BEFORE | _TRUNCATE}A refuse_change"
-    yield f"trigger entries_in_order on entries {_ROW | _BEFORE | _INSERT}A in_order"
     yield "relation entries_digest_key ip"
     yield "constraint entries_digest_key UNIQUE (digest)"
-    yield "relation alembic_version_pkc ip"
-    yield "constraint alembic_version_pkc PRIMARY KEY (version_num)"
-    yield f"function refuse_change plpgsql {REFUSE_CHANGE}"
-    yield f"function in_order plpgsql {IN_ORDER}"
+    for name, _, statement in tables.TRIGGERS:
+        yield f"trigger {name} A {statement}"
+    for name, body in tables.FUNCTIONS.items():
+        yield f"function {name} plpgsql {body}"
 
 
 def quoted(name: str) -> str:

@@ -16,8 +16,7 @@ import pytest
 from aggregator_server.campaign.capped import CHUNK
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.store import stores
-from aggregator_server.ledger.store.address import Address
-from aggregator_server.ledger.store.place import ANCHOR_FILE, InDatabase, place_of
+from aggregator_server.ledger.store.place import ANCHOR_FILE, Address, InDatabase, place_of
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.accounting.composition import total_cost
 from pate.errors import DiskError, LedgerError, StateError, UnreachableError
@@ -36,22 +35,10 @@ from tests.support.server.in_postgres import again, sessions, tamper
 from tests.support.world.in_process import killed_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from aggregator_server.ledger.state import ReleasedLabel
     from tests.support.postgres import Cluster
-
-
-@pytest.fixture
-def place(cluster: Cluster, tmp_path: Path) -> InDatabase:
-    return cluster.place(tmp_path)
-
-
-@pytest.fixture
-def ledger(place: InDatabase) -> Iterator[Ledger]:
-    with start(place, make_spec(queries=20)) as made:
-        yield made
 
 
 def from_elsewhere(place: InDatabase) -> InDatabase:

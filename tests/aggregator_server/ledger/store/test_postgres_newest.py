@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 from aggregator_server.cli.main import app
 from aggregator_server.ledger import backup
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.ledger.store.address import Address
-from aggregator_server.ledger.store.place import InDatabase, place_of, write_anchor
+from aggregator_server.ledger.store.place import Address, InDatabase, place_of, write_anchor
 from aggregator_server.ledger.verify import verify
 from pate.errors import DiskError, LedgerError, StateError, UsageError
 from pate.mechanisms import Outcome

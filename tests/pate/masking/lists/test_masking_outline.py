@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pate.errors import PateError, ProtocolError, QuorumError
-from pate.masking.messages import Keys
-from pate.masking.proofs.outline import KeyTree, Outline, root_of
-from pate.masking.roster import Announced, sign_keys, survivors_to_sign
+from pate.masking.announced import (
+    Announced,
+    KeyTree,
+    Outline,
+    root_of,
+    sign_keys,
+    survivors_to_sign,
+)
+from pate.masking.keys import Keys
 from tests.support.masking.attempts import (
     Attempt,
     bytes_from,

@@ -1,4 +1,4 @@
-"""The prover: a party commits to its votes, and proves once that they are valid."""
+"""The argument: a party proves its votes, the server checks the proof, and the sum against all proofs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,28 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.errors import RefusedError, UsageError
+from pate.errors import ProtocolError, RefusedError, UsageError
 from pate.masking.encoding import draw
-from pate.masking.proofs import tree
-from pate.masking.proofs.transcript import SEED_BYTES, Statement, opened, weights
+from pate.masking.proofs.code import SALT_BYTES, slot_values
+from pate.masking.proofs.transcript import (
+    SEED_BYTES,
+    Statement,
+    climb,
+    grow,
+    leaf,
+    link_weights,
+    opened,
+    path,
+    read,
+    weights,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
+    from pate.masking.proofs.code import Shape
     from pate.masking.proofs.field import Elements
 
 #: Symbols processed at once: 16 MiB, and some copies of it.
@@ -43,7 +55,7 @@ class Prover:
     def __init__(
         self, statement: Statement, votes: NDArray[np.integer], random: Callable[[int], bytes]
     ) -> None:
-        shape, code, field = statement.shape, statement.shape.code, statement.shape.code.field
+        shape, code, field = statement.parts
         self.statement = statement
         self._check(votes)
         hidden = field.uniform(random, shape.rows, code.columns)
@@ -61,13 +73,11 @@ class Prover:
         below = field.minus(code.interpolate(zero), above)
         self._zero = np.concatenate([below, above], axis=1)
         self._symbols = self._encoded()
-        salts = draw(random, tree.SALT_BYTES * code.length)
-        self._salts = [
-            salts[at : at + tree.SALT_BYTES] for at in range(0, len(salts), tree.SALT_BYTES)
-        ]
-        self._levels = tree.grow(
+        salts = draw(random, SALT_BYTES * code.length)
+        self._salts = [salts[at : at + SALT_BYTES] for at in range(0, len(salts), SALT_BYTES)]
+        self._levels = grow(
             [
-                tree.leaf(statement.binding, place, salt, column.tobytes())
+                leaf(statement.binding, place, salt, column.tobytes())
                 for place, (salt, column) in enumerate(zip(self._salts, self._symbols, strict=True))
             ]
         )
@@ -121,7 +131,7 @@ class Prover:
 
     def _encoded(self) -> NDArray[np.uint32]:
         """Return all codewords, one symbol of each in a row: (length, width)."""
-        shape, code = self.statement.shape, self.statement.shape.code
+        shape, code, _ = self.statement.parts
         out = np.empty((code.length, shape.width), np.dtype("<u4"))
         step, at = max(1, _AT_ONCE // code.length), 0
         for group in (self._rows, self._link, self._near, self._zero):
@@ -132,11 +142,7 @@ class Prover:
         return out
 
     def _proof(self, seed: bytes) -> bytes:
-        shape, code, field = (
-            self.statement.shape,
-            self.statement.shape.code,
-            self.statement.shape.code.field,
-        )
+        shape, code, field = self.statement.parts
         asked = weights(self.statement, seed)
         link = field.mod(field.combine(shape.spread(asked.link), self._rows) + self._link)
         near = field.mod(field.combine(asked.near, self._rows) + self._near)
@@ -147,16 +153,12 @@ class Prover:
         shown = b"".join(map(field.write, (near, link, valid)))
         at = opened(self.statement, seed, self.commitment, shown)
         salts = b"".join(self._salts[place] for place in at)
-        paths = b"".join(tree.path(self._levels, place) for place in at)
+        paths = b"".join(path(self._levels, place) for place in at)
         return shown + self._symbols[at].tobytes() + salts + paths
 
     def _squares(self, by: Elements) -> Elements:
         """Return the weighted sum of bit * (bit - 1): (tests, 2 * degree) coefficients."""
-        shape, code, field = (
-            self.statement.shape,
-            self.statement.shape.code,
-            self.statement.shape.code.field,
-        )
+        shape, code, field = self.statement.parts
         # A product has 2 * degree coefficients, and these symbols are its values at that many
         # points.
         points = self._symbols[:: code.stretch // 2, : shape.rows]
@@ -167,3 +169,77 @@ class Prover:
             squares = field.mod(bits * (bits + np.uint64(field.prime - 1)))
             total = field.mod(total + field.combine(by[:, start : start + step], squares))
         return code.interpolate_coset(total)
+
+
+def verify(statement: Statement, commitment: bytes, seed: bytes, raw: bytes) -> Elements:
+    """Check a proof.
+
+    Returns:
+        The link, (tests, used slots): weighted counts plus the committed link masks.
+    """
+    shape, code, field = statement.parts
+    proof = read(statement, raw)
+    at = opened(statement, seed, commitment, proof.shown)
+    for place, column, salt, siblings in zip(
+        at, proof.columns, proof.salts, proof.paths, strict=True
+    ):
+        node = leaf(statement.binding, place, salt, field.write(column))
+        if not hmac.compare_digest(climb(node, place, siblings), commitment):
+            raise statement.refused("a column does not match its commitment")
+    asked = weights(statement, seed)
+    columns = np.ascontiguousarray(proof.columns.T)
+    rows, masks = columns[: shape.rows], columns[shape.rows :]
+    link_masks, near_masks, zeros = np.split(masks, 3)
+    if not np.array_equal(
+        code.encode(proof.near)[:, at], field.mod(field.combine(asked.near, rows) + near_masks)
+    ):
+        raise statement.refused("its rows are not codewords")
+    links = field.combine(shape.spread(asked.link), rows)
+    if not np.array_equal(code.encode(proof.link)[:, at], field.mod(links + link_masks)):
+        raise statement.refused("its link does not match the committed counts")
+    squares = field.mod(rows * (rows + np.uint64(field.prime - 1)))
+    sums = field.combine(shape.totals(asked.totals), rows)
+    target = code.encode(shape.target(asked.totals))[:, at]
+    expected = field.combine(asked.bits, squares) + field.minus(sums, target) + zeros
+    if not np.array_equal(code.encode(proof.valid)[:, at], field.mod(expected)):
+        raise statement.refused("its test of counts does not match the committed counts")
+    if np.any(slot_values(code, proof.valid)):
+        raise statement.refused("a count is out of range, or a row has a wrong sum")
+    return code.values(proof.link)[:, : shape.linked[1]]
+
+
+def check_link(
+    shape: Shape,
+    context: bytes,
+    seed: bytes,
+    *,
+    links: Sequence[Elements],
+    votes: NDArray[np.int64],
+    masks: Elements,
+    teachers: int,
+) -> None:
+    """Check a sum against the proofs of all its parties.
+
+    Args:
+        shape: of any party of the sum; its own k does not matter.
+        context: digest of the attempt, 32 bytes.
+        seed: of the proofs, 32 bytes.
+        links: results of :func:`verify`, one per survivor.
+        votes: (queries, classes), the sum of the survivors' votes.
+        masks: (tests, used slots), the sum of their link masks modulo the prime.
+        teachers: of the survivors together, below the prime.
+    """
+    field = shape.code.field
+    otherwise = (
+        "the sum is not that of the votes that were proved: a party masked other votes than it "
+        "proved, and cannot be identified; the batch is refused"
+    )
+    # Beyond this range different integers would have the same residue.
+    if np.any(votes < 0) or np.any(votes > min(teachers, field.prime - 1)):
+        raise ProtocolError(otherwise)
+    tests, used = shape.linked
+    by = link_weights(shape, context, seed).reshape(tests, shape.classes * shape.blocks)
+    counts = shape.padded(votes).reshape(shape.classes * shape.blocks, shape.code.slots)
+    wanted = field.mod(field.combine(by, counts)[:, :used] + masks)
+    if not np.array_equal(field.mod(np.stack(links).sum(axis=0, dtype=np.uint64)), wanted):
+        raise ProtocolError(otherwise)

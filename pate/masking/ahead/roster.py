@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from pate.errors import ProtocolError, UsageError
-from pate.masking.context import Member, check_threshold
-from pate.masking.degree import COMPLETE_UP_TO
-from pate.masking.encoding import decode, digest, encode, whole
-from pate.masking.messages import SIGNATURE_BYTES, check_bytes, check_point
-from pate.masking.roster import verify
+from pate.errors import ProtocolError
+from pate.masking.context import Member, Roster
+from pate.masking.encoding import SIGNATURE_BYTES, check_bytes, decode, digest, encode, whole
+from pate.masking.graph import COMPLETE_UP_TO
+from pate.masking.keys import check_point, check_signature
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from pate.masking.context import Context
@@ -36,12 +33,6 @@ def takes_consent(parties: int, threshold: int, colluders: int, *, noisy: bool) 
     (False, True)
     >>> takes_consent(25, 17, 8, noisy=True), takes_consent(25, 22, 8, noisy=True)
     (True, False)
-
-    Args:
-        parties: n, of the roster.
-        threshold: t, least number of parties in a sum.
-        colluders: c, most parties that may collude with the server.
-        noisy: whether each party adds a noise share, drawn once for its votes.
     """
     missing = parties - threshold
     if not missing:
@@ -70,7 +61,7 @@ class Sealed:
         name = self.member.name
         check_point(self.key, f"the sealing key of {name}")
         check_bytes(self.signature, SIGNATURE_BYTES, f"the signature of the sealing key of {name}")
-        verify(
+        check_signature(
             self.member.identity,
             self.signature,
             _sealing_to_sign(name, self.key),
@@ -105,44 +96,24 @@ class BundleRoster:
     colluders: int
 
     def __post_init__(self) -> None:
-        names = [each.member.name for each in self.parties]
-        if len(names) > MOST_PARTIES:
+        if len(self.parties) > MOST_PARTIES:
             raise ProtocolError(
-                f"a roster of {len(names)} for bundles: at most {MOST_PARTIES} can all mask with "
-                "one another"
+                f"a roster of {len(self.parties)} for bundles: at most {MOST_PARTIES} can all mask "
+                "with one another"
             )
-        if names != sorted(set(names)):
-            raise ProtocolError("the roster of bundles is not sorted, or has a name twice")
-        for what in (
-            {each.member.identity for each in self.parties},
-            {each.key for each in self.parties},
-        ):
-            if len(what) != len(names):
-                raise ProtocolError("two parties of the roster of bundles have one key")
-        try:
-            check_threshold(len(names), self.threshold, self.colluders)
-        except UsageError as error:
-            raise ProtocolError(f"bundles for a sum that would hide nothing: {error}") from error
+        if len({each.key for each in self.parties}) != len(self.parties):
+            raise ProtocolError("two parties of the roster of bundles have one key")
+        _ = self.plain  # which checks that they fit
 
     @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Names of the parties, sorted."""
-        return tuple(each.member.name for each in self.parties)
-
-    @cached_property
-    def points(self) -> dict[str, int]:
-        """Evaluation point of each party's shares: its place, from 1. As in a context."""
-        return {name: place for place, name in enumerate(self.names, 1)}
+    def plain(self) -> Roster:
+        """The same parties without their keys."""
+        return Roster(tuple(each.member for each in self.parties), self.threshold, self.colluders)
 
     @cached_property
     def keys(self) -> dict[str, bytes]:
         """Sealing key by name."""
         return {each.member.name: each.key for each in self.parties}
-
-    @cached_property
-    def identities(self) -> dict[str, bytes]:
-        """Identity by name."""
-        return {each.member.name: each.member.identity for each in self.parties}
 
     @cached_property
     def digest(self) -> bytes:
@@ -157,25 +128,14 @@ class BundleRoster:
         )
 
     def check_fits(self, context: Context) -> None:
-        """Check that bundles for this roster serve a sum.
-
-        Raises:
-            ProtocolError: if the sum has another roster or threshold, or counts with other
-                colluders.
-        """
-        if tuple(each.member for each in self.parties) != context.members:
+        """Check that bundles for this roster serve a sum."""
+        if self.plain.members != context.roster.members:
             raise ProtocolError("the bundles are for another roster than the campaign's")
-        if (self.threshold, self.colluders) != (context.threshold, context.colluders):
+        if self.plain != context.roster:
             raise ProtocolError(
                 f"the bundles are for t = {self.threshold} and c = {self.colluders}, the campaign "
-                f"has t = {context.threshold} and c = {context.colluders}"
+                f"has t = {context.roster.threshold} and c = {context.roster.colluders}"
             )
-
-    def check_parties(self, names: Collection[str], what: str) -> None:
-        """Raise ProtocolError if a name is not in the roster; ``what`` is for the message."""
-        for name in names:
-            if name not in self.points:
-                raise ProtocolError(f"{name!r:.80} in {what} is not in the roster of the bundles")
 
     def to_bytes(self) -> bytes:
         """Return all of it, as :meth:`from_bytes` reads it."""
@@ -188,11 +148,7 @@ class BundleRoster:
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> BundleRoster:
-        """Return the roster that :meth:`to_bytes` wrote.
-
-        Raises:
-            StateError: for other bytes.
-        """
+        """Return the roster that :meth:`to_bytes` wrote."""
         threshold, colluders, *parts = decode("stored roster", raw)
         parties = tuple(
             Sealed(Member(parts[at].decode(), parts[at + 1]), parts[at + 2], parts[at + 3])

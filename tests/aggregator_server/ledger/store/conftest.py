@@ -1,0 +1,28 @@
+"""Ledgers in a database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.server.campaigns import make_spec, start
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from aggregator_server.ledger.ledger import Ledger
+    from aggregator_server.ledger.store.place import InDatabase
+    from tests.support.postgres import Cluster
+
+
+@pytest.fixture
+def place(cluster: Cluster, tmp_path: Path) -> InDatabase:
+    return cluster.place(tmp_path)
+
+
+@pytest.fixture
+def ledger(place: InDatabase) -> Iterator[Ledger]:
+    with start(place, make_spec(queries=20)) as made:
+        yield made
