@@ -27,6 +27,8 @@ _RECORDS_EACH: Final = 3
 _FEWEST, _MOST = 4, 64
 #: Directions for each class, at least: fewer do not tell the classes apart, however little noise is in them.
 _EACH_CLASS: Final = 2
+#: And at most: of few classes strong directions tell all there is to tell.
+_MOST_EACH_CLASS: Final = 16
 #: Public rows for each direction, at least.
 _ROWS_EACH: Final = 10
 
@@ -61,7 +63,7 @@ def directions_for(
         length = _SHARDS * _mu(epsilon, delta) * (records or RECORDS) / _RECORDS_EACH / 2
     columns = classes or CLASSES
     wanted = math.floor(length**2 / (columns - 1))
-    most = max(2, min(_MOST, queries // _ROWS_EACH, queries))
+    most = max(2, min(_MOST, _MOST_EACH_CLASS * columns, queries // _ROWS_EACH, queries))
     return min(max(wanted, _FEWEST, _EACH_CLASS * columns), most)
 
 
