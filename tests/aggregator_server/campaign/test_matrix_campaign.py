@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from aggregator_server.campaign.labelling import RoundSummary
     from aggregator_server.ledger.state import Charge
     from pate.data.values import Inputs
+    from pate.masking.context import Context
     from pate.votes import Counts
 
 QUERIES = 100
@@ -809,6 +810,7 @@ class Unmasked:
     """An unmasked sum."""
 
     residues: Counts
+    context: Context
     survivors: tuple[str, ...] = NAMES
 
     def result(self) -> Counts:
@@ -825,7 +827,8 @@ def opened(changes: dict[str, Any], counts: Counts) -> Counts:
         for each in roster()
     )
     aggregation = MaskedAggregation(campaign, roster(), BATCH)
-    aggregation._masking = Unmasked(counts % 2 ** bits_of(campaign, len(ROWS)))  # type: ignore[assignment]
+    residues = counts % 2 ** bits_of(campaign, len(ROWS))
+    aggregation._masking = Unmasked(residues, aggregation._masking.context)  # type: ignore[assignment]
     return aggregation.result().total.counts
 
 
