@@ -217,7 +217,7 @@ class Offer:
             # Otherwise the cap, on which the party's accountant relies, would not bound this cost.
             _require(
                 self.whole_cost(made, 1) <= self.cap,
-                "one matrix, or all rounds, cost more than the campaign's cap: nothing could be released",
+                "one matrix, or all rounds, costs more than the campaign's cap: nothing could be released",
             )
 
     @property

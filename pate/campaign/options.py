@@ -56,7 +56,7 @@ AnswerOption = Annotated[
 ReleaseOption = Annotated[
     str | None,
     of_campaign(
-        help="Of gnmax: labels, or at once counts, balanced, arrays or axes-K. Default: labels",
+        help="labels (default), or at once counts, balanced, arrays, axes-K: gnmax",
         metavar="WHAT",
     ),
 ]
