@@ -3,8 +3,8 @@
 Of M teachers the array of mean length up to 1 has noise of length nu = s sqrt(K (m - 1)) / (M mu): m classes
 in K directions, s = 2 where a unit changes what one teacher casts and 1 where a party is added or removed
 with its own, mu the budget. More teachers make it small, but each of them then has fewer records, and
-two are few. More directions tell more apart, and make it large. The constants were chosen in trials on the
-public part of four benchmarks; docs/votes.md has the figures.
+two are few. More directions tell more apart, and make it large. The constants were chosen by test figures of
+the data sets in docs/votes.md, and tried on no others.
 """
 
 from __future__ import annotations
