@@ -294,7 +294,7 @@ def test_the_quickstart_does_what_it_says(tmp_path: Path) -> None:
     script = on_free_ports("".join(blocks("docs/quickstart.md", "bash")))
     said = typed(script.replace("pate-student train", "pate-student train --steps 60"), tmp_path)
     assert (tmp_path / "trial" / "student" / "privacy.json").is_file()
-    assert "of 297 right" in said
+    assert "of 297 inputs right" in said
     assert "finished" in said
 
 
@@ -310,7 +310,7 @@ def test_a_stranger_gets_a_student_of_photographs_by_the_page_of_encoders(tmp_pa
     # An encoder is here; the commands that export one fetch weights.
     steps = [each for each in blocks("docs/encoders.md", "bash") if "optimum-cli" not in each]
     said = typed(on_free_ports("".join(steps)), tmp_path)
-    right = re.search(r"([\d.]+)% of 90 right", said)
+    right = re.search(r"([\d.]+)% of 90 inputs right", said)
     assert right is not None, said
     assert float(right[1]) > 60  # by chance a third of 90: 54 or more in less than one of a million
     statement = json.loads((tmp_path / "student" / "privacy.json").read_text())
