@@ -1,21 +1,37 @@
-"""Release of a whole matrix: one charge, one draw of noise, one release.
+"""Release of a whole matrix: one charge, one draw of noise, one release; and what rounds show.
 
 Neighbour votes, where records vote in rounds those of one round, and teachers' votes in one release.
+
+The model that a round shows is a function of released sums and the public set. It is in the ledger before
+a party is asked with it, so after a restart a round shows the same one. The last one, which no round shows,
+is for the student.
 """
 
 from __future__ import annotations
 
+import math
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from aggregator_server.campaign.labelling import begin_round, outcomes_of, summary_of
+from pate.codes import GRID, code_of
 from pate.errors import StateError
+from pate.features.space import codes_over
 from pate.mechanisms import MatrixMechanism
+from pate.rounds.rule import plan_of
+from pate.rounds.solver import Released, Start, next_model
 from pate.runtime import failpoints
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from aggregator_server.campaign.labelling import RoundSummary
     from aggregator_server.ledger.ledger import Ledger
+    from aggregator_server.ledger.state import CampaignState
+    from pate.data.values import Inputs
     from pate.noise.exact import Noise
+    from pate.rounds.model import RoundModel
 
 
 class NeighbourRelease:
@@ -51,3 +67,52 @@ class NeighbourRelease:
         state = ledger.release(charge, outcomes, noisy=noisy)
         failpoints.reach("release-recorded")
         return summary_of(state, round_, exhausted=False)
+
+
+class Models:
+    """Makes the models of one campaign.
+
+    Args:
+        public: its public set.
+        ledger: its open ledger.
+    """
+
+    def __init__(self, public: Inputs, ledger: Ledger) -> None:
+        self._public = public
+        self._ledger = ledger
+
+    @cached_property
+    def _rows(self) -> NDArray[np.float64]:
+        """(n, d) the codes of the public rows, of length 1 at most."""
+        return codes_over(self._public, self._ledger.state().voted.rows) / GRID
+
+    def shown(self) -> bytes:
+        """Return the model that the current round shows, from the ledger; none in the first."""
+        state = self._ledger.state()
+        return b"" if state.round == 1 else state.models[state.round - 2].to_bytes()
+
+    def following(self) -> RoundModel | None:
+        """Return the model that follows from all releases; None if it is in the ledger, or there is none."""
+        state = self._ledger.state()
+        if len(state.released) != state.round or len(state.models) >= state.round:
+            return None
+        start, kappa = start_of(state), kappa_of(state)
+        released = [
+            Released(model, each.counts / GRID, each.sigma / GRID)
+            for model, each in zip(state.models, state.released[1:], strict=True)
+        ]
+        return next_model(self._rows, start, released, kappa)
+
+
+def start_of(state: CampaignState) -> Start:
+    """Return what the class counts of the first round say."""
+    first = state.released[0]
+    return Start.of(first.counts[0] / GRID, first.sigma / GRID)
+
+
+def kappa_of(state: CampaignState) -> float:
+    """Return how much arrays are cut; the number of records is that of the first round."""
+    # Noise is for altered records, the rule for added ones, which change half as much.
+    mu = math.sqrt(2 * state.cap) / 2
+    places = code_of(state.spec.code).places
+    return plan_of(len(state.classes), places, start_of(state).records, mu).kappa

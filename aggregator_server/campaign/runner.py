@@ -12,9 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.campaign.batches import BATCH_COUNTS, batch_at, check_apart, next_places
+from aggregator_server.campaign.neighbour import Models
 from aggregator_server.campaign.reachable import require_reachable
 from aggregator_server.campaign.release import release_of
-from aggregator_server.campaign.rounds import Models
 from aggregator_server.exchange.aggregation import Batch, MaskedAggregation, PlainAggregation
 from aggregator_server.exchange.ahead import AheadAggregation
 from aggregator_server.exchange.exchange import Exchange

@@ -268,9 +268,12 @@ def _model(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campaig
         raise LedgerError(f"a model for round {body['round']} in round {state.round}")
     if len(state.released) != state.round:
         raise LedgerError(f"a model for round {following} before round {state.round} is released")
+    text = fields.text("model")
     try:
-        model = RoundModel.from_bytes(bytes.fromhex(fields.text("model")))
+        model = RoundModel.from_bytes(bytes.fromhex(text))
         model.check_shape(len(state.voted.rows), len(state.classes))
+        if model.to_bytes().hex() != text:
+            raise ValueError("other text than that of its bytes")
     except (ValueError, ProtocolError) as error:
         raise LedgerError(f"the model for round {following}: {error}") from error
     return replace(state, models=(*state.models, model))

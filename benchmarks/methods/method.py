@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from pate.accounting.gdp import epsilon_from_delta, mu_squared_from_epsilon
+from pate.accounting.gdp import epsilon_from_delta, mu_from_epsilon
 from pate.codes import code_of
 from pate.errors import AccountingError
 
@@ -105,7 +105,7 @@ def needed(epsilon: float | None) -> float:
 
 def mu(epsilon: float, delta: float = DELTA) -> float:
     """Return the largest sensitivity over sigma of a Gaussian release, exactly."""
-    return math.sqrt(mu_squared_from_epsilon(epsilon, delta))
+    return mu_from_epsilon(epsilon, delta)
 
 
 def gaussian_multiplier(epsilon: float, releases: int) -> float:

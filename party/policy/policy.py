@@ -326,9 +326,8 @@ class Policy:
 
     def _check_queries(self, offer: Offer, view: LedgerView) -> None:
         here = view.of(offer.campaign).queries
-        if (
-            offer.in_rounds
-        ):  # all of them before the first: a campaign that stops halfway has no use
+        # All of them before the first: a campaign that stops halfway has no use.
+        if offer.in_rounds:
             here = max(here, offer.rounds * code_of(offer.code).places)
         if self.max_queries is not None and here > self.max_queries:
             raise _no("max_queries", self.max_queries, f"this campaign would have {here}")

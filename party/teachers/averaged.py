@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from party.teachers.ridge import OF_MANY, fit_ridge
-from party.teachers.schema import schema_of
+from party.teachers.schema import OfRecords, schema_of
 from party.teachers.shards import assign_shards
 from party.teachers.training import columns_of, digest_of, idle_column
 from pate.answers import BALANCED
@@ -32,7 +32,6 @@ from pate.features.space import space_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Literal
 
     from numpy.typing import NDArray
 
@@ -47,7 +46,7 @@ _AT_ONCE: Final = 2048
 
 
 @dataclass(frozen=True, eq=False)
-class Averaged:
+class Averaged(OfRecords):
     """A party's k teachers, of which only the mean counts.
 
     Attributes:
@@ -62,26 +61,6 @@ class Averaged:
 
     name = "averaged"
     version = "1"
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The class list of the data."""
-        return self.records.classes
-
-    @property
-    def answer(self) -> str:
-        """What the records say: ``class``."""
-        return self.records.kind
-
-    @property
-    def unit(self) -> Literal["record", "patient"]:
-        """``patient`` if groups share a shard."""
-        return "record" if self.records.groups is None else "patient"
-
-    @property
-    def schema(self) -> str:
-        """One line that describes the inputs."""
-        return self.records.inputs.schema()
 
     @cached_property
     def fingerprint(self) -> bytes:

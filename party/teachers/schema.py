@@ -12,7 +12,9 @@ from pate.data.values import Images, Table, is_numeric
 from pate.errors import SchemaError
 
 if TYPE_CHECKING:
-    from pate.data.values import Inputs
+    from typing import Literal
+
+    from pate.data.values import Dataset, Inputs
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,32 @@ class EmbeddingSchema:
         if not isinstance(inputs, Embeddings) or inputs.schema() != self.line:
             raise SchemaError(f"the teachers take {self.line}, the queries are {inputs.schema()}")
         return inputs
+
+
+class OfRecords:
+    """What a party's voters say of the records that they are, or learn from at once."""
+
+    records: Dataset
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The class list of the data."""
+        return self.records.classes
+
+    @property
+    def answer(self) -> str:
+        """What the records say: ``class``, ``labels`` or ``number``."""
+        return self.records.kind
+
+    @property
+    def unit(self) -> Literal["record", "patient"]:
+        """``patient`` if the data names them, so that what one of them can change is limited."""
+        return "record" if self.records.groups is None else "patient"
+
+    @property
+    def schema(self) -> str:
+        """One line that describes the inputs."""
+        return self.records.inputs.schema()
 
 
 def schema_of(inputs: Inputs) -> ImageSchema | TableSchema | EmbeddingSchema:

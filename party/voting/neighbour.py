@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from party.teachers.schema import schema_of
+from party.teachers.schema import OfRecords, schema_of
 from pate.answers import (
     CLASS,
     LABELS,
@@ -33,11 +33,12 @@ from pate.features.space import directions_over, space_over
 from pate.rounds.residual import residual_sums
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from pate.data.values import Dataset, Inputs
+    from pate.features.contract import FeatureSpace
     from pate.features.neighbours import Places
     from pate.rounds.model import RoundModel
     from pate.votes import Counts
@@ -54,7 +55,7 @@ _OPTION: Final = {CLASS: "--label", LABELS: "--labels", NUMBER: "--number"}
 
 
 @dataclass(frozen=True, eq=False)
-class NeighbourVotes:
+class NeighbourVotes(OfRecords):
     """A party's records, ready to vote.
 
     Attributes:
@@ -75,21 +76,6 @@ class NeighbourVotes:
     def classes(self) -> tuple[str, ...]:
         """The class list of the data; of several labels with the column of records that have none."""
         return (*self.records.classes, NONE) if self.answer == LABELS else self.records.classes
-
-    @property
-    def answer(self) -> str:
-        """What the records say: ``class``, ``labels`` or ``number``."""
-        return self.records.kind
-
-    @property
-    def unit(self) -> Literal["record", "patient"]:
-        """``patient`` if the data names them, so that each patient's votes can be limited."""
-        return "record" if self.records.groups is None else "patient"
-
-    @property
-    def schema(self) -> str:
-        """One line that describes the inputs."""
-        return self.records.inputs.schema()
 
     @cached_property
     def fingerprint(self) -> bytes:
@@ -166,8 +152,10 @@ class NeighbourVotes:
             raise ProtocolError(str(error)) from error
         seen = self.conform(public)
         in_rounds = code.answer.name == RESIDUAL
-        coded = in_rounds and (content_hash(seen), tuple(rows)) in self.coded
-        if not coded and isinstance(seen, Table) and self.records.inputs.schema() != seen.schema():
+        # Of the public set only the columns matter that our records have, and they are always the same.
+        about = (content_hash(seen), tuple(rows)) if in_rounds else ()
+        coded = about in self.coded
+        if not coded and isinstance(seen, Table) and self.schema != seen.schema():
             return self._read_as(seen).vote(
                 seen,
                 rows,
@@ -179,7 +167,12 @@ class NeighbourVotes:
                 shown=shown,
             )
         if in_rounds:
-            return self._residuals(seen, rows, classes, shown, code, most_votes, votes_per_patient)
+            if not coded:
+                self.coded.clear()
+                self.coded[about] = self._codes(seen, rows)
+            codes = self.coded[about].astype(np.int64)
+            summed = self._residuals(codes, classes, shown, code, votes_per_patient)
+            return np.clip(summed, *code.bounds(most_votes))
         queries = seen.take(list(rows))
         require_different(queries.row_hashes())
         dense = code.name == DENSE
@@ -199,13 +192,8 @@ class NeighbourVotes:
         with parts.next():
             directions = Directions.fit(places, space.embed(seen.take(fitted))) if dense else None
         # Each record's vote is its own, so any cut of them gives the same sum.
-        starts = range(0, len(voting), _AT_ONCE)
         with parts.next():
-            cuts = Parts(*(min(_AT_ONCE, len(voting) - start) for start in starts))
-            for start in starts:
-                some = range(start, min(start + _AT_ONCE, len(voting)))
-                with cuts.next():
-                    described = space.embed(voting.inputs.take(some))
+            for some, described in _in_cuts(space, voting.inputs):
                 given = answers[some.start : some.stop]
                 if given.ndim == 1:
                     votes += (
@@ -219,39 +207,30 @@ class NeighbourVotes:
                         if directions is None
                         else dense_sums(directions, described, given, code.answer.grid)
                     )
-                if some.stop == len(voting) or (start // _AT_ONCE) % _TOLD == _TOLD - 1:
+                if some.stop == len(voting) or (some.start // _AT_ONCE) % _TOLD == _TOLD - 1:
                     # A share, since the number of records is private.
                     self.say(f"{100 * some.stop // len(voting)} % of our records have voted")
         return np.clip(votes, *code.bounds(most_votes))
 
     def _residuals(
         self,
-        seen: Inputs,
-        rows: Sequence[int],
+        codes: Counts,
         classes: Sequence[str],
         shown: RoundModel | None,
         code: Code,
-        most_votes: int,
         votes_per_patient: int | None,
     ) -> Counts:
-        """Return the sum of residuals; ``seen`` is the public set as our records have its columns."""
+        """Return the sum of residuals of all records, of which these are the dense codes."""
         units = None
         if votes_per_patient is not None:
             if self.records.groups is None:
                 raise _no_patients()
             units = np.unique(self.records.groups, return_inverse=True)[1].astype(np.int64)
         labels = self._answers(self.records, classes, code)
-        # Of the public set only the columns matter that our records have, and they are always the same.
-        about = (content_hash(seen), tuple(rows))
-        if about not in self.coded:
-            self.coded.clear()
-            self.coded[about] = self._codes(seen, rows)
-        codes = self.coded[about].astype(np.int64)
-        summed = residual_sums(codes, labels, len(classes), shown, units)
-        return np.clip(summed, *code.bounds(most_votes))
+        return residual_sums(codes, labels, len(classes), shown, units)
 
     def _codes(self, seen: Inputs, rows: Sequence[int]) -> NDArray[np.int16]:
-        """Return (n, d) the dense codes of our records."""
+        """Return (n, d) the dense codes of our records; ``seen`` is the public set with their columns."""
         queries = seen.take(list(rows))
         require_different(queries.row_hashes())
         parts = Parts(len(seen), len(queries), len(looked_at(len(seen))), len(self.records))
@@ -263,14 +242,8 @@ class NeighbourVotes:
             directions = Directions.fit(places, space.embed(seen.take(looked_at(len(seen)))))
         made = np.zeros((len(self.records), len(rows)), dtype=np.int16)
         with parts.next():
-            starts = range(0, len(self.records), _AT_ONCE)
-            cuts = Parts(*(min(_AT_ONCE, len(self.records) - start) for start in starts))
-            for start in starts:
-                some = range(start, min(start + _AT_ONCE, len(self.records)))
-                with cuts.next():
-                    made[some.start : some.stop] = directions.codes(
-                        space.embed(self.records.inputs.take(some))
-                    )
+            for some, described in _in_cuts(space, self.records.inputs):
+                made[some.start : some.stop] = directions.codes(described)
         return made
 
     def _answers(self, voters: Dataset, classes: Sequence[str], code: Code) -> Counts:
@@ -299,6 +272,17 @@ class NeighbourVotes:
     def row_hashes(self) -> Sequence[bytes]:
         """One hash of each record's content: its input and its label's name, 32 bytes."""
         return self.records.row_hashes()
+
+
+def _in_cuts(space: FeatureSpace, inputs: Inputs) -> Iterator[tuple[range, NDArray[np.float32]]]:
+    """Yield rows of inputs and their features, some at a time, with progress."""
+    starts = range(0, len(inputs), _AT_ONCE)
+    cuts = Parts(*(min(_AT_ONCE, len(inputs) - start) for start in starts))
+    for start in starts:
+        some = range(start, min(start + _AT_ONCE, len(inputs)))
+        with cuts.next():
+            described = space.embed(inputs.take(some))
+        yield some, described
 
 
 def _no_patients() -> ProtocolError:

@@ -176,6 +176,15 @@ def mu_squared_from_epsilon(epsilon: float, delta: float) -> Fraction:
     return max(budget, Fraction(0))
 
 
+def mu_from_epsilon(epsilon: float, delta: float) -> float:
+    """Return the largest mu that converts to at most ``epsilon``: a distance over its noise.
+
+    Raises:
+        AccountingError: as :func:`mu_squared_from_epsilon`.
+    """
+    return math.sqrt(mu_squared_from_epsilon(epsilon, delta))
+
+
 def mu_of(mu_squared: Fraction) -> float:
     """Return the root of ``mu_squared``, rounded up.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from pate.accounting.composition import Gdp
+from pate.accounting.gdp import mu_from_epsilon
 from pate.campaign.choices import MOST_WANTED, RECORDS
 from pate.campaign.default_noise import CLASSES
 
@@ -58,9 +58,11 @@ def directions_for(
         AccountingError: for an epsilon or delta that makes no sense.
     """
     if unit == "party":
-        length = _PARTIES * _mu(epsilon, delta) * parties
+        length = _PARTIES * mu_from_epsilon(epsilon, delta) * parties
     else:
-        length = _SHARDS * _mu(epsilon, delta) * (records or RECORDS) / _RECORDS_EACH / 2
+        length = (
+            _SHARDS * mu_from_epsilon(epsilon, delta) * (records or RECORDS) / _RECORDS_EACH / 2
+        )
     columns = classes or CLASSES
     wanted = math.floor(length**2 / (columns - 1))
     most = max(2, min(_MOST, _MOST_EACH_CLASS * columns, queries // _ROWS_EACH, queries))
@@ -82,10 +84,5 @@ def teachers_for(
     """
     if unit == "party":
         return 1  # noise grows with them as votes do
-    spread = 2 * math.sqrt(places * ((classes or CLASSES) - 1)) / _mu(epsilon, delta)
+    spread = 2 * math.sqrt(places * ((classes or CLASSES) - 1)) / mu_from_epsilon(epsilon, delta)
     return min(max(1, math.ceil(spread / _SHARDS / parties)), MOST_WANTED)
-
-
-def _mu(epsilon: float, delta: float) -> float:
-    """Return the budget as the mu of Gaussian differential privacy."""
-    return math.sqrt(2 * Gdp().budget(epsilon, delta))

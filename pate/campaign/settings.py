@@ -174,9 +174,9 @@ def _in_rounds(terms: NeighbourTerms) -> bool:
 
 def _mu_if_added(epsilon: float, delta: float) -> float:
     """Return mu of a record that is added or removed; an altered one changes twice as much."""
-    from pate.accounting.composition import Gdp
+    from pate.accounting.gdp import mu_from_epsilon
 
-    return math.sqrt(2 * Gdp().budget(epsilon, delta)) / 2
+    return mu_from_epsilon(epsilon, delta) / 2
 
 
 def _rounds_in_words(spec: CampaignSpec) -> str:

@@ -44,10 +44,9 @@ from pate.mechanisms import (
     rounds_cost,
     worst_cost,
 )
-from pate.mechanisms.least_noise import clear_margin, least_noise, least_share_of
+from pate.mechanisms.least_noise import clear_margin, least_noise, least_shares_of_rounds
 from pate.noise.share_laws import GaussianShares, GeometricShares
 from pate.noise.shares import share_sigma
-from pate.rounds.rule import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -244,8 +243,9 @@ def round_mechanisms(spec: CampaignSpec, votes_per_unit: int) -> tuple[MatrixMec
         BudgetError: if no noise gives so small an epsilon.
     """
     honest = spec.sums.honest if spec.sums.distributed else 1
-    parts = parts_of(Gdp().budget(spec.epsilon, spec.delta), spec.rounds - 1)
-    shares = [least_share_of(most, honest, votes_per_unit, spec.code) for most in parts[:2]]
+    shares = least_shares_of_rounds(
+        spec.epsilon, spec.delta, honest, votes_per_unit, spec.code, spec.rounds - 1
+    )
     if spec.sums.distributed:
         return tuple(
             DistributedNeighbour(0, share, honest, votes_per_unit, None, spec.code)

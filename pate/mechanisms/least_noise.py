@@ -22,6 +22,7 @@ from pate.errors import BudgetError
 from pate.mechanisms.matrix import event_of
 from pate.noise.exact import LARGEST_SHARED
 from pate.noise.share_laws import IN_WORDS, GaussianShares, GeometricShares, Shares
+from pate.rounds.rule import parts_of
 
 if TYPE_CHECKING:
     from pate.accounting.choices import Adjacency
@@ -253,6 +254,18 @@ def least_share_of(
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle, high)
     return Fraction(high, _GRID)
+
+
+def least_shares_of_rounds(
+    epsilon: float, delta: float, honest: int, votes_per_unit: int, code: str, rounds: int
+) -> tuple[Fraction, Fraction]:
+    """Return the least sigma of a share in class counts, and in each of ``rounds`` after them.
+
+    Together they cost at most (epsilon, delta). Arguments and errors are those of :func:`least_share`.
+    """
+    counts, residuals, *_ = parts_of(Gdp().budget(epsilon, delta), rounds)
+    first = least_share_of(counts, honest, votes_per_unit, code)
+    return first, least_share_of(residuals, honest, votes_per_unit, code)
 
 
 def clear_margin(shares: Shares, parties: int) -> int:

@@ -127,7 +127,8 @@ class MatrixMechanism(MechanismText):
     @property
     def unit_is(self) -> Adjacency:
         """Whether a unit changes its votes, as any that votes itself may, or is added or removed."""
-        return "change"
+        given: Adjacency = vars(self).get("adjacency", "change")
+        return given
 
     def released(self, rows: Votes, noise: Noise) -> Votes:
         """Return the noisy matrix behind all results: (queries, classes) int64.
@@ -221,11 +222,6 @@ class TeacherLabels(Neighbour):
     name: ClassVar[str] = "teacher-labels"
     of_teachers: ClassVar[bool] = True
 
-    @property
-    def unit_is(self) -> Adjacency:
-        """Whether a unit changes what its teachers cast, or is added or removed with them."""
-        return self.adjacency
-
 
 @dataclass(frozen=True)
 class DistributedTeacherLabels(DistributedNeighbour):
@@ -235,11 +231,6 @@ class DistributedTeacherLabels(DistributedNeighbour):
 
     name: ClassVar[str] = "distributed-teacher-labels"
     of_teachers: ClassVar[bool] = True
-
-    @property
-    def unit_is(self) -> Adjacency:
-        """Whether a unit changes what its teachers cast, or is added or removed with them."""
-        return self.adjacency
 
 
 def event_of(

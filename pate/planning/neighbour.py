@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.accounting.composition import Gdp
 from pate.answers import NUMBER
 from pate.campaign.choices import check_budget
 from pate.campaign.neighbour_terms import require_size
@@ -24,12 +23,11 @@ from pate.mechanisms.least_noise import (
     clear_margin,
     law_of_least_noise,
     least_noise,
-    least_share_of,
+    least_shares_of_rounds,
     noise_in_words,
     spreads_of,
 )
 from pate.noise.share_laws import GaussianShares
-from pate.rounds.rule import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -131,8 +129,8 @@ class NeighbourNoise:
         if delta == 0:
             raise UsageError("records that vote in rounds have Gaussian noise, at a delta above 0")
         first, later = (
-            GaussianShares(least_share_of(part, honest, 1, code))
-            for part in parts_of(Gdp().budget(epsilon, delta), rounds)[:2]
+            GaussianShares(share)
+            for share in least_shares_of_rounds(epsilon, delta, honest, 1, code, rounds)
         )
         grid = code_of(code).grid
         spread = later.spread(adding) / grid

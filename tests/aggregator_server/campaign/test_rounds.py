@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from aggregator_server.campaign import rounds
+from aggregator_server.campaign import neighbour
 from aggregator_server.exchange import exchange
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import verify
@@ -223,7 +223,7 @@ def test_a_round_shows_the_stored_model_after_a_restart(
             found = next_model(*of)
             return replace(found, cut=min(found.cut + 1, MOST_CUT))
 
-        monkeypatch.setattr(rounds, "next_model", other)
+        monkeypatch.setattr(neighbour, "next_model", other)
     world.serve()
     shown = [
         asked.ask_keys.batch.shown
