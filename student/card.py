@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pate.answers import CLASS, ORDERED
-from pate.codes import NEAREST, code_of
+from pate.answers import CLASS, ORDERED, RESIDUAL
+from pate.codes import AXES, EACH, code_of
 from pate.data.schema import Schema
-from pate.errors import UsageError
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import (
     code_of_statement,
@@ -117,15 +115,30 @@ labels that it saw there, and noise was added to the sum of the votes for each l
 the public inputs and those noisy sums, and nothing else: no record, no teacher and no vote of any
 single data holder.
 """
+_OF_ARRAYS: Final = """
+It was taught by PATE (private aggregation of teacher ensembles): several data holders trained
+teachers on their own records, each teacher cast its answer to all public inputs as one array of
+bounded length, and noise was added to the sum of the arrays. This student saw the public inputs and
+that noisy sum, and nothing else: no record, no teacher and no answer of any single data holder.
+"""
+_OF_COUNTS: Final = """
+It was taught by PATE (private aggregation of teacher ensembles): several data holders trained
+teachers on their own records, the teachers voted on unlabelled public inputs, noise was added to
+the sum of the votes, and the noisy sums were released; clear winners became labels. This student saw
+the public inputs, those noisy sums and labels, and nothing else: no record, no teacher and no vote of
+any single data holder.
+"""
 _BY_RECORDS: Final = """
-It was taught by neighbour votes: several data holders let each of their records vote once, for {what},
+It was taught by neighbour votes: several data holders let each of their records vote {once}, for {what},
 {where}; noise was added to the sum of all votes, {released}. This student saw the public inputs, {seen},
 and nothing else: no record and no vote of any single data holder.
 """
+#: Characters of the words of all mechanisms: in rounds there are two.
+_LONGEST_MECHANISM: Final = 1500
 #: What a record voted for.
 _ASKED: Final = {
     "class": "its class",
-    "residual": "its class, in rounds by its disagreement with a public model",
+    "residual": "its class, by its disagreement with the public model that the round shows",
     "ordered": "its class",
     "labels": "its labels, at most {most} of them",
     "number": "its number, divided between two points of a range",
@@ -138,6 +151,7 @@ def _by_records(code: Code) -> str:
         where = f"by how far it lies in each of {code.places} directions of the public inputs"
     classes = code.answer.labelled
     text = _BY_RECORDS.format(
+        once="once in each round" if code.answer.name == RESIDUAL else "once",
         what=_ASKED[code.answer.name].format(most=code.answer.most),
         where=where,
         released="and inputs with a clear winner got it as their label"
@@ -148,20 +162,11 @@ def _by_records(code: Code) -> str:
     return f"\n{textwrap.fill(' '.join(text.split()), 100)}\n"
 
 
-def _code_in(statement: Mapping[str, object]) -> Code:
-    """Return the code of neighbour votes, the default one if the statement's is unknown."""
-    steps = statement["mechanism"]
-    for step in steps if isinstance(steps, list | tuple) else []:
-        if isinstance(step, Mapping) and "code" in step:
-            with contextlib.suppress(UsageError):
-                return code_of(str(step["code"]))
-    return code_of(NEAREST)
-
-
 def _what(student: Student, provenance: Provenance, statement: Mapping[str, object]) -> str:
     # "campaign" is the default name of a campaign.
     named = provenance.name not in ("", "campaign")
     title = plain(provenance.name) if named else f"campaign {provenance.campaign[:12]}"
+    records_vote = do_records_vote(statement["mechanism"])
     kind = _KINDS.get(student.kind, f"a classifier of kind {plain(student.kind)}")
     if isinstance(student, TableStudent) and not student.models:
         kind = "a constant"
@@ -172,12 +177,13 @@ def _what(student: Student, provenance: Provenance, statement: Mapping[str, obje
     ):
         kind = "boosted trees, fitted to noisy counts"
         if "logistic" in student.models:
-            kind = "boosted trees and a linear model, fitted to the model of the last round"
-    records_vote = do_records_vote(statement["mechanism"])
+            kind = "boosted trees and a linear model, fitted to " + (
+                "the model of the last round" if records_vote else "the teachers' noisy sums"
+            )
     learnt = (
         f"labels learnt from | {_labels(provenance, 'records' if records_vote else 'teachers')}"
     )
-    if not has_classes(student):
+    if not has_classes(student) or (provenance.learnt_from and not provenance.labels):
         learnt = f"learnt from | {plain(provenance.learnt_from)}, and no label"
     return f"""
 # Student of {title}
@@ -210,9 +216,12 @@ def _predicts(student: Student) -> str:
 
 
 def _taught_by(student: Student, statement: Mapping[str, object], records_vote: bool) -> str:
+    code = code_of(code_of_statement(statement["mechanism"]))
     if records_vote:
-        return _by_records(_code_in(statement))
-    return _OF_SEVERAL if not has_classes(student) else _BY_TEACHERS
+        return _by_records(code)
+    if not has_classes(student):
+        return _OF_SEVERAL
+    return {AXES: _OF_ARRAYS, EACH: _OF_COUNTS}.get(code.name, _BY_TEACHERS)
 
 
 def _labels(provenance: Provenance, voters: str) -> str:
@@ -224,6 +233,7 @@ def _labels(provenance: Provenance, voters: str) -> str:
 
 def _privacy(statement: Mapping[str, object]) -> str:
     said = {key: plain(str(statement[key])) for key in ("unit", "adjacency", "observer")}
+    mechanism = plain(mechanism_in_words(statement["mechanism"]), _LONGEST_MECHANISM)
     epsilon, delta = float(str(statement["epsilon"])), float(str(statement["delta"]))
     withdrawn = _withdrawn(statement)
     if withdrawn is not None:
@@ -248,7 +258,7 @@ student included: **epsilon = {rounded_up(epsilon)} at delta = {delta:.3g}**.
 - **Adjacency: {said["adjacency"]}.** This is what it means for two collections to differ in one unit.
 - **Observer: {said["observer"]}.** Against this observer the figure holds. Whoever sees more than
   that, such as a party to the campaign or its server, is not covered by it.
-- **Mechanism: {plain(mechanism_in_words(statement["mechanism"]))}**. The ledger that the figure was computed
+- **Mechanism: {mechanism}**. The ledger that the figure was computed
   from ends in `{plain(str(statement["ledger_head"]))}`.
 
 An epsilon of {rounded_up(epsilon)} bounds the odds by which anybody's belief about one unit can shift at a

@@ -372,9 +372,7 @@ def _trainer(kind: str, options: TrainOptions, screen: Screen, pixels: Images | 
         title = f"student for round {number}" if number else "final student"
         given = f"{len(lesson.queries)} labels"
         if lesson.noisy is not None and not len(lesson.queries):
-            given = f"noisy counts of {len(lesson.noisy.queries)} representatives"
-            if lesson.noisy.model is not None:
-                given = f"the model of {len(lesson.noisy.earlier)} rounds"
+            given = lesson.noisy.in_words
         screen.say(f"training the {title} on {given}")
         describing = screen.bar("describing the public inputs", percent=True, late=True)
         with screen.bar(title) as move, describing as described, telling(described):

@@ -134,13 +134,7 @@ class LabelSet:
         # Dense sums say what a student can learn even where no label was clear.
         if self.noisy is None or self.rows or (self.answer.labelled and not self.noisy.dense):
             return f"{len(self.rows)} labels"
-        number = len(self.noisy.queries)
-        if self.noisy.model is not None:
-            return f"a model in {number} directions, after {len(self.noisy.earlier)} rounds"
-        one, more = "representative", "representatives"
-        if code_of(self.noisy.code).of_teachers:
-            one, more = "query", "queries"
-        return f"noisy counts of {number} {one if number == 1 else more}"
+        return self.noisy.in_words
 
     def to_json(self) -> str:
         """Return the text of a label file, one label a line."""

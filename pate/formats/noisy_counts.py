@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.answers import RESIDUAL
-from pate.codes import DENSE, GRID, NEAREST, code_of, require_places
+from pate.codes import AXES, DENSE, GRID, NEAREST, code_of, require_places
 from pate.errors import DataError, ProtocolError, UsageError
 
 if TYPE_CHECKING:
@@ -98,6 +98,19 @@ class NoisyVotes:
     def dense(self) -> bool:
         """Whether a record counts at every query, by how far it lies in that direction."""
         return code_of(self.code).name == DENSE
+
+    @property
+    def in_words(self) -> str:
+        """What a student learns from, if there is no label."""
+        number, code = len(self.queries), code_of(self.code)
+        if self.model is not None:
+            return f"a model in {number} directions, after {len(self.earlier)} rounds"
+        if code.name == AXES:
+            return f"the noisy sum of teachers' answers in {number} directions"
+        one, more = (
+            ("query", "queries") if code.of_teachers else ("representative", "representatives")
+        )
+        return f"noisy counts of {number} {one if number == 1 else more}"
 
     @property
     def of_teachers(self) -> bool:

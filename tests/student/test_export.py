@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,8 @@ from onnx.reference import ReferenceEvaluator
 
 from pate.data.values import Images
 from pate.errors import DataError, DiskError, UsageError
+from pate.formats.mechanism_words import mechanism_in_words
+from pate.mechanisms import GNMax, Neighbour, TeacherLabels
 from student import onnx_graph, weights
 from student.card import Provenance, write_card
 from student.evaluation.evaluate import evaluate
@@ -27,6 +30,7 @@ from tests.support.student_samples import PRIVACY, STATEMENT, digits, noisy_less
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pate.mechanisms import Mechanism
     from student.trainers.base import Student
 
 PROVENANCE = Provenance("cd" * 16, "a *name*", "ef" * 32, 900, 50, 3, {"trainer": "x", "seed": 0})
@@ -155,6 +159,50 @@ def test_the_card_repeats_what_the_statement_takes_back(of_rows: Student) -> Non
     assert "epsilon = 1.97 at" in card
     card = write_card(of_rows, PROVENANCE, STATEMENT | {"epsilon": 1.97001}, None)
     assert "epsilon = 1.9701 at" in card  # rounded against us
+
+
+#: How a campaign was voted in, by its mechanisms: what its card says, and what would be false.
+TAUGHT = (
+    (
+        [TeacherLabels(0, Fraction(40), 1, code="axes-12")],
+        "as one array of bounded length",
+        "winners",
+    ),
+    ([TeacherLabels(9, Fraction(40), 1, code="each-60")], "clear winners became labels", "array"),
+    (
+        [TeacherLabels(9, Fraction(40), 1, code="each-60 balanced")],
+        "noisy sums were released",
+        "array",
+    ),
+    ([GNMax(Fraction(40), 1)], "and the winners became labels", "noisy sum"),
+    (
+        [Neighbour(0, Fraction(each), 1, code="dense-32 residual") for each in (9000, 1304)],
+        "vote once in each round, for its class, by its disagreement with the public model",
+        "vote once, for",
+    ),
+    ([Neighbour(9, Fraction(40), 1)], "vote once, for its class", "round"),
+)
+
+
+@pytest.mark.parametrize(("mechanisms", "said", "false"), TAUGHT)
+def test_the_card_says_how_the_campaign_voted(
+    of_rows: Student, mechanisms: list[Mechanism], said: str, false: str
+) -> None:
+    steps = [each.to_dict() for each in mechanisms]
+    card = " ".join(write_card(of_rows, PROVENANCE, STATEMENT | {"mechanism": steps}, None).split())
+    assert said in card
+    assert false not in card.split("## Privacy")[0]
+    # Of every step, to its last parameter.
+    assert mechanism_in_words(steps).replace("_", "\\_") in card
+
+
+def test_a_student_without_a_label_is_said_to_learn_from_none(of_rows: Student) -> None:
+    sums = replace(
+        PROVENANCE, from_teachers=0, reinforced=0, learnt_from="a model in 32 directions"
+    )
+    card = write_card(of_rows, sums, STATEMENT, None)
+    assert "| learnt from | a model in 32 directions, and no label |" in card
+    assert "labels learnt from" not in card
 
 
 def test_a_student_of_a_campaign_without_a_name_is_told_by_its_id(of_rows: Student) -> None:
