@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 from rich.table import Table as Sheet
@@ -16,9 +16,9 @@ from pate.runtime.screen import Display
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pate.data.values import Inputs
     from pate.formats.labels import LabelSet
     from pate.formats.privacy_statement import PrivacyStatement
-    from simulation.datasets import DatasetSplit
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,13 @@ class Report:
         teachers: M, teachers in all; 0 if records vote.
         labels_asked: queries put to the mechanism; one asked in two rounds counts twice.
         labels_answered: labels released.
-        label_accuracy: share of released labels that are right; None if noisy counts were released.
+        label_accuracy: share of released labels that are right; None if noisy counts were released, or the
+            truth is unknown.
         student_accuracy: on held-back records, or None without a student.
         nonprivate_accuracy: of a non-private classifier trained on all parties' pooled records; or None
             if it was not trained.
-        majority_accuracy: of always predicting the most frequent class of the test records; None if they
-            have other answers than a class.
+        majority_accuracy: of always predicting the most frequent class of the test records; None if there
+            are none, or they have other answers than a class.
         epsilon: the guarantee towards ``observer``, data-independent.
         delta: of that epsilon.
         unit: of privacy.
@@ -70,8 +71,10 @@ class Report:
         cls,
         statement: PrivacyStatement,
         labels: LabelSet,
-        dealt: DatasetSplit,
         *,
+        parties: int,
+        truth: Dataset | None,
+        test: Dataset | None,
         mechanism: str,
         teachers: int,
         student_accuracy: float | None,
@@ -80,17 +83,25 @@ class Report:
         nonprivate_accuracy: float | None = None,
         student_scores: str | None = None,
     ) -> Self:
-        """Return the numbers of a finished campaign; arguments are named as the attributes."""
+        """Return the numbers of a finished campaign; arguments are named as the attributes.
+
+        ``truth`` is the public set with its true labels, ``test`` are labelled records that judged the
+        student; None: there are none.
+        """
         return cls(
-            parties=len(dealt.parties),
+            parties=parties,
             teachers=teachers,
             labels_asked=statement.queries_asked,
             labels_answered=len(labels.rows),
-            label_accuracy=label_accuracy(labels, dealt.public) if labels.answer.labelled else None,
+            label_accuracy=(
+                label_accuracy(labels, truth)
+                if labels.answer.labelled and truth is not None
+                else None
+            ),
             student_accuracy=student_accuracy,
             nonprivate_accuracy=nonprivate_accuracy,
             majority_accuracy=(
-                majority_accuracy(dealt.test) if dealt.test.kind == "class" else None
+                majority_accuracy(test) if test is not None and test.kind == "class" else None
             ),
             epsilon=statement.epsilon,
             delta=statement.delta,
@@ -189,8 +200,22 @@ def _percent(share: float | None) -> str:
     return "not trained" if share is None else f"{100 * share:.1f} %"
 
 
-def draw(path: Path, report: Report, labels: LabelSet, public: Dataset) -> None:
-    """Draw the campaign as a PNG: accuracies, labels by class, and examples of released labels."""
+def draw(
+    path: Path | IO[bytes],
+    report: Report,
+    labels: LabelSet,
+    public: Inputs,
+    truth: Dataset | None = None,
+) -> None:
+    """Draw the campaign as a PNG: accuracies, labels by class, and examples of released labels.
+
+    Args:
+        path: of the picture, or an open file.
+        report: its figures.
+        labels: that were released.
+        public: the public set.
+        truth: the same with its true labels; None: they are unknown.
+    """
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
@@ -252,15 +277,15 @@ def draw(path: Path, report: Report, labels: LabelSet, public: Dataset) -> None:
     for axes in (bars, classes):
         axes.spines[["top", "right"]].set_visible(False)
 
-    if isinstance(public.inputs, Images):
-        _draw_examples(figure.add_subfigure(grid[:, 1]), labels, public)
-    figure.savefig(path)
+    if isinstance(public, Images):
+        _draw_examples(figure.add_subfigure(grid[:, 1]), labels, public, truth)
+    figure.savefig(path, format="png")
 
 
-def _draw_examples(area: object, labels: LabelSet, public: Dataset) -> None:
+def _draw_examples(area: object, labels: LabelSet, public: Images, truth: Dataset | None) -> None:
     from matplotlib.figure import SubFigure
 
-    if not isinstance(area, SubFigure) or not isinstance(public.inputs, Images):
+    if not isinstance(area, SubFigure):
         return
     chosen = labels.rows[:48]
     # Few labels are drawn larger, so that they fill their half.
@@ -268,7 +293,7 @@ def _draw_examples(area: object, labels: LabelSet, public: Dataset) -> None:
     rows = max(1, math.ceil(len(chosen) / columns))
     area.suptitle(
         f"{'the first' if len(chosen) < len(labels.rows) else 'all'} {len(chosen)} labels, in the "
-        "order of their release (red: wrong)",
+        f"order of their release{'' if truth is None else ' (red: wrong)'}",
         x=0.02,
         ha="left",
         fontsize=11,
@@ -278,6 +303,6 @@ def _draw_examples(area: object, labels: LabelSet, public: Dataset) -> None:
         axis.axis("off")
     for axis, row in zip(axes, chosen, strict=False):
         given = labels.classes[row.label]
-        right = given == public.classes[int(public.labels[row.query])]
-        axis.imshow(public.inputs.pixels[row.query].squeeze(), cmap="gray_r")
+        right = truth is None or given == truth.classes[int(truth.labels[row.query])]
+        axis.imshow(public.pixels[row.query].squeeze(), cmap="gray_r")
         axis.set_title(given, fontsize=10, pad=2, color="black" if right else "crimson")

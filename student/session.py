@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from pate.formats.noisy_counts import NoisyVotes
     from student.client import StudentClient
     from student.evaluation.evaluate import AnyEvaluation
@@ -124,15 +126,10 @@ def _predict(
     measure: Measure | None,
     seen: Inputs | None,
 ) -> None:
-    accuracy = None
-    classes = client.campaign().classes
-    if rows:
-        student = train(lesson(public, rows, classes), number)
-        probabilities = student.predict_probabilities(public if seen is None else seen)
-        accuracy = None if measure is None else measure(student)
-    else:
-        # Without labels all classes are equally likely.
-        probabilities = np.full((len(public), len(classes)), 1 / len(classes), dtype=np.float32)
+    student, probabilities = predictions(
+        public, rows, client.campaign().classes, number, train, seen=seen
+    )
+    accuracy = None if student is None or measure is None else measure(student)
     try:
         had = client.submit(number, probabilities, accuracy)
     except RefusedError:
@@ -142,6 +139,26 @@ def _predict(
         say(f"round {number}: the campaign ended before the predictions were made")
         return
     say(f"round {number}: predictions {'existed already' if had else 'submitted'}")
+
+
+def predictions(
+    public: Inputs,
+    rows: Sequence[LabelRow],
+    classes: tuple[str, ...],
+    number: int,
+    train: Trainer,
+    *,
+    seen: Inputs | None = None,
+) -> tuple[Student | None, NDArray[np.float32]]:
+    """Return a student of the labels so far, and its probabilities for the whole public set.
+
+    Without labels there is no student, and all classes are equally likely.
+    """
+    if not rows:
+        even = np.full((len(public), len(classes)), 1 / len(classes), dtype=np.float32)
+        return None, even
+    student = train(lesson(public, rows, classes), number)
+    return student, student.predict_probabilities(public if seen is None else seen)
 
 
 def lesson(
