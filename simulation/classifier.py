@@ -130,6 +130,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         )
         self.classes_ = listed
         self.statement_ = done.statement
+        assert done.student is not None  # noqa: S101 - simulate trains one unless told otherwise
         self.student_ = done.student
         self.figures_ = done.figures
         return self

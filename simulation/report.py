@@ -219,7 +219,9 @@ def draw(
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(11, 6.4), dpi=120, layout="constrained")
+    images = isinstance(public, Images)
+    # Without examples both diagrams are in one row.
+    figure = Figure(figsize=(11, 6.4 if images else 3.6), dpi=120, layout="constrained")
     figure.get_layout_engine().set(rect=(0.01, 0.01, 0.98, 0.98))  # type: ignore[union-attr,call-arg]
     voters = f"{report.teachers} teachers" if report.teachers else "whose records vote themselves"
     promise = in_words(
@@ -232,7 +234,7 @@ def draw(
     figure.suptitle(
         f"{report.parties} parties, {voters}; {report.mechanism}\n{promise}", fontsize=10
     )
-    grid = figure.add_gridspec(2, 2, width_ratios=(1, 1.25))
+    grid = figure.add_gridspec(1 + images, 2, width_ratios=(1, 1.25))
 
     heading: dict[str, Any] = {"loc": "left", "fontsize": 11}
     bars = figure.add_subplot(grid[0, 0])
@@ -252,7 +254,7 @@ def draw(
     bars.set_title("accuracy, in %", **heading)
     bars.set_xlabel("labels: of public inputs; all else: of test inputs", fontsize=9)
 
-    classes = figure.add_subplot(grid[1, 0])
+    classes = figure.add_subplot(grid[1, 0] if images else grid[0, 1])
     names = list(labels.classes)
     taught = np.bincount(
         [r.label for r in labels.rows if r.source != "reinforced"], minlength=len(names)

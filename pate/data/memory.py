@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pate.data.encoded import Embedder
     from pate.data.values import Column
-    from pate.encoders.reading import Reader
 
 #: Whatever holds values: this module looks at what it is.
 Source: TypeAlias = Any
@@ -43,7 +43,7 @@ def inputs_in(
     *,
     schema: Schema | None = None,
     drop: Sequence[str] = (),
-    encoder: Reader | None = None,
+    encoder: Embedder | None = None,
     text: str | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Inputs:
@@ -89,7 +89,7 @@ def records_in(
     classes: Sequence[str] | None = None,
     schema: Schema | None = None,
     label: str | None = None,
-    encoder: Reader | None = None,
+    encoder: Embedder | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Dataset:
     """Return labelled records.
@@ -316,7 +316,7 @@ def _at_path(
     classes: Sequence[str] | None,
     schema: Schema | None,
     label: str | None,
-    encoder: Reader | None,
+    encoder: Embedder | None,
     say: Callable[[str], None] | None,
 ) -> Dataset:
     if labels is not None:

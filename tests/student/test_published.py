@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import pate
+from pate.data.values import Table
 from pate.errors import DataError, SchemaError
 from student.card import Provenance
 from student.export import publish
@@ -20,7 +21,7 @@ from tests.support.student_samples import PRIVACY, tumours
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pate.data.values import Table
+    from pate.data.values import Inputs
 
 PROVENANCE = Provenance(
     campaign="ab", name="c", public_set="cd", queries=400, from_teachers=60, reinforced=0,
@@ -41,9 +42,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def frame_of(table: Table) -> Any:
+def frame_of(table: Inputs) -> Any:
     import pandas as pd
 
+    assert isinstance(table, Table)
     return pd.DataFrame(dict(zip(table.names, table.columns, strict=True)))
 
 
