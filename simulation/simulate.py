@@ -19,6 +19,7 @@ from pate.data.odd import Odd
 from pate.data.read import read_dataset
 from pate.data.values import Images
 from pate.encoders.reading import Reader
+from pate.errors import DataError
 from pate.formats.labels import LabelRow
 from pate.masking.context import most_colluders
 from pate.masking.graph import COMPLETE_UP_TO, degree_for
@@ -240,8 +241,11 @@ def simulated(setting: SimulationOptions, setup: Setup, screen: Screen) -> Finis
         write_file(kept, (folder / LEDGER_FILE).read_bytes())
     if train is None:
         return Finished(labels, statement, teachers, kept, None)
-    from student.session import graduate
+    from student.session import NO_LABELS, graduate
+    from student.trainers.base import learns_from_counts
 
+    if not labels.rows and not learns_from_counts(labels.noisy):
+        raise DataError(NO_LABELS)
     facts = {"seed": setup.seed}
     graduate(labels, setup.public, train, student, facts=facts, name=spec.name, say=screen.say)
     return Finished(labels, statement, teachers, kept, student)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -35,6 +35,11 @@ Measure: TypeAlias = Callable[[Student], float]
 #: Trains a student for a round; the number varies the seed by round; 0 is the final training.
 Trainer: TypeAlias = Callable[[Lesson, int], Student]
 Say: TypeAlias = Callable[[str], None]
+#: Why a campaign that has ended teaches nothing.
+NO_LABELS: Final = (
+    "the campaign ended without a single label: the vote was never clear enough, or the budget too "
+    "small"
+)
 
 
 @dataclass(frozen=True)
@@ -100,10 +105,7 @@ def follow(
     # Before the statement: once labels and statement are delivered, the server may stop.
     noisy = client.noisy_votes()
     if not rows and not learns_from_counts(noisy):
-        raise DataError(
-            "the campaign ended without a single label: the vote was never clear enough, or "
-            "the budget too small"
-        )
+        raise DataError(NO_LABELS)
     return LabelSet(
         campaign=campaign.id,
         classes=campaign.classes,

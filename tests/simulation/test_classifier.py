@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import sys
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from pate.errors import UsageError
 EXCEPTIONS = {
     "check_fit_idempotent": "two fits draw noise twice; a seed for it would take back the guarantee",
 }
+
+#: Checks that scikit-learn leaves out where a classifier says that it is not deterministic.
+SKIPPED = {"check_pipeline_consistency"}
 
 
 def blobs(number: int, seed: int) -> tuple[Any, Any]:
@@ -85,11 +89,11 @@ def test_no_parameter_seeds_noise_and_the_number_of_records_is_not_used() -> Non
     assert names == {
         "epsilon", "delta", "unit", "teachers", "classes", "expected_records", "random_state",
     }  # fmt: skip
-    # Equal seeds, different noise: 150 sums of exact noise agree with a chance far below 1e-6.
+    # Equal seeds: forty draws, each 0 at most half of the time, agree with a chance below 1e-11.
     counts = []
     for _ in range(2):
-        made = pate.PateClassifier(epsilon=0.5, random_state=0)
-        made.fit(*blobs(100, 0), public=blobs(150, 1)[0])
+        made = pate.PateClassifier(epsilon=4.0, expected_records=40, random_state=0)
+        made.fit(*blobs(400, 0), public=blobs(150, 1)[0])
         counts.append(made.student_.predict_proba(blobs(150, 3)[0]))
     assert not np.array_equal(counts[0], counts[1])
 
@@ -102,7 +106,7 @@ def test_a_stored_classifier_has_no_private_record() -> None:
     public = np.column_stack([records[:30] + 0.5, ["known"] * 30]).astype(object)
     public[:, :2] = records[:30] + 0.5
     groups = np.array([f"patient-{at:04d}" for at in range(60)])
-    made = pate.PateClassifier(epsilon=1.0, unit="patient", classes=[-1, 1], expected_records=60)
+    made = pate.PateClassifier(epsilon=20.0, unit="patient", classes=[-1, 1], expected_records=60)
     stored = pickle.dumps(made.fit(table, labels, public=public, groups=groups))
     assert made.statement_.unit == "patient"
     assert b"known" in stored
@@ -112,7 +116,7 @@ def test_a_stored_classifier_has_no_private_record() -> None:
 
 
 @pytest.mark.slow
-def test_scikit_learns_own_checks_hold() -> None:
+def test_scikit_learns_own_checks_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its checks know no public inputs, so a copy of each one's inputs is public."""
     from sklearn.utils.estimator_checks import check_estimator
 
@@ -120,11 +124,15 @@ def test_scikit_learns_own_checks_hold() -> None:
         def fit(self, X: Any, y: Any) -> Any:  # type: ignore[override]  # noqa: N803
             return super().fit(X, y, public=copy.copy(X))
 
+    # One of the checks stores it, by its name in this module.
+    Checked.__qualname__ = "Checked"
+    monkeypatch.setattr(sys.modules[__name__], "Checked", Checked, raising=False)
     made = Checked(epsilon=1000.0, expected_records=100)
     results = check_estimator(made, expected_failed_checks=EXCEPTIONS, on_skip=None, on_fail=None)
-    failed = {
-        each["check_name"]: each["exception"] for each in results if each["status"] == "failed"
-    }
-    assert not failed
-    wrongly = {each["check_name"] for each in results if each["status"] == "xfail"}
-    assert wrongly <= set(EXCEPTIONS)
+    by_status: dict[str, list[str]] = {}
+    for each in results:
+        by_status.setdefault(each["status"], []).append(each["check_name"])
+    assert not by_status.get("failed")
+    assert set(by_status.get("xfail", ())) <= set(EXCEPTIONS)
+    assert set(by_status.get("skipped", ())) <= SKIPPED
+    assert len(by_status["passed"]) > 30
