@@ -47,13 +47,13 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
     Args:
         epsilon: hard budget of one ``fit``.
-        delta: failure probability; 0 only if records vote, whose noise is then geometric.
+        delta: failure probability; 0 only if records vote, which is then one release with geometric noise.
         unit: ``record``, or ``patient``, whose records are named by the ``groups`` of ``fit``.
         teachers: number of teachers that are trained on disjoint records and vote. None: the records vote
             themselves, which costs less and suits tables and small images.
         classes: the class list; None: the classes of y.
-        expected_records: number of records, by which representatives are chosen if records vote. It is
-            public: a round guess, not the exact number. None: 10,000.
+        expected_records: number of records, if they vote: it decides where. It is public: a round guess, not
+            the exact number. None: 10,000.
         random_state: seeds the training of the student, and nothing of the noise.
 
     Attributes:

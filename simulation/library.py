@@ -12,17 +12,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from pate.campaign.choices import check_budget
 from pate.data.labels import clean_name, sorted_classes
 from pate.data.memory import inputs_in, is_frame, is_torch_data, records_in
 from pate.data.schema import Schema
 from pate.encoders.reading import Reader
 from pate.errors import DataError, ProtocolError, UsageError
-from pate.formats.privacy_statement import in_words, neighbours_of
+from pate.formats.labels import checked_statement
 from pate.runtime.screen import Screen
 from protos.bounds import check_name
 from simulation.options import SimulationOptions
 from simulation.report import Report, draw
 from simulation.simulate import Setup, evaluated_on, simulated
+from student.card import promise_of
 from student.published import PublishedStudent, load_student
 
 if TYPE_CHECKING:
@@ -44,7 +46,8 @@ class SimulatedCampaign:
     """A campaign that :func:`simulate` has run. In a notebook it shows itself as a picture.
 
     Attributes:
-        labels: name of the class by query, a row number of the public set.
+        labels: name of the class by query, a row number of the public set; none if records vote in rounds,
+            which release a model.
         statement: of privacy: epsilon, delta, unit, adjacency and observer.
         student: with ``predict`` and ``predict_proba``; None if none was trained.
         figures: the campaign in numbers; accuracies only of what had true labels.
@@ -68,10 +71,10 @@ class SimulatedCampaign:
         return drawn.getvalue()
 
     def __repr__(self) -> str:
-        made = self.statement
-        among = neighbours_of(made.unit, records_vote=not made.teachers)
-        promise = in_words(made.epsilon, made.delta, made.unit, made.observer, neighbours=among)
-        return f"{len(self.labels)} labels of {made.queries_asked} queries asked; {promise}"
+        given = self._released.content_in_words
+        if self.labels:
+            given = f"{len(self.labels)} labels of {self.statement.queries_asked} queries asked"
+        return f"{given}; {promise_of(checked_statement(self._released.privacy))}"
 
     def _repr_html_(self) -> str:
         """Return the same for a notebook that shows no pictures."""
@@ -137,13 +140,14 @@ def simulate(
             data frame; groups name the patient of each record.
         public: inputs of the same kind without labels, which may be published.
         epsilon: hard budget.
-        delta: failure probability; 0 only if records vote, whose noise is then geometric.
+        delta: failure probability; 0 only if records vote, which is then one release with geometric noise.
         aggregator: ``neighbour``: records vote themselves, at a small epsilon; else one of the mechanisms of
             teachers, such as ``confident-gnmax``.
         teachers: of each party, if teachers vote.
         unit: ``record``, ``patient`` (with groups) or ``party``.
         classes: the class list; None: the classes that occur, which the result publishes.
-        expected_records: of all parties, if records vote. It is public: a round number, not the exact one.
+        expected_records: of all parties, if records vote: it decides where. It is public: a round number, not
+            the exact one.
         aggregation: ``plain`` or ``masked``; None: masked from three parties on.
         noise: ``central`` or ``distributed``; None: as the server chooses.
         label: the column of the class, of frames and at paths.
@@ -161,6 +165,7 @@ def simulate(
         BudgetError: if the budget pays for nothing.
     """
     began = time.monotonic()
+    check_budget(epsilon, delta, records_vote=aggregator == "neighbour")
     screen = Screen("pate") if verbose else QuietScreen()
     reader = Reader.open(None if encoder is None else Path(encoder), bar=screen.bar)
     inputs = inputs_in(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 from rich.table import Table as Sheet
@@ -16,9 +16,14 @@ from pate.runtime.screen import Display
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from matplotlib.axes import Axes
+
     from pate.data.values import Inputs
     from pate.formats.labels import LabelSet
     from pate.formats.privacy_statement import PrivacyStatement
+
+#: Of a diagram.
+_HEADING: Final[dict[str, Any]] = {"loc": "left", "fontsize": 11}
 
 
 @dataclass(frozen=True)
@@ -217,10 +222,10 @@ def draw(
         truth: the same with its true labels; None: they are unknown.
     """
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
 
     images = isinstance(public, Images)
-    # Without examples both diagrams are in one row.
+    # Without examples both diagrams are in one row; without labels there is only one.
+    columns = 2 if images or labels.rows else 1
     figure = Figure(figsize=(11, 6.4 if images else 3.6), dpi=120, layout="constrained")
     figure.get_layout_engine().set(rect=(0.01, 0.01, 0.98, 0.98))  # type: ignore[union-attr,call-arg]
     voters = f"{report.teachers} teachers" if report.teachers else "whose records vote themselves"
@@ -234,9 +239,8 @@ def draw(
     figure.suptitle(
         f"{report.parties} parties, {voters}; {report.mechanism}\n{promise}", fontsize=10
     )
-    grid = figure.add_gridspec(1 + images, 2, width_ratios=(1, 1.25))
+    grid = figure.add_gridspec(1 + images, columns, width_ratios=(1, 1.25)[:columns])
 
-    heading: dict[str, Any] = {"loc": "left", "fontsize": 11}
     bars = figure.add_subplot(grid[0, 0])
     shares = [
         ("always the\ncommonest class", report.majority_accuracy, "#808080"),
@@ -251,10 +255,21 @@ def draw(
     for place, (_, share, _) in zip(places, held, strict=True):
         bars.text(100 * share - 1, place, f"{100 * share:.1f}", ha="right", va="center", color="w")
     bars.set_xlim(0, 100)
-    bars.set_title("accuracy, in %", **heading)
+    bars.set_title("accuracy, in %", **_HEADING)
     bars.set_xlabel("labels: of public inputs; all else: of test inputs", fontsize=9)
 
-    classes = figure.add_subplot(grid[1, 0] if images else grid[0, 1])
+    if columns > 1:
+        _draw_labels(figure.add_subplot(grid[1, 0] if images else grid[0, 1]), report, labels)
+    for axes in figure.axes:
+        axes.spines[["top", "right"]].set_visible(False)
+    if isinstance(public, Images):
+        _draw_examples(figure.add_subfigure(grid[:, 1]), labels, public, truth)
+    figure.savefig(path, format="png")
+
+
+def _draw_labels(classes: Axes, report: Report, labels: LabelSet) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     names = list(labels.classes)
     taught = np.bincount(
         [r.label for r in labels.rows if r.source != "reinforced"], minlength=len(names)
@@ -273,15 +288,9 @@ def draw(
     classes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     classes.set_title(
         f"labels by class: {report.labels_answered} for {report.labels_asked} queries asked",
-        **heading,
+        **_HEADING,
     )
     classes.set_xlabel("class")
-    for axes in (bars, classes):
-        axes.spines[["top", "right"]].set_visible(False)
-
-    if isinstance(public, Images):
-        _draw_examples(figure.add_subfigure(grid[:, 1]), labels, public, truth)
-    figure.savefig(path, format="png")
 
 
 def _draw_examples(area: object, labels: LabelSet, public: Images, truth: Dataset | None) -> None:

@@ -94,7 +94,7 @@ class Setup:
         public: the public set.
         classes: the class list.
         unit: of privacy.
-        expected_records: of all parties, by which representatives are chosen; it is public. None: a guess.
+        expected_records: of all parties: it decides where records vote, and is public. None: a guess.
         encoder: of the inputs; None: there is none.
         seed: of the student's training. Noise is from the operating system.
     """
