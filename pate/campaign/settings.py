@@ -121,7 +121,7 @@ def spec_of(
     if options.aggregator == "neighbour" and code == NEAREST:
         nearest = str(replace(code_of(NEAREST), answer=answer_of(options.answer or CLASS)))
         delta = _delta_of_matrix(options, delta, sums, count, say, nearest)
-    neighbour = _neighbour_terms(options, code, inputs, delta, say, chosen)
+    neighbour = _neighbour_terms(options, code, inputs, delta, sums, say, chosen)
     rounds = _rounds(options, neighbour)
     if neighbour is not None and code != NEAREST and not _in_rounds(neighbour):
         delta = _delta_of_matrix(options, delta, sums, count, say, neighbour.code)
@@ -224,6 +224,7 @@ def _neighbour_terms(
     code: str,
     inputs: Inputs | None,
     delta: float,
+    sums: SumTerms,
     say: Say,
     chosen: Choose | None,
 ) -> NeighbourTerms | None:
@@ -254,7 +255,7 @@ def _neighbour_terms(
     )
 
     votes, number = options.votes_per_patient or 1, options.representatives
-    columns, rounds = _columns(options), _votes_in_rounds(options, code, delta)
+    columns, rounds = _columns(options), _votes_in_rounds(options, code, delta, sums)
     answer = answer_of(options.answer or CLASS)
     if isinstance(inputs, Images) and not answer.one_hot:
         raise UsageError(
@@ -282,11 +283,11 @@ def _neighbour_terms(
     return NeighbourTerms(points, most, votes, str(made))
 
 
-def _votes_in_rounds(options: MechanismOptions, code: str, delta: float) -> bool:
+def _votes_in_rounds(options: MechanismOptions, code: str, delta: float, sums: SumTerms) -> bool:
     """Return whether records vote in rounds: by default, in directions, for one of a list of classes.
 
     What asks for something else has one release: another answer or law of noise, stated noise, a series,
-    or a number of votes of a patient.
+    a number of votes of a patient, or exact masked sums, unless a number of rounds is stated.
 
     Raises:
         UsageError: if it is the stated answer, and cannot be.
@@ -309,6 +310,7 @@ def _votes_in_rounds(options: MechanismOptions, code: str, delta: float) -> bool
         and delta > 0
         and options.noise_law != "geometric"
         and all(each is None for each in others)
+        and (options.rounds is not None or not sums.exact)
     )
 
 

@@ -121,10 +121,10 @@ def model(cut: int = 700, *, size: int = 0) -> RoundModel:
 # --- the whole of it ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("noise", ["distributed", "central"])
-def test_the_final_model_beats_the_class_shares(noise: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("sums", [("masked", "distributed"), ("plain", "central")])
+def test_the_final_model_beats_the_class_shares(sums: tuple[str, str], tmp_path: Path) -> None:
     world = Clusters(tmp_path)
-    place = world.create(noise=noise)
+    place = world.create(aggregation=sums[0], noise=sums[1])
     world.serve()
     assert verify(place).phase == "finished"
     state = world.state()
@@ -182,7 +182,7 @@ def test_a_round_that_is_killed_behind_its_charge_is_the_last(
     point: str, round_: int, tmp_path: Path
 ) -> None:
     """It is charged, its noise is drawn once, and the model before it is published."""
-    world = campaign(tmp_path, KINDS["masked", "central"])
+    world = campaign(tmp_path, KINDS["plain", "central"])
     seen: list[str] = []
 
     def at(name: str) -> bool:
@@ -421,6 +421,8 @@ def test_no_sum_has_answers_to_two_models(tmp_path: Path) -> None:
         ({"code": "dense-16", "sigma2": "40"}, 1, "dense-16"),
         ({"code": "dense-16", "series": "s", "unit": "patient"}, 1, "dense-16"),
         ({"code": "dense-16", "classes": None}, 1, "dense-16"),
+        ({"code": "dense-16", "noise": "central"}, 1, "dense-16"),
+        ({"code": "dense-16", "noise": "central", "aggregation": "plain"}, 5, "dense-16 residual"),
         ({}, 1, "nearest"),
     ],
 )
@@ -440,6 +442,8 @@ def test_records_vote_in_rounds_by_rule(given: dict[str, Any], number: int, code
         ({"code": "dense-16", "answer": "residual", "delta": 0.0}, "delta above 0"),
         ({"code": "nearest", "answer": "residual"}, "dense codes"),
         ({"code": "dense-16", "rounds": 17}, "at most 17"),
+        ({"code": "dense-16", "rounds": 1, "noise": "central"}, "need noise by the parties"),
+        ({"code": "dense-16", "answer": "residual", "noise": "central"}, "need noise by the parties"),
         ({"code": "dense-16", "answer": "residual", "unit": "patient", "votes_per_patient": 2}, "count"),
         ({"code": "dense-16", "answer": "residual", "classes": None}, "class list"),
     ],
