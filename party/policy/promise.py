@@ -24,8 +24,8 @@ def check_promise(offer: Offer) -> None:
         raise RefusedError(f"{name} is gated and has {offer.rounds} rounds: a gate allows only one")
     if offer.in_rounds and offer.sums.exact:
         raise RefusedError(
-            f"{name} asks our records in {offer.rounds} rounds for exact sums at models of the server's choice: "
-            "only with noise by the parties (--noise distributed) do they vote in masked rounds"
+            f"{name} asks our records in {offer.rounds} rounds for exact sums at models of the server's "
+            "choice: only with noise by the parties (--noise distributed) do they vote in masked rounds"
         )
     try:
         worth = offer.worth

@@ -360,8 +360,8 @@ class CampaignSpec:
             )
         if self.sums.exact:
             raise UsageError(
-                "records that vote in rounds with masked sums need noise by the parties (--noise distributed): "
-                "parties give their records' votes for one exact sum only"
+                "records that vote in rounds with masked sums need noise by the parties (--noise "
+                "distributed): parties give their records' votes for one exact sum only"
             )
         if terms.votes_per_patient != 1:
             raise UsageError(

@@ -162,10 +162,10 @@ def chances(rows: Floats, model: RoundModel, start: Start) -> Floats:
 def confirmed(rows: Floats, start: Start, rounds: Sequence[Released]) -> float:
     """Return by how many standard deviations later rounds say that models follow records' features.
 
-    With D the features' part of a model, its weights but for their level, the loss of records is convex, so g'D
-    is at least what it is above that of the level. Of all rounds the sums of g'D are added, each over the standard
-    deviation of its noise, which is fresh: if no model is better than its level, the result is that of a normal
-    law of mean 0 or above, and above 2 of these deviations below 0 one time in 44. No number of records is in it.
+    With D the features' part of a model, its weights but for their level, the loss of records is convex, so
+    g'D is at least what the loss is above that of the level. Of all rounds the sums of g'D are added, each
+    over the standard deviation of its noise, which is fresh. If no model is better than its level, the result
+    is that of a normal law of mean 0 or less: above 2 one time in 44. No number of records is in it.
 
     Args:
         rows: (n, K) as of :func:`next_model`.
