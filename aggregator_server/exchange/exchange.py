@@ -302,8 +302,8 @@ class Exchange:
                 )
             away = (able - answered) - set(self._who.node_of) - by_envelope - self._coming(now)
             # If nobody is here it is rather our own link that is down.
-            late = ends and bool(self._who.node_of) and now - began > patience
-            if late and len((able | answered) - away) < least:
+            waited = ends and bool(self._who.node_of) and now - began > patience
+            if waited and len((able | answered) - away) < least:
                 raise QuorumError(
                     f"{listed(sorted(away))} did not come back in {patience:g} s, and this sum needs "
                     f"{least} of {self._asked(aggregation)} parties: nothing of it was released; "
