@@ -597,7 +597,9 @@ def test_no_sum_has_answers_to_two_models(tmp_path: Path) -> None:
         ({"code": "dense-16", "classes": None}, 1, "dense-16"),
         ({"code": "dense-16", "noise": "central"}, 1, "dense-16"),
         ({"code": "dense-16", "noise": "central", "aggregation": "plain"}, 5, "dense-16 residual"),
-        ({}, 1, "nearest"),
+        ({"representatives": 20}, 1, "nearest"),
+        ({"noise": "central"}, 1, "nearest"),
+        ({}, 5, "dense-64 residual"),
     ],
 )
 def test_records_vote_in_rounds_by_rule(given: dict[str, Any], number: int, code: str) -> None:
@@ -609,7 +611,7 @@ def test_records_vote_in_rounds_by_rule(given: dict[str, Any], number: int, code
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"rounds": 2}, "in directions"),
+        ({"rounds": 2, "code": "nearest"}, "in directions"),
         ({"code": "dense-16", "rounds": 2, "series": "s", "unit": "patient"}, "outside of a series"),
         ({"code": "dense-16", "answer": "residual", "series": "s", "unit": "patient"}, "one release"),
         ({"code": "dense-16", "answer": "residual", "sigma2": "40"}, "leave sigma2"),
