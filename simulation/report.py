@@ -100,7 +100,9 @@ class Report:
             labels_answered=len(labels.rows),
             label_accuracy=(
                 label_accuracy(labels, truth)
-                if labels.answer.labelled and truth is not None
+                if truth is not None
+                and labels.answer.labelled
+                and (labels.rows or labels.noisy is None)
                 else None
             ),
             student_accuracy=student_accuracy,

@@ -13,6 +13,7 @@ from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.options import CampaignOptions
 from aggregator_server.results.report import LEDGER_FILE, label_set
 from aggregator_server.results.statement import privacy_statement
+from pate.campaign.choices import ARRAYS
 from pate.campaign.settings import spec_of
 from pate.data.embeddings import Embeddings
 from pate.data.odd import Odd
@@ -202,8 +203,12 @@ def simulated(setting: SimulationOptions, setup: Setup, screen: Screen) -> Finis
                 code=setting.code,
                 answer=setting.answer,
                 range=setting.range,
+                release=setting.release,
+                rounds=setting.rounds,
                 expected_records=(
-                    setup.expected_records if setting.aggregator == "neighbour" else None
+                    setup.expected_records
+                    if setting.aggregator == "neighbour" or setting.release == ARRAYS
+                    else None
                 ),
             ),
             setup.public,
