@@ -4,11 +4,31 @@ from __future__ import annotations
 
 import threading
 import time
+import tracemalloc
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
+from aggregator_server.campaign.batches import BATCH_COUNTS
+from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.verify import verify
+from aggregator_server.options import CampaignOptions
+from pate.campaign.settings import spec_of
+from pate.data.values import Dataset, Images
 from pate.errors import ProcessError
+from pate.runtime.home import private_directory
+from pate.runtime.screen import Screen
+from simulation.campaign import run_campaign
+from simulation.party import (
+    PUBLIC_FILE,
+    load_records,
+    open_ensemble,
+    party_home,
+    store_inputs,
+    store_records,
+    worker,
+)
 from simulation.party_processes import PartyProcesses, memory_peak
 
 if TYPE_CHECKING:
@@ -87,3 +107,44 @@ def test_the_peak_of_memory_is_that_of_this_process() -> None:
     before = memory_peak()
     held = b"x" * (64 << 20)
     assert memory_peak() >= max(before, len(held))
+
+
+@pytest.mark.slow
+def test_the_votes_of_twenty_thousand_queries_never_lie_in_memory_together(tmp_path: Path) -> None:
+    """Parties are in another process, so only the server's memory is traced."""
+    queries, asked = 20_000, 128
+    classes = tuple(f"class {at:03d}" for at in range(100))
+    whole = 8 * queries * len(classes)  # all summed votes as int64
+    rng = np.random.default_rng(0)
+    inputs = Images(rng.integers(0, 256, (queries, 8, 8, 1), dtype=np.uint8))
+    homes = [party_home(tmp_path, number) for number in range(2)]
+    for number, home in enumerate(homes):
+        some = Images(np.random.default_rng(number + 1).integers(0, 256, (300, 8, 8, 1), np.uint8))
+        store_records(private_directory(home), Dataset(some, np.arange(300) % 100, classes))
+    store_inputs(tmp_path / PUBLIC_FILE, inputs)
+    options = CampaignOptions(
+        aggregator="gnmax", parties="2", min_parties=2, classes=",".join(classes), epsilon=1e5,
+        max_queries=asked, sigma2="40", aggregation="plain",
+    )  # fmt: skip
+    with (
+        PartyProcesses(
+            "simulation.party", worker(tmp_path, 3), parties=2, processes=1, log=tmp_path / "log"
+        ) as link,
+        Ledger.create(tmp_path / "ledger.db", spec_of(options, inputs)) as ledger,
+    ):
+        tracemalloc.start()
+        try:
+            run_campaign(ledger, inputs, link, screen=Screen("memory"))
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        state, counts = ledger.state(), ledger.counts()
+    assert len(state.batches) == -(-queries * len(classes) // BATCH_COUNTS)
+    assert state.queries_asked == asked
+    assert counts.nbytes == whole
+    assert peak < whole / 2, f"{peak} bytes at the peak"
+    some = inputs.take(range(0, queries, 500))
+    teachers = [open_ensemble(home, load_records(home), 3) for home in homes]
+    expected = sum(each.vote(some, classes) for each in teachers)
+    np.testing.assert_array_equal(counts[::500], expected)
+    verify(tmp_path / "ledger.db")

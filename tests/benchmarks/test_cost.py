@@ -1,0 +1,61 @@
+"""What costs are measured by: exact sums, a party's own step, and a campaign of processes."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import pytest
+
+from benchmarks import cost
+from benchmarks.__main__ import main
+from benchmarks.record import RESULTS, ROOT
+
+
+def test_a_masked_sum_is_exact_and_its_bytes_are_counted_by_phase() -> None:
+    size = cost.Size(5, 40)
+    plain, masked = (
+        make(size).costs() for make in (cost.plain_sum, cost.masked_sum)
+    )  # compared there
+    assert masked["bytes_up"]["votes"] == 40 * 10 * size.bits // 8
+    assert plain["bytes_up"]["votes"] >= 400
+    assert list(masked["party_seconds"]) == [
+        "keys", "shares", "votes", "consistency", "unmask", "total",
+    ]  # fmt: skip
+    for table in masked.values():
+        assert sum(table.values()) == pytest.approx(2 * table["total"], rel=0.5)
+    assert cost.masked_sum(size, lost=1).costs()["bytes_up"].keys() == masked["bytes_up"].keys()
+
+
+def test_a_step_is_measured_by_part() -> None:
+    found = cost.votes(quick=True)
+    for name, parts in (("table", {"hash", "vote", "series"}), ("embeddings", {"hash", "vote"})):
+        (step,) = found[name]
+        assert step["total"] == pytest.approx(sum(step[part] for part in parts))
+        # Of embeddings there is no series.
+        assert step.keys() == {"code", "representatives", "total", *parts}
+
+
+@pytest.mark.slow
+def test_the_accountant_says_what_the_paper_says() -> None:
+    (found,) = cost.accounting(quick=True).values()  # figures are compared there
+    assert found["theorem6"] > found["one query at a time"]
+
+
+@pytest.mark.slow
+def test_a_campaign_is_measured_at_its_server(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "campaign", "--quick"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["parties"], found["queries"]) == (3, 200)
+    assert found["server_seconds"] > 0
+    assert found["server_memory_peak"] >= found["server_memory_before"] > 0
+    assert found["bytes_up"] > 3 * 200 * 10 // 2, "masked votes of half a byte or more"
+    assert found["bytes_down"] > 0
+
+
+def test_figures_that_were_measured_once_are_still_on_their_pages() -> None:
+    told = tomllib.loads((RESULTS / "measured.toml").read_text(encoding="utf-8"))
+    for each in told["figure"]:
+        assert each["text"] in (ROOT / each["page"]).read_text(encoding="utf-8"), each
+        assert each["program"].startswith("benchmarks/")
+        assert each["method"]
