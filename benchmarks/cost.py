@@ -1,11 +1,10 @@
 """``python -m benchmarks cost NAME``: what the parts of a campaign cost; one JSON object is printed.
 
-* ``accounting``: the accountant's speed beside the 2018 algorithm, one query at a time in numpy.
-* ``masking``: a masked sum and a plain one, for 5 to 250 parties: processor seconds and bytes, by phase.
+* ``accounting``: the accountant's speed, compared with one query at a time in numpy as the 2018 paper has it.
+* ``masking``: masked and plain sums of 5 to 250 parties: processor seconds, and bytes that a party sends.
 * ``campaign``: a whole campaign, this process being only its server: processor, memory and bytes.
-* ``votes``: a party's own step over 50,000 records of a table and 60,000 embeddings.
 
-Seconds are processor seconds. Compare figures of one run only.
+Compare figures of one run only.
 """
 
 from __future__ import annotations
@@ -16,21 +15,23 @@ import os
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from statistics import median
-from types import SimpleNamespace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from pate.masking.context import VERSION, Context, Matrix, Member, Roster, threshold_for
+from pate.masking.party import PartyMasking
+from pate.masking.server import ServerMasking
 from pate.votes import Counts
+from protos.pate.v1 import vote_pb2
+from protos.terms import exact_bits
+from protos.wire import pack_votes, read_votes
 
-CLASSES: Final = 10
-#: Of each party.
-TEACHERS: Final = 10
 BATCH: Final = hashlib.sha256(b"benchmark").digest()
 #: Repetitions of what takes milliseconds.
 _REPEATS: Final = 5
@@ -125,19 +126,13 @@ class Size:
 
     parties: int
     queries: int
-    teachers: int = TEACHERS
-    classes: int = CLASSES
+    teachers: int = 10
+    classes: int = 10
 
     @property
     def bits(self) -> int:
         """Width of the ring that has room for every sum of these votes."""
-        from protos.terms import exact_bits
-
         return exact_bits(self.parties * self.teachers)
-
-    def names(self) -> list[str]:
-        """Return the parties' names."""
-        return [f"party_{number:03d}" for number in range(self.parties)]
 
     def votes(self, number: int) -> Counts:
         """(queries, classes) int64, drawn on each call: 250 of them would fill the memory."""
@@ -145,51 +140,33 @@ class Size:
         return rng.multinomial(self.teachers, [1 / self.classes] * self.classes, self.queries)
 
 
-_MEASURED: Final = Size(25, 9_000)
+class Metered:
+    """An object whose calls are counted: processor seconds, and bytes of what they return, by method."""
 
+    def __init__(self, inner: object) -> None:
+        self._inner = inner
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.bytes: dict[str, int] = defaultdict(int)
 
-def _table() -> dict[str, dict[str, float]]:
-    return defaultdict(lambda: defaultdict(float))
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._inner, name)
+        if not callable(value):
+            return value
 
+        def call(*given: object) -> object:
+            began = time.process_time()
+            reply = value(*given)
+            self.seconds[name] += time.process_time() - began
+            self.bytes[name] += size_of(reply)
+            return reply
 
-@dataclass
-class Meter:
-    """Processor seconds of all threads, and bytes of message fields, by phase and party."""
-
-    seconds: dict[str, dict[str, float]] = field(default_factory=_table)
-    up: dict[str, dict[str, float]] = field(default_factory=_table)
-    down: dict[str, dict[str, float]] = field(default_factory=_table)
-    server: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-
-    @contextmanager
-    def at(self, phase: str, party: str | None = None) -> Iterator[None]:
-        """Count the processor time of the body as a party's, or as the server's."""
-        began = time.process_time()
-        yield
-        spent = time.process_time() - began
-        if party is None:
-            self.server[phase] += spent
-        else:
-            self.seconds[phase][party] += spent
-
-    def costs(self) -> dict[str, dict[str, float]]:
-        """Return medians over the parties by phase, and the server's own, each with its total."""
-        parts = {"party_seconds": self.seconds, "bytes_up": self.up, "bytes_down": self.down}
-        found = {name: _medians(table) for name, table in parts.items()}
-        return {**found, "server_seconds": {**self.server, "total": sum(self.server.values())}}
-
-
-def _medians(table: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    totals: dict[str, float] = defaultdict(float)
-    for each in table.values():
-        for who, value in each.items():
-            totals[who] += value
-    found = {phase: median(each.values()) for phase, each in table.items()}
-    return {**found, "total": median(totals.values())} if totals else found
+        return call
 
 
 def size_of(message: object) -> int:
     """Return the bytes of all fields of a message, including names, without framing."""
+    if message is None or isinstance(message, int | np.ndarray):
+        return 0
     if isinstance(message, bytes | str):
         return len(message if isinstance(message, bytes) else message.encode())
     if isinstance(message, Mapping):
@@ -200,125 +177,99 @@ def size_of(message: object) -> int:
     return sum(size_of(getattr(message, each.name)) for each in fields(message))
 
 
-def plain_sum(size: Size) -> Meter:
-    """Pack, send, read and add every party's vote matrix; the sum is checked."""
-    from protos.pate.v1 import vote_pb2
-    from protos.wire import pack_votes, read_votes
-
-    meter = Meter()
-    total: Counts = np.zeros((size.queries, size.classes), dtype=np.int64)
-    expected = total.copy()
-    for number, name in enumerate(size.names()):
-        votes = size.votes(number)
-        expected += votes
-        with meter.at("votes", name):
-            body = pack_votes(votes, teachers=size.teachers, batch=BATCH).SerializeToString()
-        meter.up["votes"][name] += len(body)
-        with meter.at("votes"):
-            total += read_votes(
-                vote_pb2.VoteMatrix.FromString(body), teachers=size.teachers,
-                classes=size.classes, queries=size.queries, batch=BATCH,
-            )  # fmt: skip
-    np.testing.assert_array_equal(total, expected)
-    return meter
+def figures(parties: Iterable[Metered], server: Metered) -> dict[str, Any]:
+    """Return medians over the parties, and the server's own, by method and in all."""
+    seconds, sent = [{**one.seconds} for one in parties], [{**one.bytes} for one in parties]
+    return {
+        "party_seconds": median(sum(one.values()) for one in seconds),
+        "party_bytes": median(sum(one.values()) for one in sent),
+        "bytes": {name: median(one.get(name, 0) for one in sent) for name in sent[0]},
+        "server_seconds": sum(server.seconds.values()),
+    }
 
 
-def masked_sum(size: Size, *, lost: int = 0) -> Meter:
+class _Votes:
+    """Plain votes of one party, packed and read."""
+
+    def __init__(self, size: Size) -> None:
+        self._size = size
+
+    def pack(self, votes: Counts) -> bytes:
+        """Return a party's message."""
+        message = pack_votes(votes, teachers=self._size.teachers, batch=BATCH)
+        return message.SerializeToString()
+
+    def read(self, body: bytes) -> Counts:
+        """Return the votes of a message."""
+        size = self._size
+        return read_votes(
+            vote_pb2.VoteMatrix.FromString(body), teachers=size.teachers, classes=size.classes,
+            queries=size.queries, batch=BATCH,
+        )  # fmt: skip
+
+
+def plain_sum(size: Size) -> dict[str, Any]:
+    """Pack, send, read and add every party's votes; the sum is checked."""
+    parties, server = [Metered(_Votes(size)) for _ in range(size.parties)], Metered(_Votes(size))
+    votes = [size.votes(number) for number in range(size.parties)]
+    found = sum(server.read(party.pack(each)) for party, each in zip(parties, votes, strict=True))
+    np.testing.assert_array_equal(found, np.sum(votes, axis=0))
+    return figures(parties, server)
+
+
+def masked_sum(size: Size, *, lost: int = 0) -> dict[str, Any]:
     """Run a masked sum; some parties drop out between their shares and their votes. The sum is checked."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    from pate.masking.context import VERSION, Context, Matrix, Member, Roster, threshold_for
-    from pate.masking.party import PartyMasking
-    from pate.masking.server import ServerMasking
-
-    meter, names = Meter(), size.names()
-    identities = {name: Ed25519PrivateKey.generate() for name in names}
-    members = tuple(
-        Member(name, key.public_key().public_bytes_raw()) for name, key in identities.items()
-    )
+    names = [f"party_{number:03d}" for number in range(size.parties)]
+    keys = {name: Ed25519PrivateKey.generate() for name in names}
+    members = tuple(Member(name, key.public_key().public_bytes_raw()) for name, key in keys.items())
     context = Context(
         VERSION, os.urandom(16), os.urandom(16), Roster(members, *threshold_for(size.parties)),
         Matrix(BATCH, size.queries, size.classes, size.bits), hashlib.sha256(b"terms").digest(),
     )  # fmt: skip
-    server = ServerMasking(context)
+    server = Metered(ServerMasking(context))
     parties = {
-        name: PartyMasking(context, name=name, identity=key, random=os.urandom)
-        for name, key in identities.items()
+        name: Metered(PartyMasking(context, name=name, identity=key, random=os.urandom))
+        for name, key in keys.items()
     }
-
-    def stage(
-        phase: str,
-        who: list[str],
-        ask: Callable[[str], tuple[Any, ...]],
-        answer: Callable[..., Any],
-        take: Callable[[str, Any], None],
-        down: Callable[..., int] = lambda *_: 0,
-    ) -> None:
-        for name in who:
-            with meter.at(phase):
-                asked = ask(name)
-            meter.down[phase][name] += down(*asked)
-            with meter.at(phase, name):
-                reply = answer(parties[name], *asked)
-            meter.up[phase][name] += size_of(reply)
-            with meter.at(phase):
-                take(name, reply)
-        with meter.at(phase):
-            server.advance()
-
-    # Who announced keys, and who survived, is a bit set on the wire.
-    bits = -(-size.parties // 8)
+    for name, party in parties.items():
+        server.take_keys(name, party.keys())
+    server.advance()
+    for name, party in parties.items():
+        server.take_boxes(name, party.shares(server.keys_for(name), server.outline_for(name)))
+    server.advance()
     expected: Counts = np.zeros((size.queries, size.classes), dtype=np.int64)
-    votes = {}
-    stage("keys", names, lambda _: (), PartyMasking.keys, server.take_keys)
-    stage(
-        "shares", names, lambda name: (server.keys_for(name), server.outline_for(name)),
-        PartyMasking.shares, server.take_boxes,
-        down=lambda peers, outline: size_of(peers) + bits + size_of(outline.hashes),
-    )  # fmt: skip
     for number, name in enumerate(names[: size.parties - lost]):
-        votes[name] = size.votes(number)
-        expected += votes[name]
-    stage(
-        "votes", list(votes), lambda name: (server.boxes_for(name), votes[name]),
-        PartyMasking.mask, server.take_masked, down=lambda boxes, _: size_of(boxes),
-    )  # fmt: skip
-    survivors = list(server.survivors)
-    stage(
-        "consistency", survivors, lambda _: (server.survivors,), PartyMasking.sign_survivors,
-        server.take_signature, down=lambda _: bits,
-    )  # fmt: skip
-    stage(
-        "unmask", survivors, lambda _: (server.signatures,), PartyMasking.unmask,
-        server.take_unmasking, down=size_of,
-    )  # fmt: skip
-    with meter.at("unmask"):
-        found = server.result()
-    np.testing.assert_array_equal(found, expected % (1 << size.bits))
-    return meter
+        votes = size.votes(number)
+        expected += votes
+        server.take_masked(name, parties[name].mask(server.boxes_for(name), votes))
+    server.advance()
+    left = list(server.survivors)
+    for name in left:
+        server.take_signature(name, parties[name].sign_survivors(server.survivors))
+    server.advance()
+    for name in left:
+        server.take_unmasking(name, parties[name].unmask(server.signatures))
+    server.advance()
+    np.testing.assert_array_equal(server.result(), expected % (1 << size.bits))
+    return figures([parties[name] for name in left], server)
 
 
 def masking(*, quick: bool = False) -> dict[str, Any]:
     """Return plain and masked sums of 5 to 250 parties, with ``quick`` of 5, and one that lost a third."""
-    from pate.masking.context import threshold_for
-
     masked_sum(Size(5, 10))  # the warm up
 
-    def best(make: Callable[[], Meter], times: int) -> dict[str, dict[str, float]]:
-        made = [make().costs() for _ in range(times)]
-        return min(made, key=lambda one: one["party_seconds"]["total"])
+    def best(make: Callable[..., dict[str, Any]], size: Size, **how: int) -> dict[str, Any]:
+        made = [make(size, **how) for _ in range(_REPEATS if size.parties <= 25 else 1)]
+        return min(made, key=lambda one: float(one["party_seconds"]))
 
     sizes = [Size(n, m) for n in ((5,) if quick else (5, 25, 100, 250)) for m in (1_000, 9_000)]
-    growth = []
-    for size in sizes:
-        times = _REPEATS if size.parties <= _MEASURED.parties else 1
-        plain = best(lambda size=size: plain_sum(size), times)  # type: ignore[misc]
-        masked = best(lambda size=size: masked_sum(size), times)  # type: ignore[misc]
-        growth.append({**asdict(size), "bits": size.bits, "plain": plain, "masked": masked})
-    lost = _MEASURED.parties - threshold_for(_MEASURED.parties)[0]
+    lost = sizes[-1] if quick else Size(25, 9_000)
     return {
-        "growth": growth,
-        "third_lost": {} if quick else best(lambda: masked_sum(_MEASURED, lost=lost), _REPEATS),
+        "growth": [
+            {**asdict(each), "plain": best(plain_sum, each), "masked": best(masked_sum, each)}
+            for each in sizes
+        ],
+        "third_lost": best(masked_sum, lost, lost=lost.parties - threshold_for(lost.parties)[0]),
     }
 
 
@@ -392,88 +343,7 @@ def campaign(*, quick: bool = False, parties: int = 10, queries: int = 10_000) -
         }  # fmt: skip
 
 
-# A party's step over its records, before its votes are masked
-
-_RECORDS, _PUBLIC = 50_000, 10_000
-#: Embedded records, public rows, and coordinates.
-_EMBEDDED, _ROWS, _WIDTH = 60_000, 4_000, 1_280
-_ANSWERS: Final = ("no", "yes")
-
-
-def table(rows: int, seed: int) -> Any:
-    """Return made-up rows of five columns of numbers and seven of 2 to 40 categories, with a class each."""
-    from pate.data.values import Dataset, Table
-
-    rng, fixed = np.random.default_rng(seed), np.random.default_rng(0)
-    hidden = rng.normal(size=(rows, 4))
-    numbers = [np.round(20 * hidden @ fixed.normal(size=4)) for _ in range(5)]
-    texts = [
-        np.array([f"category {at}" for at in range(size)])[
-            np.digitize(hidden @ fixed.normal(size=4), np.linspace(-2, 2, size - 1))
-        ]
-        for size in (2, 5, 6, 7, 8, 14, 40)
-    ]
-    inputs = Table(tuple(f"column {at}" for at in range(12)), (*numbers, *texts))
-    return Dataset(inputs, (numbers[0] > 0).astype(np.int64), _ANSWERS)
-
-
-def embedded(rows: int, seed: int, width: int = _WIDTH) -> Any:
-    """Return made-up embeddings around two directions, and which of them each is near."""
-    from pate.data.embeddings import UNIT, Embeddings
-    from pate.data.values import Dataset
-
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(0, 2, rows)
-    middles = np.random.default_rng(0).normal(size=(2, width)).astype(np.float32)
-    points = middles[labels] + 2 * rng.normal(size=(rows, width)).astype(np.float32)
-    points /= np.sqrt(np.square(points).sum(axis=1, keepdims=True))
-    whole = np.round(points * UNIT).astype(np.int16)
-    return Dataset(Embeddings(whole, "images", "0" * 64), labels.astype(np.int64), _ANSWERS)
-
-
-def step_of(code: str, number: int, public: Any, records: Any) -> dict[str, Any]:
-    """Return the seconds of a party's step, by part: hashes, votes, and hashes of a series."""
-    from party.offer import Offer
-    from party.voting.neighbour import NeighbourVotes
-    from party.voting.series import series_voters
-    from pate.campaign.neighbour_terms import MOST_VOTES
-    from pate.campaign.representatives import choose
-    from pate.codes import code_of
-    from pate.data.values import Table
-
-    votes = NeighbourVotes(records, os.urandom(32))
-    chosen = choose(public, number, lambda _: None)
-    made = {
-        "hash": timed(lambda: votes.fingerprint),
-        "vote": timed(
-            lambda: votes.vote(
-                public, chosen, _ANSWERS, votes_per_patient=None, most_votes=MOST_VOTES,
-                code=code_of(code),
-            )
-        ),
-    }  # fmt: skip
-    if isinstance(public, Table):  # of embeddings there are no series without identifiers
-        # The hashes need no more of the terms than these.
-        offer = cast("Offer", SimpleNamespace(key=bytes(32), series="monthly"))
-        seen: Callable[[object], frozenset[bytes]] = lambda _: frozenset()  # noqa: E731
-        made["series"] = timed(lambda: series_voters(votes, offer, os.urandom(32), seen, None))
-    return {"code": code, "representatives": number, **made, "total": sum(made.values())}
-
-
-def votes(*, quick: bool = False) -> dict[str, Any]:
-    """Return a party's steps over a table and over embeddings, with ``quick`` of nearest votes of few."""
-    share = 100 if quick else 1
-    tables = table(_PUBLIC // share, 1).inputs, table(_RECORDS // share, 2)
-    images = embedded(_ROWS // share, 1).inputs, embedded(_EMBEDDED // share, 2)
-    codes = {"nearest": 400 // share, "dense-128": 128, "dense-512": 512}
-    asked = list(codes.items())[: 1 if quick else None]
-    return {
-        name: [step_of(*each, *of) for each in asked]
-        for name, of in (("table", tables), ("embeddings", images))
-    }
-
-
 #: By name on the command line.
 COSTS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
-    "accounting": accounting, "campaign": campaign, "masking": masking, "votes": votes,
+    "accounting": accounting, "campaign": campaign, "masking": masking,
 }  # fmt: skip
