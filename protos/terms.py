@@ -24,7 +24,7 @@ from pate.errors import AccountingError, ProtocolError, UsageError
 from pate.masking.ring import ring_bits
 from pate.mechanisms import MECHANISMS, DistributedMechanism
 from pate.rounds.rule import MOST_ROUNDS
-from pate.text_form import fraction_from_text, parse, read
+from pate.exact import fraction_from_text, parse, read
 from protos.bounds import (
     HASH_BYTES,
     ID_BYTES,

@@ -19,7 +19,7 @@ from pate.errors import DiskError, PateError, RefusedError, StateError, UsageErr
 from pate.formats.enrolment import Answer, SealingKey, check_name, node_key
 from pate.runtime.failpoints import reach
 from pate.runtime.home import open_private, sweep_drafts, write_file
-from pate.text_form import in_text, parse, read, write
+from pate.exact import in_text, parse, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -36,7 +36,7 @@ from pate.formats.privacy_statement import (
 )
 from pate.mechanisms import rounds_cost, worst_cost
 from pate.storage.hash_chain import Head
-from pate.text_form import fraction_from_text
+from pate.exact import fraction_from_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

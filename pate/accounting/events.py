@@ -26,7 +26,7 @@ from pate.errors import AccountingError, UsageError
 from pate.noise.exact import check_scale
 from pate.noise.share_laws import GeometricShares
 from pate.noise.shares import check_parties, check_share, ripple
-from pate.text_form import TextForm, read
+from pate.exact import TextForm, read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

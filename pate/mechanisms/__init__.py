@@ -32,7 +32,7 @@ from pate.mechanisms.rule import (
     over_noisy_sums,
     round_predictions,
 )
-from pate.text_form import read
+from pate.exact import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -22,7 +22,7 @@ from pate.formats.privacy_statement import (
 )
 from pate.noise.simulated import SimulatedNoise
 from pate.storage.hash_chain import Head
-from pate.text_form import fraction_from_text
+from pate.exact import fraction_from_text
 from tests.support.server.campaigns import answer, label, make_spec, start
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from party.offer import Offer
 from pate.accounting.events import GatedBatch
 from pate.accounting.publishing.gate import GateParameters
 from pate.mechanisms import DistributedGNMax, GNMax
-from pate.text_form import write
+from pate.exact import write
 
 if TYPE_CHECKING:
     from party.ledger.ledger import PartyLedger
