@@ -165,7 +165,7 @@ def write(value: object) -> Any:
         return [write(each) for each in value]
     if not is_dataclass(value) or isinstance(value, type):
         raise TypeError(f"a {type(value).__name__} has no text form")
-    made = {value.tag: value.name} if isinstance(value, TextForm) else {}
+    made: dict[str, Any] = {value.tag: value.name} if isinstance(value, TextForm) else {}
     for field in fields(value):
         rule, inner = _rule_of(field.metadata), getattr(value, field.name)
         if rule.flat is not None and inner is not None:
@@ -187,7 +187,7 @@ def parse(
     most: int,
     error: type[PateError],
     what: str,
-    form: str | None = None,
+    form: str | int | None = None,
 ) -> dict[str, Any]:
     """Return the fields of a JSON object from a file or a message.
 
@@ -211,7 +211,9 @@ def parse(
         raise error(f"{what}: not JSON: {problem!s:.200}") from problem
     if not isinstance(found, dict):
         raise error(f"{what}: must be a JSON object, got {shown(found)}")
-    if form is not None and (given := found.pop("format", None)) != form:
+    if form is not None and (
+        type(given := found.pop("format", None)) is not type(form) or given != form
+    ):
         raise error(
             f"{what}: its format is {shown(given)}, not {form}; was it made by another version?"
         )
@@ -470,7 +472,7 @@ def _shape(kind: Any) -> tuple[dict[str, _Field], dict[str, _Flat]]:
                 field.name, _reader(hint, rule.kinds), rule.omitted, field.default
             )
             continue
-        inner = next(each for each in (*get_args(hint), hint) if is_dataclass(each))
+        inner: Any = next(each for each in (*get_args(hint), hint) if is_dataclass(each))
         found, none = _shape(inner)
         if none:
             raise TypeError(f"{inner.__name__} has itself fields that stand in the outer text")

@@ -21,10 +21,10 @@ import numpy as np
 
 from benchmarks.costs import main_of
 from benchmarks.costs.masking import Size, masked_sum
-from party.offer import Offer
 from party.voting.neighbour import NeighbourVotes
 from party.voting.series import series_voters
 from pate.campaign.neighbour_terms import MOST_VOTES
+from pate.campaign.offer import Offer
 from pate.campaign.representatives import choose
 from pate.codes import DENSE, Code, code_of
 from pate.data.embeddings import UNIT, Embeddings

@@ -29,9 +29,9 @@ import numpy as np
 
 from pate.data.labels import plain_names
 from pate.errors import SchemaError
-from pate.formats.synthesis_schema import MAX_SCHEMA, SUFFIX, TODO, parse, verify
 from pate.exact import TextForm, in_text
 from pate.exact import read as read_form
+from pate.formats.synthesis_schema import MAX_SCHEMA, SUFFIX, TODO, parse, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
-from pate.accounting.events import GatedBatch
+from pate.accounting.events import GatedBatch  # noqa: TC001 — its reader looks it up
 from pate.answers import BALANCED, CLASS, LABELS, RESIDUAL, Answer, answer_of
 from pate.campaign import choices
 from pate.campaign.neighbour_terms import NeighbourTerms, require_size
@@ -22,8 +22,8 @@ from pate.codes import AXES, EACH, NEAREST, code_of
 from pate.data.embeddings import encoder_in
 from pate.data.labels import LONGEST_CLASS_LIST
 from pate.errors import StateError, UsageError
-from pate.rounds.rule import MOST_ROUNDS
 from pate.exact import in_text, read, write
+from pate.rounds.rule import MOST_ROUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -318,5 +318,5 @@ def test_fields_of_an_inner_value_may_stand_in_the_outer_text() -> None:
         full | {"inner_side": "2"},
         {key: each for key, each in bare.items() if key != "inner_side"},
     ):
-        with pytest.raises(LedgerError, match="side|width|mark"):
+        with pytest.raises(LedgerError, match=r"side|width|mark"):
             read(_Plan, wrong, error=LedgerError, what="a plan")

@@ -14,8 +14,8 @@ from pate.campaign.sum_terms import SumTerms  # noqa: TC001 — its reader looks
 from pate.campaign.terms import check_mechanisms
 from pate.codes import NEAREST, code_of
 from pate.errors import AccountingError, ProtocolError, RefusedError, UsageError
-from pate.mechanisms import MECHANISMS, Mechanism, rounds_cost, worst_cost
 from pate.exact import in_text, read, write
+from pate.mechanisms import MECHANISMS, Mechanism, rounds_cost, worst_cost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,7 +99,7 @@ class Offer:
     def __post_init__(self) -> None:
         try:
             self._check()
-        except UsageError as error:
+        except (AccountingError, UsageError) as error:
             raise ProtocolError(str(error)) from error
 
     def _check(self) -> None:
