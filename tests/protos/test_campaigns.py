@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -14,6 +16,9 @@ from protos.campaigns import Campaigns, NotSentError
 from protos.pate.v1 import vote_pb2
 from protos.terms import digest_of
 from tests.support.campaign_messages import SERVER_KEY, campaign_message, terms_message
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 PUBLIC = Images(np.zeros((5, 4, 4, 1), dtype=np.uint8))
 MEMBERS = [(f"p{number:02d}", bytes([number]) * 32, 3) for number in range(4)]
@@ -100,10 +105,14 @@ def test_a_campaign_that_cannot_be_is_refused_and_not_stored(
 def test_every_field_is_in_the_digest() -> None:
     """Each field of a campaign, of its terms and of a member: another value is another digest."""
     found, count = {digest_of(campaign())}, 1
-    for at, kind in enumerate((vote_pb2.Campaign, vote_pb2.Terms, vote_pb2.Member)):
+
+    def messages(of: vote_pb2.Campaign) -> tuple[Message, ...]:
+        return of, of.terms, of.terms.roster[0]
+
+    for at, kind in enumerate(messages(campaign())):
         for field in kind.DESCRIPTOR.fields:
             changed = campaign()
-            message = (changed, changed.terms, changed.terms.roster[0])[at]
+            message = messages(changed)[at]
             value = getattr(message, field.name)
             if field.message_type is not None:
                 continue
