@@ -167,17 +167,15 @@ class Offer:
             "neighbour votes cannot be gated: their cost does not depend on the votes",
         )
         code = code_of(self.code)
-        if self.records_vote:
-            _require(not code.of_teachers, "records do not vote by a code of teachers")
-        else:
-            _require(
-                code == code_of(NEAREST) or (code.of_teachers and self.aggregator == "gnmax"),
-                "a code where no records vote",
-            )
-            _require(
-                not code.of_teachers or self.composition != Gate.name,
-                "votes for several labels cannot be gated: their cost does not depend on the votes",
-            )
+        teachers = code == code_of(NEAREST) or (code.of_teachers and self.aggregator == "gnmax")
+        _require(
+            not code.of_teachers if self.records_vote else teachers,
+            f"a campaign of {self.aggregator} with the code {code}",
+        )
+        _require(
+            not code.of_teachers or self.composition != Gate.name,
+            "votes for several labels cannot be gated: their cost does not depend on the votes",
+        )
         _require(
             (self.gate is not None) == (self.composition == Gate.name),
             "a gate is in the terms of a gated campaign, and only there",
