@@ -20,18 +20,17 @@ from pate.data.skops_file import LARGEST, check_skops
 from pate.data.values import Table
 from pate.errors import DataError, SchemaError, UsageError
 from pate.text_form import in_text, parse, read, write
-from student.trainers.choose import IMAGE_MODELS, MODELS
-from student.trainers.encoding import EmbeddedRows, Encoding, NumberColumn
-from student.trainers.plugged import check_files, is_plugged, plugged
-from student.trainers.selftraining import HEAD, KIND, TableStudent
+from student.fit.encoding import EmbeddedRows, Encoding, NumberColumn
+from student.fit.rows import HEAD, KIND, TableStudent
+from student.training import IMAGE_MODELS, MODELS, check_files, is_plugged, plugged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from pate.data.values import Column
-    from student.trainers.base import Student
-    from student.trainers.model import Model
+    from student.fit.trees import Model
+    from student.lesson import Student
 
 FORMAT: Final = "pate-student/1"
 DESCRIPTION: Final = "model.json"
@@ -164,7 +163,7 @@ def _describe(student: Student) -> Fields:
         if student.answer != CLASS:
             described |= {"answer": student.answer, "thresholds": list(student.thresholds)}
         return described
-    from student.trainers.images import ImageStudent
+    from student.fit.network import ImageStudent
 
     assert isinstance(student, ImageStudent)  # noqa: S101  # there are two kinds
     return {
@@ -176,7 +175,7 @@ def _describe(student: Student) -> Fields:
 def _save_images(student: Student, folder: Path) -> dict[str, str]:
     from safetensors.torch import save as to_bytes
 
-    from student.trainers.images import ImageStudent
+    from student.fit.network import ImageStudent
 
     if not isinstance(student, ImageStudent):
         raise TypeError(f"cannot save a {type(student).__name__}")
@@ -218,8 +217,7 @@ def _load_images(folder: Path, found: Described) -> Student:
     from safetensors import SafetensorError
     from safetensors.torch import load as from_bytes
 
-    from student.trainers.images import ImageStudent
-    from student.trainers.network import Architecture, Network
+    from student.fit.network import Architecture, ImageStudent, Network
 
     what = f"{folder / DESCRIPTION}: its architecture"
     described = found.more.get("architecture")

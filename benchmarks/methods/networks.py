@@ -33,8 +33,8 @@ from benchmarks.methods.standard import output
 from benchmarks.problem import Problem, Rows
 from benchmarks.record import Cost
 from pate.data.values import Images
-from student.trainers.base import Effort, Lesson
-from student.trainers.choose import train
+from student.lesson import Effort, Lesson
+from student.training import train
 
 Floats = NDArray[np.floating]
 

@@ -42,8 +42,8 @@ from pate.runtime.environment import QUIET_FLOWER
 from pate.runtime.home import private_directory
 from pate.runtime.screen import Screen
 from simulation.datasets import write_labelled
-from student.trainers.base import Effort
-from student.trainers.choose import train as teach
+from student.lesson import Effort
+from student.training import train as teach
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

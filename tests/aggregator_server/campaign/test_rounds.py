@@ -131,9 +131,9 @@ def test_the_final_model_beats_the_class_shares(noise: str, tmp_path: Path) -> N
     assert (len(state.released), len(state.models), len(state.batches)) == (4, 4, 4)
     noisy = report.label_set(place.parent).noisy
     assert noisy is not None
-    from student.trainers.linear import linear_chances
+    from student.chances.sums import rounds_chances
 
-    chances = linear_chances(world.public, noisy)
+    chances = rounds_chances(world.public, noisy)
     assert chances is not None
     right = float((chances.argmax(axis=1) == world.truth).mean())
     assert right > np.bincount(world.truth).max() / PUBLIC + 0.2
