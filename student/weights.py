@@ -62,10 +62,7 @@ Fields: TypeAlias = dict[str, object]
 def save(student: Student, folder: Path, *, training: Mapping[str, object] | None = None) -> Fields:
     """Write weights and ``model.json`` into an existing folder; return the latter's content.
 
-    Args:
-        student: an image or table student of this package, or one of a plugin.
-        folder: the target.
-        training: facts about its training, plain JSON values.
+    ``training`` has facts about the student's training, plain JSON values.
 
     Raises:
         DataError: if a plugin stores forbidden files, or a model is too large to be read.
