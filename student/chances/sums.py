@@ -36,8 +36,9 @@ from pate.answers import NUMBER
 from pate.codes import GRID, code_of
 from pate.data.embeddings import Embeddings
 from pate.features.space import codes_over
+from pate.formats.noisy_counts import RoundCounts
 from pate.rounds.rule import noise_ratio
-from pate.rounds.solver import Start, chances
+from pate.rounds.solver import Released, Start, chances, confirmed
 from student.chances.cells import LEAST_SHARE, shares_below
 from student.chances.neighbours import averaged, neighbour_graph, points_of
 
@@ -80,7 +81,7 @@ _ENOUGH: Final = 0.1
 _POOLINGS: Final = 100
 _START: Final = 1e-2
 _APART: Final = 1e-9
-#: The number of records must exceed this many standard deviations of its noise.
+#: The number of records, or what rounds have found, must exceed this many standard deviations of its noise.
 _CLEAR: Final = 2.0
 #: Of the views of embeddings: edges from each row, weights of neighbours, and the constant coordinate.
 _NEIGHBOURS: Final = 10
@@ -92,13 +93,25 @@ _HIDDEN: Final = 10.0
 
 
 def rounds_chances(public: Inputs, noisy: NoisyVotes) -> Floats | None:
-    """Return (n, m) the probabilities of the model of a campaign in rounds; None if it is only noise."""
-    counts, sigma = noisy.class_counts
-    noise = sigma * len(counts) ** 0.5
-    if noisy.model is None or counts.sum() <= _CLEAR * noise:
+    """Return (n, m) the probabilities of the model of a campaign in rounds; None if it is only noise.
+
+    It is taken if the records stand out of the noise of their counts, or if later rounds confirm what earlier
+    ones have found: with few records that is clear before their number is.
+    """
+    if noisy.model is None:
         return None
-    rows = codes_over(public, noisy.queries.tolist()) / GRID
-    found = np.maximum(chances(rows, noisy.model, Start.of(counts, sigma)), LEAST_SHARE)
+    counts, sigma = noisy.class_counts
+    rows, start = codes_over(public, noisy.queries.tolist()) / GRID, Start.of(counts, sigma)
+    if counts.sum() <= _CLEAR * sigma * len(counts) ** 0.5:
+        rounds = (*noisy.earlier[1:], RoundCounts(noisy.counts, noisy.sigma, noisy.shown))
+        released = [
+            Released(each.shown, each.counts / GRID, each.sigma / GRID)
+            for each in rounds
+            if each.shown is not None
+        ]
+        if confirmed(rows, start, released) <= _CLEAR:
+            return None
+    found = np.maximum(chances(rows, noisy.model, start), LEAST_SHARE)
     made: Floats = found / found.sum(axis=1, keepdims=True)
     return made
 

@@ -38,7 +38,7 @@ from tests.support.party.offers import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from party.offer import Offer
+    from pate.campaign.offer import Offer
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "policy.md"
 MONDAY_NOON = datetime.fromisoformat("2030-01-07T12:00")
@@ -92,6 +92,16 @@ def test_modes() -> None:
     patients = dataclasses.replace(FREE, units=("patient", "party"))
     admit(patients, settled(unit="party"))
     refused(patients, settled(), "units is patient, party, and the campaign has 'record'")
+
+
+def test_records_in_masked_rounds_need_noise_by_the_parties() -> None:
+    """Whatever the file says, before any term is known; plain votes the server sees anyway."""
+    everything = dataclasses.replace(FREE, aggregation=("masked", "plain"), repeat_queries="allow")
+    terms = {"aggregator": "neighbour", "code": "dense-8 residual", "rounds": 3}
+    refused(everything, joining(**terms), "only with noise by the parties (--noise distributed)")
+    admit(everything, joining(**terms, noise="distributed"))
+    admit(everything, joining(**terms, aggregation="plain", colluders=0))
+    admit(everything, joining(**terms | {"code": "dense-8", "rounds": 1}))
 
 
 def test_the_roster_is_looked_at_once_it_is_known() -> None:
