@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from student.evaluation.evaluate import AnyEvaluation, Evaluation
     from student.evaluation.fairness import Groups
     from student.evaluation.scores import Decision
+    from student.fit.rows import TableStudent
     from student.session import Published
-    from student.trainers.selftraining import TableStudent
 
 #: Most columns of a confusion matrix on the screen; the files have all.
 _SHOWN_CLASSES = 20
@@ -34,9 +34,7 @@ _SHOWN_CLASSES = 20
 def confusion_grid(result: Evaluation, when: str = "") -> Grid:
     """Return a table: one row per true class, one column per predicted class, and the recall.
 
-    Args:
-        result: the evaluation.
-        when: ends the title, if the predictions are not the most probable classes.
+    ``when`` ends the title, if the predictions are not the most probable classes.
     """
     from rich.table import Table
     from rich.text import Text
@@ -102,10 +100,7 @@ def chosen_here(decision: Decision) -> str:
 def tell_remarks(result: Evaluation, command: Mapping[str, object], screen: Screen) -> None:
     """Warn of what the accuracy conceals, with the command that helps.
 
-    Args:
-        result: with the predictions of the most probable class.
-        command: options of `pate-student evaluate` for this student; None values are omitted.
-        screen: for the lines.
+    ``command`` has the options of `pate-student evaluate` for this student; None values are omitted.
     """
     from pate.campaign.outlook import plan_command
 
@@ -254,12 +249,7 @@ def _planned(mechanism: object) -> str | None:
 
 
 def answers_csv(student: TableStudent, inputs: Inputs) -> tuple[bytes, int]:
-    """Return predictions of several labels, or of a number, as a CSV file; and how many.
-
-    Args:
-        student: that makes them.
-        inputs: n of them.
-    """
+    """Return predictions of several labels, or of a number, as a CSV file; and how many."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if not student.thresholds:
@@ -281,13 +271,7 @@ def predictions_csv(
     probabilities: NDArray[np.float32],
     predicted: NDArray[np.int64],
 ) -> bytes:
-    """Return predictions as a CSV file.
-
-    Args:
-        classes: m class names.
-        probabilities: (n, m).
-        predicted: (n,) predicted classes.
-    """
+    """Return (n,) predicted classes and (n, m) probabilities as a CSV file."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["row", "predicted", *(f"probability of {name}" for name in classes)])

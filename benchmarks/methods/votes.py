@@ -48,8 +48,8 @@ from pate.data.values import Images, Inputs, Table, content_hash
 from pate.errors import BudgetError, UsageError
 from pate.runtime.home import private_directory
 from pate.runtime.screen import Screen
-from student.trainers.base import Effort, Lesson, Student, learns_from_counts
-from student.trainers.choose import train
+from student.lesson import Effort, Lesson, Student, learns_from_counts
+from student.training import train
 
 #: Trials of each setting of a row's own.
 _TRIALS: Final = 5
