@@ -14,7 +14,6 @@ from aggregator_server.ledger.store.place import place_of
 from aggregator_server.preflight.identity import identities_of
 from aggregator_server.results.report import describe, verify
 from pate.campaign.choices import TEACHERS_EACH
-from pate.campaign.outlook import Outlook
 from pate.campaign.settings import of_gated_delta, spec_of
 from pate.campaign.terms import budget, composition_of, resolve
 from pate.data.embeddings import Embeddings
@@ -23,7 +22,7 @@ from pate.data.values import Images, Table
 from pate.encoders.reading import Reader
 from pate.errors import StateError
 from pate.formats.privacy_statement import in_words, neighbours_of
-from pate.planning.expected import expected
+from pate.planning.forecast import Forecast, expected
 from pate.preflight import Finding, Skipped
 from protos.bounds import MAX_PUBLIC_SET, PIECE_BYTES
 
@@ -131,7 +130,7 @@ def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
 
     The figures are public: they follow from the settings and from a guessed number of teachers or records.
     """
-    wanted = Outlook.teachers_wanted(spec)
+    wanted = Forecast.teachers_wanted(spec)
     teachers = options.expected_teachers or (wanted or TEACHERS_EACH) * spec.wanted_parties
     each = -(-teachers // spec.wanted_parties)
     votes = each if spec.unit == "party" else 1

@@ -42,12 +42,12 @@ from party.teachers.averaged import Averaged
 from pate.accounting.gdp import epsilon_from_delta
 from pate.campaign.choices import ARRAYS
 from pate.campaign.default_noise import PAPERS
-from pate.campaign.outlook import Outlook
 from pate.campaign.representatives import choose as choose_representatives
 from pate.campaign.settings import spec_of
 from pate.codes import DENSE, NEAREST, code_of
 from pate.data.values import Dataset, Images, Inputs, Table, content_hash
 from pate.errors import BudgetError, UsageError
+from pate.planning.forecast import Forecast
 from pate.runtime.home import private_directory
 from pate.runtime.screen import Screen
 from student.trainers.base import Effort, Lesson, Student, learns_from_counts
@@ -188,7 +188,7 @@ def at_once(
         parties=str(len(parts)),
         classes=",".join(private.classes),
     )
-    teachers = Outlook.teachers_wanted(spec_of(options, public))
+    teachers = Forecast.teachers_wanted(spec_of(options, public))
     place = work / "homes"
     shutil.rmtree(place, ignore_errors=True)
     homes = [private_directory(campaign.home(place, at)) for at in range(len(parts))]

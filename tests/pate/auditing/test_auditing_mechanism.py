@@ -399,6 +399,9 @@ class HalfNoise:
     def laplace(self, scale: Fraction, count: int) -> Integers:
         return SystemNoise().laplace(scale / 2, count)
 
+    def laplace_share(self, scale: Fraction, shares: int, count: int) -> Integers:
+        return SystemNoise().laplace_share(scale / 2, shares, count)
+
 
 def pair_of(first: int, second: int, moved: int, margin: int) -> Pair:
     votes = np.array([first, second])
