@@ -41,6 +41,7 @@ from pate.formats.privacy_statement import (
 )
 from pate.noise.exact import SystemNoise
 from pate.planning.forecast import Forecast, expected
+from pate.printable import listed
 from pate.runtime.child import LOCAL_STUDENT_SERVICE
 from pate.runtime.failpoints import reach
 from pate.runtime.home import (
@@ -50,7 +51,6 @@ from pate.runtime.home import (
     sweep_drafts,
     write_file,
 )
-from pate.runtime.screen import listed
 from pate.runtime.tokens import STUDENT_TOKEN, kept_token
 from pate.storage.hash_chain import Head
 from protos.encoder_files import PackedEncoder

@@ -15,7 +15,7 @@ from pate.errors import ProtocolError, RefusedError
 from pate.formats.enrolment import readable
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import in_words, neighbours_of
-from pate.runtime.screen import listed
+from pate.printable import listed
 from pate.text_form import parse
 from protos import wire
 from protos.bounds import check

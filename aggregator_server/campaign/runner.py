@@ -25,8 +25,8 @@ from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.mechanisms import DistributedMechanism
 from pate.planning.forecast import Forecast, classes_in_words
+from pate.printable import listed
 from pate.runtime.failpoints import reach
-from pate.runtime.screen import listed
 from protos.pate.v1 import vote_pb2
 from protos.public_set import PackedPublicSet
 from protos.terms import public_campaign, public_terms

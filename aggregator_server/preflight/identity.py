@@ -15,8 +15,8 @@ from pate.formats.enrolment import split_address
 from pate.preflight import Finding
 from pate.preflight.checks import days_left
 from pate.preflight.machine import check_name, open_to_others
+from pate.printable import listed
 from pate.runtime.child import LOOPBACK
-from pate.runtime.screen import listed
 
 if TYPE_CHECKING:
     from aggregator_server.options import CheckOptions

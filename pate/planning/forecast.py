@@ -21,8 +21,7 @@ from pate.campaign.terms import budget, composition_of, matrix_mechanism, noise_
 from pate.codes import AXES, DENSE, NEAREST, code_of
 from pate.errors import BudgetError, UsageError
 from pate.mechanisms import worst_cost
-from pate.printable import printable
-from pate.runtime.screen import listed
+from pate.printable import listed, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
