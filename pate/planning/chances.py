@@ -172,7 +172,7 @@ def chances(
             row[:] = 1.0 - noise.at_most(threshold - 1 - votes).prod(axis=1)
         elif threshold is not None and law is not None:
             row[:] = law.at_most(top - threshold)
-    step = int(noise.points[1] - noise.points[0])
+    step = int(noise.points[1] - noise.points[0]) if len(noise.points) > 1 else 1
     for part, product in _products(votes, labels, noise, lead):
         if not one_view:
             right[:, part] = passed[:, part] * (product @ noise.weights)

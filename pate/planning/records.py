@@ -19,7 +19,7 @@ from pate.campaign.terms import matrix_mechanism, round_mechanisms
 from pate.codes import DENSE, code_of
 from pate.errors import UsageError
 from pate.noise.share_laws import GeometricShares
-from pate.planning.chances import chances, gaussian_law, geometric_law
+from pate.planning.chances import MOST_SCALE, chances, gaussian_law, geometric_law
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 PURITY: Final = 0.9
 #: Sampled representatives; their sizes are quantiles, and of given votes all is computed.
 _DRAWS: Final = 1000
+#: Wider geometric noise is taken for Gaussian: its table would be long.
+_WIDE: Final = 2**11
 #: Of a representative's records that are of another class, the share of one and the same class.
 _RIVAL: Final = 0.5
 
@@ -100,10 +102,10 @@ def plan_records(
     if code.name == DENSE:
         at_each = records / (columns if code.answer.one_hot else 1)
     elif code.answer.one_hot:
-        votes_law = law_of(of_one.shares, adding)
-        labelled, right, top = _labels(
-            _neighbourhoods(at_each, columns, purity), votes_law, of_one.threshold
-        )
+        near = _neighbourhoods(at_each, columns, purity)
+        labelled, right, top = 0.0, None, 1 / columns  # of more noise than any number of votes
+        if of_one.shares.spread(adding) <= MOST_SCALE:
+            labelled, right, top = _labels(near, law_of(of_one.shares, adding), of_one.threshold)
         return RecordsPlan(
             representatives=number, votes=at_each, noise=noise, counts=number * columns,
             threshold=of_one.threshold / code.grid, labelled=labelled, right=right, top_right=top,
@@ -120,8 +122,8 @@ def plan_records(
 
 
 def law_of(shares: Shares, adding: int) -> NoiseLaw:
-    """Return the law of the noise of ``adding`` parties on a count."""
-    if isinstance(shares, GeometricShares):
+    """Return the law of the noise of ``adding`` parties on a count; of wide noise one as wide."""
+    if isinstance(shares, GeometricShares) and shares.scale <= _WIDE:
         return geometric_law(shares.scale, Fraction(adding, shares.honest))
     return gaussian_law(Fraction(round(shares.spread(adding) * 64), 64))
 

@@ -97,3 +97,19 @@ def test_the_error_of_sums_is_that_of_simulated_ones() -> None:
 def test_what_makes_no_sense_is_refused(odd: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         plan_records(campaign(10, **NOISE), **{"records": 100, "columns": 10, **odd})
+
+
+@pytest.mark.parametrize(
+    ("terms", "labelled"),
+    [
+        ({"scale": Fraction(1, 64), "delta": 0.0, "threshold": Fraction(1)}, 0.99),
+        ({"sigma2": Fraction(1), "threshold": Fraction(1)}, 0.99),
+        ({"scale": Fraction(3000), "delta": 0.0}, 0.0),
+        ({"sigma2": Fraction(2**18)}, 0.0),
+    ],
+)
+def test_a_campaign_with_hardly_any_noise_or_with_nothing_but_noise_has_a_plan(
+    terms: dict[str, Any], labelled: float
+) -> None:
+    plan = plan_records(campaign(50, **terms), records=5_000, columns=5)
+    assert plan.labelled == pytest.approx(labelled, abs=0.02)
