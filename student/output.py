@@ -102,7 +102,7 @@ def tell_remarks(result: Evaluation, command: Mapping[str, object], screen: Scre
 
     ``command`` has the options of `pate-student evaluate` for this student; None values are omitted.
     """
-    from pate.campaign.outlook import plan_command
+    from pate.planning.forecast import plan_command
 
     for line in result.remarks:
         screen.say(line, "warning")
@@ -198,9 +198,9 @@ def tell_published(
 def tell_few_labels(labels: LabelSet, screen: Screen) -> None:
     """Warn, before training, about classes with few labels or none, with a remedy."""
     from pate.campaign.choices import UNITS
-    from pate.campaign.outlook import classes_in_words, plan_command
     from pate.formats.labels import checked_statement
     from pate.formats.privacy_statement import do_records_vote
+    from pate.planning.forecast import classes_in_words, plan_command
 
     if not labels.answer.labelled:
         return  # a student learns from the counts
@@ -214,10 +214,11 @@ def tell_few_labels(labels: LabelSet, screen: Screen) -> None:
     statement = checked_statement(labels.privacy)
     numbers: dict[str, object] = {"classes": len(labels.classes)}
     if do_records_vote(statement["mechanism"]):
-        helps, command = "more records, fewer --representatives, or more epsilon", "plan-neighbour"
+        helps = "more records, fewer --representatives, or more epsilon"
+        numbers = {"aggregator": "neighbour"} | numbers
     else:
-        helps, command = "more teachers, more epsilon, or neighbour votes", "plan"
-        numbers = {"mechanism": _planned(statement["mechanism"])} | numbers
+        helps = "more teachers, more epsilon, or neighbour votes"
+        numbers = {"aggregator": _planned(statement["mechanism"])} | numbers
         numbers |= {"teachers": _count(statement.get("teachers")), "queries": labels.queries}
     numbers |= {key: float(str(statement[key])) for key in ("epsilon", "delta")}
     numbers["unit"] = unit if (unit := statement["unit"]) in UNITS else None
@@ -225,7 +226,7 @@ def tell_few_labels(labels: LabelSet, screen: Screen) -> None:
         numbers["votes-per-unit"] = _count(_first(statement["mechanism"]).get("votes_per_unit"))
     screen.say(
         f"what helps, in another campaign: {helps}; other numbers can be tried with "
-        f"{plan_command(numbers, f'pate {command}')}"
+        f"{plan_command(numbers)}"
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pate.answers import ORDERED, points_of
 from pate.errors import DataError, SchemaError
-from pate.runtime.screen import listed
+from pate.printable import listed
 from student.evaluation.fairness import MOST_GROUPS, Coverage, Groups, by_group
 from student.evaluation.figures import Figure, Rate, area_of, rate_of, units_or_rows
 from student.evaluation.scores import Decision, Question, Scores, score

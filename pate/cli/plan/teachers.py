@@ -1,9 +1,9 @@
-"""From the options of ``pate plan`` to its report. Defaults are the server's, from its own code."""
+"""The plan of a campaign with teachers. Defaults are the server's, from its own code."""
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from fractions import Fraction
+import math
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,19 +11,23 @@ import numpy as np
 from pate.accounting.composition import tightest
 from pate.campaign.choices import check_delta
 from pate.campaign.options import MechanismOptions, ParameterOptions, QuorumOptions
-from pate.campaign.outlook import labels_for_all
 from pate.campaign.settings import spec_of
 from pate.campaign.terms import resolve
-from pate.cli.plan.figures import PlanReport
-from pate.cli.plan.picture import draw
 from pate.data.values import Table
 from pate.errors import BudgetError, UsageError
 from pate.formats.votes_file import read_label_vector, read_vote_matrix
+from pate.planning.forecast import labels_for_all
 from pate.planning.plans import Campaign, Planned, make_plan
-from pate.planning.population import MOST_TEACHERS, assumed_population, proxy_population
+from pate.planning.population import (
+    MOST_TEACHERS,
+    assumed_population,
+    others_assumed,
+    proxy_population,
+)
 from pate.planning.search import Goal, Search
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pate.campaign.spec import CampaignSpec
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
 _FLOOR: Final = 0.9
 #: Without a budget: with it a server chooses the least noise that it ever chooses.
 _ANY: Final = 1e6
+#: Default size of the public set.
+_QUERIES: Final = 1000
 #: Options of assumptions.
 _ASSUMED: Final = ("agreement", "spread", "rival")
 #: Options that a server has too.
@@ -44,27 +50,90 @@ _QUORUM: Final = tuple(each.name for each in fields(QuorumOptions))
 _NUMBERS: Final = tuple(each.name for each in fields(ParameterOptions))
 
 
-def run_plan(options: PlanOptions, screen: Screen) -> PlanReport:
-    """Return the expected utility and privacy cost of a campaign.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlanReport:
+    """A plan in numbers.
 
-    Raises:
-        UsageError: for options that make no sense together.
-        DataError: for a proxy that cannot be read.
-        BudgetError: if not a single label fits the budget at any settings.
+    Attributes:
+        options: of the command.
+        spec: the campaign that a server would have of it.
+        population: of the expectations.
+        votes_per_unit: k.
+        plans: ``given`` (what was typed, the rest as the server has it), ``best`` (what was found) and
+            ``enough`` (the most accurate of that many labels); None where there is none.
+        enough: number of labels sufficient for all classes, at most the size of the public set.
+        floor: accuracy below which labels are taken for noise.
+        search: for the best settings, or None if there was none.
+        notes: warnings, for people.
+        others: what the plans give by other assumptions that are as likely; none for a proxy.
     """
+
+    options: PlanOptions
+    spec: CampaignSpec
+    population: Population
+    votes_per_unit: int
+    plans: Mapping[str, Plan | None]
+    enough: int
+    floor: float
+    search: Search | None
+    notes: tuple[str, ...]
+    others: Mapping[str, tuple[Plan, ...]]
+
+    @property
+    def headings(self) -> dict[str, str]:
+        """Existing plans, and their titles."""
+        asked = self.options
+        settings = (asked.threshold, asked.sigma1, asked.sigma2, asked.scale)
+        given = "as given" if any(settings) else "server's defaults"
+        names = {"given": given, "best": "best found", "enough": f"{self.enough} labels or more"}
+        return {key: name for key, name in names.items() if self.plans[key] is not None}
+
+    def is_noise(self, plan: Plan) -> bool:
+        """Whether too few of a plan's labels are expected to be right."""
+        return plan.accuracy is None or plan.accuracy < self.floor
+
+    @property
+    def title(self) -> str:
+        """One line about the planned campaign."""
+        parties = "" if self.options.parties is None else f" at {self.options.parties} parties"
+        shares = ", noise from the parties" if self.spec.sums.distributed else ""
+        return (
+            f"{self.spec.aggregator}, {self.population.teachers} teachers{parties}, "
+            f"{self.population.classes} classes{shares}"
+        )
+
+    def between(self, key: str) -> dict[str, tuple[float, float]]:
+        """Return from what to what labels and accuracy of one campaign are; empty without other assumptions.
+
+        By all assumptions, and two standard deviations of so many queries and labels beyond.
+        """
+        others = self.others.get(key, ())
+        plans = [each for each in (self.plans[key], *others) if each is not None]
+        if not others or not all(each.answered for each in plans):
+            return {}
+        ends: dict[str, list[float]] = {"answered": [], "accuracy": []}
+        for each in plans:
+            right = each.accuracy or 0.0
+            labels = 2 * math.sqrt(max(0.0, each.answered * (1 - each.answered / each.asked)))
+            shares = 2 * math.sqrt(right * (1 - right) / each.answered)
+            ends["answered"] += [each.answered - labels, each.answered + labels]
+            ends["accuracy"] += [max(0.0, right - shares), min(1.0, right + shares)]
+        return {name: (min(values), max(values)) for name, values in ends.items()}
+
+    @property
+    def adjective(self) -> str:
+        """The definition of an accurate label, in words."""
+        return "right" if self.population.meaning == "right" else "agreeing"
+
+
+def run_plan(options: PlanOptions, screen: Screen) -> PlanReport:
+    """Return the expected utility and privacy cost of a campaign."""
     # All invalid options are found before the work begins.
     check_delta(options.delta, records_vote=False)
     spec = _spec(options)
     population = _population(options)
     votes_per_unit = _votes_per_unit(options, population.teachers)
-    campaign = Campaign(
-        queries=options.queries,
-        delta=options.delta,
-        rounds=spec.rounds,
-        part=spec.first_round_share if spec.interactive else Fraction(1),
-        most=spec.wanted_parties if spec.sums.distributed else None,
-        fewest=spec.sums.min_parties if spec.sums.distributed else None,
-    )
+    campaign = Campaign.of(spec)
     usual = resolve(spec, population.teachers, votes_per_unit, population.classes)[0]
 
     def planned(mechanism: Mechanism, epsilon: float | None) -> Plan:
@@ -75,16 +144,14 @@ def run_plan(options: PlanOptions, screen: Screen) -> PlanReport:
 
     plans: dict[str, Plan | None] = dict.fromkeys(("given", "best", "enough"))
     floor = _FLOOR * population.plurality_accuracy
-    enough = min(labels_for_all(population.classes, options.rarest), options.queries)
+    enough = min(labels_for_all(population.classes, options.rarest), spec.queries)
     notes: list[str] = []
     try:
-        plans["given"] = given = planned(usual, options.epsilon)
+        plans["given"] = planned(usual, options.epsilon)
     except BudgetError as error:
-        given = None
         notes.append(f"with these settings nothing can be answered: {error}")
     search: Search | None = None
-    target = options.epsilon or (given.epsilon if given is not None and options.png else None)
-    if target is not None and isinstance(usual, Planned):
+    if (target := options.epsilon) is not None and isinstance(usual, Planned):
         with screen.bar("looking at settings") as bar:
             goal = _goal(options, floor)
             search = Search(usual, population, campaign, target, goal, bar)
@@ -99,7 +166,14 @@ def run_plan(options: PlanOptions, screen: Screen) -> PlanReport:
         raise BudgetError(
             f"{'; '.join(notes)}; use more teachers, a larger budget, or ask for less"
         )
-    report = PlanReport(
+    others = {
+        key: tuple(
+            make_plan(found.mechanism, each, campaign, found.cap) for each in _others(options)
+        )
+        for key, found in plans.items()
+        if found is not None
+    }
+    return PlanReport(
         options=options,
         spec=spec,
         population=population,
@@ -109,10 +183,8 @@ def run_plan(options: PlanOptions, screen: Screen) -> PlanReport:
         floor=floor,
         search=search,
         notes=tuple(notes),
+        others=others,
     )
-    if options.png is not None and search is not None:
-        draw(options.png, report, search)
-    return report
 
 
 def _goal(options: PlanOptions, floor: float) -> Goal:
@@ -123,7 +195,7 @@ def _goal(options: PlanOptions, floor: float) -> Goal:
 
 def _spec(options: PlanOptions) -> CampaignSpec:
     """Return the campaign that a server would make of the same options."""
-    if options.mechanism != "interactive-gnmax" and options.first_round_share != "1/2":
+    if options.aggregator != "interactive-gnmax" and options.first_round_share != "1/2":
         raise UsageError("--first-round-share is for interactive-gnmax")
     if options.noise != "distributed":
         _refuse(options, _QUORUM, "is for --noise distributed")
@@ -131,7 +203,7 @@ def _spec(options: PlanOptions) -> CampaignSpec:
         raise UsageError("--noise distributed needs --parties: each of them adds a share")
     asked = MechanismOptions(
         campaign="plan",
-        aggregator=options.mechanism,
+        aggregator=options.aggregator,
         parties=str(options.parties or 1),
         epsilon=_ANY if options.epsilon is None else options.epsilon,
         delta=options.delta,
@@ -142,7 +214,7 @@ def _spec(options: PlanOptions) -> CampaignSpec:
         **{name: getattr(options, name) for name in (*_QUORUM, *_NUMBERS)},
     )
     made = spec_of(asked, Table(("input",), (np.zeros(1),)))  # how many there are is set below
-    return replace(made, queries=options.queries)
+    return replace(made, queries=options.queries or _QUERIES)
 
 
 def _refuse(options: PlanOptions, names: tuple[str, ...], why: str) -> None:
@@ -163,6 +235,14 @@ def _population(options: PlanOptions) -> Population:
     given = {name: getattr(options, name) for name in ("classes", *_ASSUMED)}
     assumed = {name: value for name, value in given.items() if value is not None}
     return assumed_population(teachers=options.teachers, **assumed)
+
+
+def _others(options: PlanOptions) -> list[Population]:
+    if options.proxy_votes is not None or options.teachers is None:
+        return []
+    given = {name: getattr(options, name) for name in ("classes", *_ASSUMED)}
+    assumed = {name: value for name, value in given.items() if value is not None}
+    return others_assumed(teachers=options.teachers, **assumed)
 
 
 def _proxy(options: PlanOptions, path: Path) -> Population:

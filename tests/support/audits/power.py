@@ -11,20 +11,27 @@ section 3.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.auditing.attack import cautious_score
-from pate.auditing.experiment import CAREFUL, LEAST_RUNS, Plan, bets_of, nearness, runs_together
+from pate.auditing.harness import (
+    CAREFUL,
+    LEAST_RUNS,
+    Plan,
+    bets_of,
+    cautious_score,
+    nearness,
+    runs_together,
+)
 from pate.auditing.intervals import both_lower_bounds
-from pate.auditing.result import Seen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pate.accounting.arrays import Floats
-    from pate.auditing.result import Claim
+    from pate.auditing.harness import Claim
 
 #: Probability with which a bug that counts as seen is missed.
 MISSED: Final = 1e-6
@@ -36,6 +43,24 @@ _RUNS: Final = tuple(
 )
 #: Events tried for one pair and direction.
 _EVENTS: Final = 64
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Whether an audit sees a bug.
+
+    Attributes:
+        bug: its name.
+        runs: least number of runs in each world, as in ``--runs``; None if ten million do not
+            suffice, or it costs no privacy.
+        pair: the neighbours that show it, if any do.
+        seen: whether this audit has that many.
+    """
+
+    bug: str
+    runs: int | None
+    pair: str | None
+    seen: bool
 
 
 def events_of(outcomes: Floats) -> Floats:
@@ -128,7 +153,7 @@ def seen_from(
         claim: of the code, the bug in its accountant included.
         runs: of the audit.
         confidence: of the audit.
-        apart: of each pair, see :func:`~pate.auditing.experiment.bets_of`; None: none is.
+        apart: of each pair, see :func:`~pate.auditing.harness.bets_of`; None: none is.
         together: of the other pairs, see :func:`reached`.
     """
     names, tables = list(events), list(events.values())

@@ -1,4 +1,4 @@
-"""Plants the bugs of :mod:`pate.auditing.bugs` in the code that ships.
+"""Plants the bugs of :mod:`tests.support.audits.bugs` in the code that ships.
 
 It replaces functions that shipped mechanisms call: the samplers of
 :class:`pate.noise.exact.SystemNoise`, the arg max of noisy counts, the events that a mechanism is
@@ -20,21 +20,21 @@ import numpy as np
 from pate.accounting.budget import PrivacyFilter
 from pate.accounting.events import GeometricHistogram
 from pate.accounting.publishing.gate import GateParameters
-from pate.auditing import bugs
 from pate.mechanisms import rule
 from pate.mechanisms.rule import noisy_argmax
 from pate.noise import exact as noises
 from pate.noise.exact import SystemNoise
+from tests.support.audits import bugs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pytest
 
-    from pate.auditing.bugs import Bug
     from pate.mechanisms import Mechanism
     from pate.mechanisms.contract import Votes
     from pate.noise.lanes import Integers
+    from tests.support.audits.bugs import Bug
 
 #: Honest parties whose shares are in each sum.
 HONEST = 4
