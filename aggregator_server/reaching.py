@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from aggregator_server.envelopes.wire import IN, OUT, MixedWire
 from aggregator_server.flower.deployment import Deployment
+from pate.printable import listed
 from pate.runtime.child import LOCAL_SERVER
-from pate.runtime.screen import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

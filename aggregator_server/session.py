@@ -30,7 +30,6 @@ from aggregator_server.results.report import describe_state
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from aggregator_server.student_service import StudentService
 from pate.campaign.choices import NO_GUESS, TEACHERS_EACH, Guess
-from pate.campaign.outlook import Outlook
 from pate.data.embeddings import encoder_in
 from pate.data.values import Inputs, content_hash
 from pate.errors import PateError, ProtocolError, SchemaError, StateError, UsageError
@@ -41,7 +40,8 @@ from pate.formats.privacy_statement import (
     neighbours_of,
 )
 from pate.noise.exact import SystemNoise
-from pate.planning.expected import expected
+from pate.planning.forecast import Forecast, expected
+from pate.printable import listed
 from pate.runtime.child import LOCAL_STUDENT_SERVICE
 from pate.runtime.failpoints import reach
 from pate.runtime.home import (
@@ -51,7 +51,6 @@ from pate.runtime.home import (
     sweep_drafts,
     write_file,
 )
-from pate.runtime.screen import listed
 from pate.runtime.tokens import STUDENT_TOKEN, kept_token
 from pate.storage.hash_chain import Head
 from protos.encoder_files import PackedEncoder
@@ -194,7 +193,7 @@ def _say_guess(spec: CampaignSpec, guess: Guess, screen: Screen) -> None:
     The number of teachers, or records, is a guess, so there is no message if they are enough: but for a
     rarest class that is stated.
     """
-    each = Outlook.teachers_wanted(spec)
+    each = Forecast.teachers_wanted(spec)
     if each > TEACHERS_EACH:
         screen.say(
             f"{TEACHERS_EACH} teachers at each party are too few for this budget: a party that starts "

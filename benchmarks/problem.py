@@ -18,7 +18,7 @@ from pate.data.embeddings import Embeddings
 from pate.data.values import Dataset, Images, Table
 from pate.errors import DataError
 from pate.features.space import directions_over, space_over
-from student.trainers.encoding import learn_encoding
+from student.fit.encoding import learn_encoding
 
 if TYPE_CHECKING:
     from collections.abc import Callable

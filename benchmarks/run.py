@@ -15,7 +15,8 @@ from benchmarks.problem import Problem, load
 from benchmarks.record import RESULTS, Cell, Cost, Result, Run
 from benchmarks.rows import Row
 from pate.errors import UsageError
-from pate.runtime.screen import Screen, listed
+from pate.printable import listed
+from pate.runtime.screen import Screen
 from simulation.report import majority_accuracy
 
 

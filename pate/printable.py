@@ -12,11 +12,14 @@ import sys
 from typing import IO, TYPE_CHECKING, Any, Final, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 #: What a stream passes on besides printable characters: line ends; to a terminal colours, too.
 _LINE_END: Final = re.compile(r"(\n)")
 _STYLED: Final = re.compile(r"(\n|\x1b\[[0-9;]*m)")
+
+#: Most names in one line.
+_NAMED: Final = 8
 
 
 def printable(text: str, most: int | None = None) -> str:
@@ -34,6 +37,12 @@ def printable(text: str, most: int | None = None) -> str:
             each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
         )
     return text if most is None or len(text) <= most else text[: most - 1] + "…"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names for one line of a screen: the first few, and their number."""
+    shown = ", ".join(names[:_NAMED])
+    return shown if len(names) <= _NAMED else f"{shown}, … ({len(names)} in all)"
 
 
 class PrintableStream:

@@ -16,7 +16,7 @@ from pate.exact import parse
 from pate.formats.enrolment import readable
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import in_words, neighbours_of
-from pate.runtime.screen import listed
+from pate.printable import listed
 from protos import wire
 from protos.bounds import check
 from protos.terms import code_in

@@ -11,7 +11,6 @@ import typer
 from pate.cli.account.options import AccountOptions
 from pate.cli.encoder import app as encoder_app
 from pate.cli.plan.command import plan
-from pate.cli.plan_neighbour import plan_neighbour
 from pate.cli.prepare import prepare
 from pate.cli.schema import app as schema_app
 from pate.errors import UsageError
@@ -105,7 +104,6 @@ def simulate(options: SimulationOptions) -> None:
 
 
 app.command()(plan)
-app.command()(plan_neighbour)
 app.command()(audit)
 app.command()(prepare)
 app.add_typer(schema_app, name="schema")

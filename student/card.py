@@ -21,16 +21,16 @@ from pate.formats.privacy_statement import (
     series_of,
 )
 from student.evaluation.words import labels_by_class, measured, plain
-from student.trainers.base import has_classes
-from student.trainers.choose import IMAGE_MODELS
-from student.trainers.selftraining import HEAD, TableStudent
+from student.fit.rows import HEAD, TableStudent
+from student.lesson import has_classes
+from student.training import IMAGE_MODELS
 
 if TYPE_CHECKING:
     from pate.codes import Code
     from student.evaluation.evaluate import AnyEvaluation
     from student.evaluation.fairness import Coverage
+    from student.lesson import Student
     from student.onnx_graph import Written
-    from student.trainers.base import Student
 
 _KINDS: Final = {
     "propagation": "a small residual convolutional network, taught with labels that were "
@@ -81,15 +81,7 @@ def write_card(
     evaluation: AnyEvaluation | None,
     onnx: Written | None = None,
 ) -> str:
-    """Return the text of the model card, in Markdown.
-
-    Args:
-        student: the model.
-        provenance: of its labels.
-        statement: checked fields of ``privacy.json``.
-        evaluation: on labelled public data, or None.
-        onnx: the student's ONNX file, or None.
-    """
+    """Return the text of the model card, in Markdown; ``statement`` has the fields of ``privacy.json``."""
     parts = [
         _what(student, provenance, statement),
         _privacy(statement),

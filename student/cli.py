@@ -53,6 +53,7 @@ from student.reading import (
     public_set,
     teaches_own_network,
     test_data,
+    token_for,
 )
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ if TYPE_CHECKING:
     from pate.formats.labels import LabelSet
     from student.arrivals import Campaign
     from student.evaluation.evaluate import AnyEvaluation, LabelledData
+    from student.lesson import Lesson, Student
     from student.session import Trainer
-    from student.trainers.base import Lesson, Student
 
 NAME = "pate-student"
 
@@ -93,7 +94,7 @@ def train(options: TrainOptions) -> None:
     from student.export import scratch
     from student.series import together
     from student.session import check_labels, graduate
-    from student.trainers.choose import IMAGE_MODELS, choose
+    from student.training import IMAGE_MODELS, choose
 
     click.get_current_context().with_resource(scratch(options.out, replace=options.force))
     released = None
@@ -103,7 +104,7 @@ def train(options: TrainOptions) -> None:
     inputs, pixels = public_set(options, screen)
     kind = choose(options.model, inputs)
     if kind in IMAGE_MODELS:
-        from student.trainers.images import choose_device
+        from student.fit.network import choose_device
 
         choose_device(options.device)
     if released is not None:
@@ -196,7 +197,7 @@ def evaluate(
     """
     from student.evaluation.evaluate import Evaluation, evaluated
     from student.evaluation.scores import Question
-    from student.trainers.base import has_classes
+    from student.lesson import has_classes
     from student.weights import load
 
     screen = Screen(NAME)
@@ -269,8 +270,8 @@ def predict(
     """
     from pate.runtime.home import write_file
     from student.evaluation.scores import Question
-    from student.trainers.base import answer_in, decided
-    from student.trainers.selftraining import TableStudent
+    from student.fit.rows import TableStudent
+    from student.lesson import answer_in, decided
     from student.weights import load
 
     student = load(model)
@@ -364,10 +365,10 @@ def _promise(model: Path) -> str:
 
 def _trainer(kind: str, options: TrainOptions, screen: Screen, pixels: Images | None) -> Trainer:
     from pate.features.progress import telling
-    from student.trainers.base import Effort
+    from student.lesson import Effort
 
     def train_for(lesson: Lesson, number: int) -> Student:
-        from student.trainers.choose import train as teach
+        from student.training import train as teach
 
         title = f"student for round {number}" if number else "final student"
         given = f"{len(lesson.queries)} labels"
@@ -401,7 +402,6 @@ def _follow(
     from student.client import StudentClient
     from student.evaluation.evaluate import evaluate
     from student.session import follow, identify
-    from student.tokens import token_for
 
     server = options.server or LOCAL_STUDENT_SERVICE
     try:

@@ -68,18 +68,10 @@ class StudentClient:
         stream_seconds: float = STREAM_SECONDS,
         token: str | None = None,
     ) -> None:
-        """Prepare a connection; nothing is sent before the first call.
+        """Prepare a connection to ``HOST:PORT``; nothing is sent before the first call.
 
-        Args:
-            address: ``HOST:PORT``.
-            public: the student's public set.
-            max_wait: seconds without any answer after which to give up.
-            say: called when the connection is lost or restored.
-            root_certificates: PEM of the authority that signed the server's certificate; None
-                for a connection without TLS.
-            stream_seconds: longest duration of one stream before it is reopened.
-            token: of the server's student; without it labels can be read, but no predictions
-                submitted.
+        Without ``root_certificates``, PEM of the authority that signed the server's certificate, there is no
+        TLS. Without ``token`` labels can be read, but no predictions submitted.
         """
         #: May be set later, before :meth:`events`.
         self.token = token
@@ -187,16 +179,10 @@ class StudentClient:
     def submit(
         self, number: int, probabilities: NDArray[np.float32], accuracy: float | None = None
     ) -> bool:
-        """Submit the predictions for a round.
+        """Submit the predictions for a round, (queries, classes) float32; each row sums to 1.
 
-        Args:
-            number: of the round, from 2.
-            probabilities: (queries, classes) float32; each row sums to 1.
-            accuracy: of the student on labelled inputs of its own, 0 to 1, for the server's page;
-                None to omit it.
-
-        Returns:
-            Whether the server already had predictions for this round, which then count.
+        ``accuracy`` is that on labelled inputs of the student's own, 0 to 1, for the server's page. Return
+        whether the server already had predictions for this round, which then count.
 
         Raises:
             DataError: if they have another shape, are not probabilities, or too many for one

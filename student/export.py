@@ -31,14 +31,14 @@ from pate.runtime.home import sweep_drafts, sync
 from student import weights
 from student.card import Provenance, promise_of, write_card
 from student.evaluation.evaluate import Evaluation
-from student.trainers.choose import EMBEDDING_MODELS, IMAGE_MODELS
+from student.training import EMBEDDING_MODELS, IMAGE_MODELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from student.evaluation.evaluate import AnyEvaluation
+    from student.lesson import Student
     from student.onnx_graph import Written
-    from student.trainers.base import Student
 
 PRIVACY: Final = "privacy.json"
 _CHANGED: Final = "the encoder's folder is not what it was when the training began"
@@ -47,9 +47,7 @@ _CHANGED: Final = "the encoder's folder is not what it was when the training beg
 def check_out(out: Path, *, replace: bool = True) -> None:
     """Refuse, before training, a place where publishing would fail or overwrite other content.
 
-    Args:
-        out: the folder.
-        replace: whether a student that was published there may be replaced.
+    ``replace`` says whether a student that was published there may be replaced.
 
     Raises:
         UsageError: if ``out`` has content that is not a published student, or one that may not be replaced.
@@ -73,16 +71,8 @@ def check_out(out: Path, *, replace: bool = True) -> None:
 def scratch(out: Path, *, replace: bool = True) -> Iterator[Path]:
     """Keep this process's temporary files next to ``out``, and remove them when the block ends.
 
-    The arguments are those of :func:`check_out`.
-
     Libraries leave folders in the directory of temporary files. Those of an earlier, killed training
-    for the same ``out`` are removed first.
-
-    Yields:
-        The folder, accessible only to the owner.
-
-    Raises:
-        UsageError, DiskError: as :func:`check_out`.
+    for the same ``out`` are removed first. The folder is accessible only to the owner. See :func:`check_out`.
     """
     check_out(out, replace=replace)
     with _writing(out):
@@ -111,21 +101,11 @@ def publish(
     encoder: Path | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
-    """Write a student and everything about it into ``out`` atomically.
+    """Write a student and everything about it into ``out`` atomically, and return the names of the files.
 
-    An earlier published student is replaced.
-
-    Args:
-        student: to publish.
-        out: the folder.
-        privacy: the text of the privacy statement, copied byte for byte.
-        provenance: of its labels.
-        evaluation: of the student, if known.
-        encoder: folder of the encoder of a student of embeddings, to be in ``model.onnx``.
-        say: called with a line if the encoder is not in it.
-
-    Returns:
-        The names of the files.
+    An earlier published student is replaced. The statement ``privacy`` is copied byte for byte. The
+    ``encoder`` of a student of embeddings is to be in ``model.onnx``; ``say`` is called with a line if it is
+    not.
 
     Raises:
         DataError: if the privacy statement is missing or incomplete.

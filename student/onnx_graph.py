@@ -1,7 +1,7 @@
 """A student as an ONNX graph: class probabilities out.
 
 An image student takes raw pixels. Its graph is written from the
-:class:`~student.trainers.network.Architecture`, with its preprocessing inside, so that pixels cannot be
+:class:`~student.fit.network.Architecture`, with its preprocessing inside, so that pixels cannot be
 scaled wrongly. Only standard operators of opset 17 occur. Students of embeddings: :mod:`student.onnx_head`.
 """
 
@@ -16,15 +16,15 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from pate.errors import UsageError
+from student.fit.rows import HEAD, TableStudent
 from student.onnx_head import has_graph, head_graph
-from student.trainers.selftraining import HEAD, TableStudent
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pate.encoders.description import Description
-    from student.trainers.base import Student
-    from student.trainers.images import ImageStudent
+    from student.fit.network import ImageStudent
+    from student.lesson import Student
 
 FILE: Final = "model.onnx"
 OPSET: Final = 17
@@ -49,7 +49,7 @@ def can_write(student: Student) -> bool:
     """Return whether a student has an ONNX form."""
     if isinstance(student, TableStudent):
         return student.kind == HEAD and has_graph(student)
-    from student.trainers.images import ImageStudent  # with PyTorch, which tables do not need
+    from student.fit.network import ImageStudent  # with PyTorch, which tables do not need
 
     return isinstance(student, ImageStudent)
 
@@ -99,7 +99,7 @@ class _Graph:
         self._made = 0
 
     def model(self) -> onnx.ModelProto:
-        from student.trainers.network import block_shapes
+        from student.fit.network import block_shapes
 
         shape = self._student.architecture
         features = self._relu(self._norm(self._conv(self._pixels(), "stem"), "stem_norm"))
@@ -137,7 +137,7 @@ class _Graph:
         return self._add("Sub", [scaled, self._constant("pixel_offset", 1.0)])
 
     def _block(self, before: str, name: str, shape: tuple[int, int, int]) -> str:
-        from student.trainers.network import has_projection
+        from student.fit.network import has_projection
 
         stride = shape[2]
         aside = self._conv(before, f"{name}.shortcut", stride) if has_projection(*shape) else before
@@ -158,14 +158,14 @@ class _Graph:
         )
 
     def _norm(self, before: str, name: str) -> str:
-        from student.trainers.network import NORM_EPSILON
+        from student.fit.network import NORM_EPSILON
 
         parts = ("weight", "bias", "running_mean", "running_var")
         stored = [self._stored(f"{name}.{part}") for part in parts]
         return self._add("BatchNormalization", [before, *stored], epsilon=NORM_EPSILON)
 
     def _relu(self, before: str) -> str:
-        from student.trainers.network import SLOPE
+        from student.fit.network import SLOPE
 
         return self._add("LeakyRelu", [before], alpha=SLOPE)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.encoders.description import Description
-    from student.trainers.selftraining import TableStudent
+    from student.fit.rows import TableStudent
 
 #: Most bytes of an encoder that is written into a student's file.
 LARGEST: Final = 2**29

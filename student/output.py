@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from student.evaluation.evaluate import AnyEvaluation, Evaluation
     from student.evaluation.fairness import Groups
     from student.evaluation.scores import Decision
+    from student.fit.rows import TableStudent
     from student.session import Published
-    from student.trainers.selftraining import TableStudent
 
 #: Most columns of a confusion matrix on the screen; the files have all.
 _SHOWN_CLASSES = 20
@@ -34,9 +34,7 @@ _SHOWN_CLASSES = 20
 def confusion_grid(result: Evaluation, when: str = "") -> Grid:
     """Return a table: one row per true class, one column per predicted class, and the recall.
 
-    Args:
-        result: the evaluation.
-        when: ends the title, if the predictions are not the most probable classes.
+    ``when`` ends the title, if the predictions are not the most probable classes.
     """
     from rich.table import Table
     from rich.text import Text
@@ -102,12 +100,9 @@ def chosen_here(decision: Decision) -> str:
 def tell_remarks(result: Evaluation, command: Mapping[str, object], screen: Screen) -> None:
     """Warn of what the accuracy conceals, with the command that helps.
 
-    Args:
-        result: with the predictions of the most probable class.
-        command: options of `pate-student evaluate` for this student; None values are omitted.
-        screen: for the lines.
+    ``command`` has the options of `pate-student evaluate` for this student; None values are omitted.
     """
-    from pate.campaign.outlook import plan_command
+    from pate.planning.forecast import plan_command
 
     for line in result.remarks:
         screen.say(line, "warning")
@@ -203,9 +198,9 @@ def tell_published(
 def tell_few_labels(labels: LabelSet, screen: Screen) -> None:
     """Warn, before training, about classes with few labels or none, with a remedy."""
     from pate.campaign.choices import UNITS
-    from pate.campaign.outlook import classes_in_words, plan_command
     from pate.formats.labels import checked_statement
     from pate.formats.privacy_statement import do_records_vote
+    from pate.planning.forecast import classes_in_words, plan_command
 
     if not labels.answer.labelled:
         return  # a student learns from the counts
@@ -219,10 +214,11 @@ def tell_few_labels(labels: LabelSet, screen: Screen) -> None:
     statement = checked_statement(labels.privacy)
     numbers: dict[str, object] = {"classes": len(labels.classes)}
     if do_records_vote(statement["mechanism"]):
-        helps, command = "more records, fewer --representatives, or more epsilon", "plan-neighbour"
+        helps = "more records, fewer --representatives, or more epsilon"
+        numbers = {"aggregator": "neighbour"} | numbers
     else:
-        helps, command = "more teachers, more epsilon, or neighbour votes", "plan"
-        numbers = {"mechanism": _planned(statement["mechanism"])} | numbers
+        helps = "more teachers, more epsilon, or neighbour votes"
+        numbers = {"aggregator": _planned(statement["mechanism"])} | numbers
         numbers |= {"teachers": _count(statement.get("teachers")), "queries": labels.queries}
     numbers |= {key: float(str(statement[key])) for key in ("epsilon", "delta")}
     numbers["unit"] = unit if (unit := statement["unit"]) in UNITS else None
@@ -230,7 +226,7 @@ def tell_few_labels(labels: LabelSet, screen: Screen) -> None:
         numbers["votes-per-unit"] = _count(_first(statement["mechanism"]).get("votes_per_unit"))
     screen.say(
         f"what helps, in another campaign: {helps}; other numbers can be tried with "
-        f"{plan_command(numbers, f'pate {command}')}"
+        f"{plan_command(numbers)}"
     )
 
 
@@ -254,12 +250,7 @@ def _planned(mechanism: object) -> str | None:
 
 
 def answers_csv(student: TableStudent, inputs: Inputs) -> tuple[bytes, int]:
-    """Return predictions of several labels, or of a number, as a CSV file; and how many.
-
-    Args:
-        student: that makes them.
-        inputs: n of them.
-    """
+    """Return predictions of several labels, or of a number, as a CSV file; and how many."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if not student.thresholds:
@@ -281,13 +272,7 @@ def predictions_csv(
     probabilities: NDArray[np.float32],
     predicted: NDArray[np.int64],
 ) -> bytes:
-    """Return predictions as a CSV file.
-
-    Args:
-        classes: m class names.
-        probabilities: (n, m).
-        predicted: (n,) predicted classes.
-    """
+    """Return (n,) predicted classes and (n, m) probabilities as a CSV file."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["row", "predicted", *(f"probability of {name}" for name in classes)])

@@ -1,7 +1,8 @@
-"""Reading a student's files for its commands: labels, public sets and labelled data."""
+"""Reading a student's files for its commands: labels, public sets, labelled data, and its token."""
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -57,7 +58,7 @@ def public_inputs(
 
 def teaches_own_network(options: TrainOptions) -> bool:
     """Return whether a network learns from images what votes over their embeddings say."""
-    from student.trainers.choose import OWN_NETWORK
+    from student.training import OWN_NETWORK
 
     return options.encoder is not None and options.model == OWN_NETWORK
 
@@ -73,7 +74,7 @@ def public_set(options: TrainOptions, screen: Screen) -> tuple[Inputs, Images | 
     from pate.data.values import Images
     from pate.encoders.encoder import Encoder
     from pate.encoders.reading import Reader
-    from student.trainers.choose import NO_PIXELS, OWN_NETWORK
+    from student.training import NO_PIXELS, OWN_NETWORK
 
     own = teaches_own_network(options)
     read = partial(public_inputs, options.public, options.drop or (), options.window, screen)
@@ -114,13 +115,7 @@ def columns_of(released: LabelSet | None) -> Columns:
 
 
 def test_data(options: TrainOptions, released: LabelSet | None, screen: Screen) -> LabelledData:
-    """Return the data of ``--test``; see :func:`labelled_data`.
-
-    Args:
-        options: with ``--test``.
-        released: labels or counts that the student learns from; None: labels.
-        screen: for warnings.
-    """
+    """Return the data of ``--test`` for a student of what was released; see :func:`labelled_data`."""
     assert options.test is not None  # noqa: S101 - by both callers
     return labelled_data(
         options.test,
@@ -151,21 +146,11 @@ def labelled_data(
 ) -> LabelledData:
     """Return labelled data; a column of groups remains a feature, an array of groups is none.
 
-    Args:
-        path: of the data.
-        label: the column of the class, or of the number; several labels have columns of their names.
-        groups: the column of the groups to compare, None for none.
-        patients: the column of the patients that intervals count, None for records.
-        window: of deep images.
-        asked: what the data must have.
-        text: the column of texts.
-        dicom_labels: the table of the labels of DICOM files.
-        encoder: folder of the encoder that embeds them, or None.
-        screen: for warnings of images of which something is lost in reading; None: none.
+    ``label`` is the column of the class, or of the number: several labels have columns of their names.
+    Intervals count the patients of a column, if it is given. Errors: :func:`pate.data.read.read_dataset`.
 
     Raises:
         UsageError: for options that do not go with it.
-        DataError, SchemaError: as :func:`pate.data.read.read_dataset`.
     """
     from pate.data.odd import Odd
     from pate.data.read import read_dataset
@@ -210,3 +195,24 @@ def labelled_data(
     # The name of a file can be bytes that are no text.
     name = path.resolve().name.encode(errors="replace").decode()
     return LabelledData(data, name, names)
+
+
+def token_for(given: Path | None, host: str) -> str | None:
+    """Return the token for a server, None if there is none.
+
+    Args:
+        given: a named file, None to search for it.
+        host: of the server. The user's state directory is searched only for a server on this
+            machine: its token belongs to this user's local server and no other.
+
+    Raises:
+        StateError: if the named file cannot be read, or a found one is damaged.
+    """
+    from pate.runtime.environment import is_loopback
+    from pate.runtime.home import default_home
+    from pate.runtime.tokens import STUDENT_TOKEN, read_token
+
+    if given is not None:
+        return read_token(given)
+    found = default_home("server") / STUDENT_TOKEN
+    return read_token(found) if is_loopback(host) and os.access(found, os.R_OK) else None

@@ -31,15 +31,10 @@ _ROUNDING: Final = 1 / 4
 
 
 def together(labels: Sequence[LabelSet], half_life: float | None = None) -> LabelSet:
-    """Return the labels of several campaigns of a series as those of one.
+    """Return the labels of several campaigns of a series, the oldest first, as those of one.
 
-    Args:
-        labels: of each campaign, the oldest first; one or more.
-        half_life: number of campaigns after which votes count half; None: all count alike.
-
-    Returns:
-        The only one, or the newest with the noisy counts and labels of all, and the statement of the
-        most expensive one.
+    It is the only one, or the newest with the noisy counts and labels of all, and the statement of the most
+    expensive one. Votes count half after ``half_life`` campaigns; None: all count alike.
 
     Raises:
         UsageError: for a half-life that is not above 0, or without a second campaign.

@@ -18,7 +18,7 @@ from student.card import Provenance
 from student.evaluation.evaluate import LabelledData, evaluated
 from student.evaluation.fairness import coverage
 from student.export import publish
-from student.trainers.base import Lesson, Student, has_classes, learns_from_counts
+from student.lesson import Lesson, Student, has_classes, learns_from_counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,16 +77,8 @@ def follow(
     its probabilities for the whole public set are submitted. Repeating that after a restart is
     harmless: the server uses the first ones.
 
-    Args:
-        client: connected to the server.
-        public: the public set.
-        train: called before each submission.
-        say: called with progress lines.
-        measure: returns a student's accuracy for the server's page; None: not sent.
-        seen: the public set as the student takes it; None: as it is.
-
-    Raises:
-        PateError: of the kinds that the client and the trainer raise.
+    ``measure`` returns a student's accuracy for the server's page; ``seen`` is the public set as the student
+    takes it, if not as it is.
     """
     rows: list[LabelRow] = []
     for event in client.events():
@@ -227,22 +219,10 @@ def graduate(
     say: Say = lambda _: None,
     seen: Inputs | None = None,
 ) -> Published:
-    """Train the final student on all labels and publish it.
+    """Train the final student on all labels of a campaign and publish it.
 
-    Args:
-        labels: of the whole campaign.
-        public: the public set.
-        train: called once.
-        out: the folder to publish into.
-        facts: about the training, for ``model.json`` and the card.
-        name: of the campaign.
-        test: labelled public data to evaluate on.
-        encoder: folder of the public set's encoder, or None.
-        say: called with a line about the files, if there is something to say.
-        seen: the public set as the student takes it; None: as it is.
-
-    Raises:
-        PateError: of the kinds that the trainer and :func:`student.export.publish` raise.
+    ``facts`` about the training are for ``model.json`` and the card; ``encoder`` is the folder of the public
+    set's; ``seen`` is the public set as the student takes it, if not as it is.
     """
     check_labels(labels, public)
     started = time.monotonic()

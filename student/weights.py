@@ -20,18 +20,17 @@ from pate.data.skops_file import LARGEST, check_skops
 from pate.data.values import Table
 from pate.errors import DataError, SchemaError, UsageError
 from pate.exact import in_text, parse, read, write
-from student.trainers.choose import IMAGE_MODELS, MODELS
-from student.trainers.encoding import EmbeddedRows, Encoding, NumberColumn
-from student.trainers.plugged import check_files, is_plugged, plugged
-from student.trainers.selftraining import HEAD, KIND, TableStudent
+from student.fit.encoding import EmbeddedRows, Encoding, NumberColumn
+from student.fit.rows import HEAD, KIND, TableStudent
+from student.training import IMAGE_MODELS, MODELS, check_files, is_plugged, plugged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from pate.data.values import Column
-    from student.trainers.base import Student
-    from student.trainers.model import Model
+    from student.fit.trees import Model
+    from student.lesson import Student
 
 FORMAT: Final = "pate-student/1"
 DESCRIPTION: Final = "model.json"
@@ -63,10 +62,7 @@ Fields: TypeAlias = dict[str, object]
 def save(student: Student, folder: Path, *, training: Mapping[str, object] | None = None) -> Fields:
     """Write weights and ``model.json`` into an existing folder; return the latter's content.
 
-    Args:
-        student: an image or table student of this package, or one of a plugin.
-        folder: the target.
-        training: facts about its training, plain JSON values.
+    ``training`` has facts about the student's training, plain JSON values.
 
     Raises:
         DataError: if a plugin stores forbidden files, or a model is too large to be read.
@@ -164,7 +160,7 @@ def _describe(student: Student) -> Fields:
         if student.answer != CLASS:
             described |= {"answer": student.answer, "thresholds": list(student.thresholds)}
         return described
-    from student.trainers.images import ImageStudent
+    from student.fit.network import ImageStudent
 
     assert isinstance(student, ImageStudent)  # noqa: S101  # there are two kinds
     return {
@@ -176,7 +172,7 @@ def _describe(student: Student) -> Fields:
 def _save_images(student: Student, folder: Path) -> dict[str, str]:
     from safetensors.torch import save as to_bytes
 
-    from student.trainers.images import ImageStudent
+    from student.fit.network import ImageStudent
 
     if not isinstance(student, ImageStudent):
         raise TypeError(f"cannot save a {type(student).__name__}")
@@ -218,8 +214,7 @@ def _load_images(folder: Path, found: Described) -> Student:
     from safetensors import SafetensorError
     from safetensors.torch import load as from_bytes
 
-    from student.trainers.images import ImageStudent
-    from student.trainers.network import Architecture, Network
+    from student.fit.network import Architecture, ImageStudent, Network
 
     what = f"{folder / DESCRIPTION}: its architecture"
     described = found.more.get("architecture")

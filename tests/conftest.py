@@ -35,7 +35,7 @@ LONGEST = (
     "test_killed.py",
     "test_audit_bugs.py",
     "test_clock.py",
-    "test_image_trainers.py",
+    "test_image_students.py",
     "test_answers_campaign.py",
     "test_crashes.py",
     "test_page_of_campaign.py",

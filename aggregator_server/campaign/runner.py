@@ -20,13 +20,13 @@ from aggregator_server.exchange.ahead import AheadAggregation
 from aggregator_server.exchange.exchange import Exchange
 from aggregator_server.results.statement import expected_of
 from pate.campaign.choices import NO_GUESS, Guess
-from pate.campaign.outlook import Outlook, classes_in_words
 from pate.codes import code_of
 from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.mechanisms import DistributedMechanism
+from pate.planning.forecast import Forecast, classes_in_words
+from pate.printable import listed
 from pate.runtime.failpoints import reach
-from pate.runtime.screen import listed
 from protos.pate.v1 import vote_pb2
 from protos.public_set import PackedPublicSet
 from protos.terms import public_campaign, public_terms
@@ -111,7 +111,7 @@ class Campaign:
         self._models = Models(inputs, ledger)
         self._exchange = Exchange(
             link,
-            public_campaign(spec, Outlook.teachers_wanted(spec)),
+            public_campaign(spec, Forecast.teachers_wanted(spec)),
             signing_key=signing_key,
             enrolled=enrolled,
             pieces=lambda: PackedPublicSet(inputs),
@@ -211,7 +211,7 @@ class Campaign:
             + ("records vote; " if spec.records_vote else f"{state.teachers} teachers; ")
             + f"mechanism {mechanism_in_words(state.mechanism(1).to_dict())}"
         )
-        self._say_outlook(state)
+        self._say_forecast(state)
         mechanism = state.mechanism(1)
         if isinstance(mechanism, DistributedMechanism):
             grid = code_of(spec.code).grid
@@ -223,7 +223,7 @@ class Campaign:
                 f"{carried:.4g}"
             )
 
-    def _say_outlook(self, state: CampaignState) -> None:
+    def _say_forecast(self, state: CampaignState) -> None:
         """Report, before the first vote, how the noise was chosen and how many labels the budget pays for."""
         found = expected_of(state, self._guess)
         if found.noise:

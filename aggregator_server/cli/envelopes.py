@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from aggregator_server.options import folder_of
 from pate.campaign.options import CampaignOption
 from pate.errors import StateError
+from pate.printable import listed
 from pate.runtime.command import print_json
 from pate.runtime.help import Commands
 from pate.runtime.options import HomeOption, JsonOption
-from pate.runtime.screen import Screen, listed
+from pate.runtime.screen import Screen
 
 if TYPE_CHECKING:
     import typer

@@ -23,8 +23,8 @@ from aggregator_server.exchange.parties import (
 from aggregator_server.exchange.presence import Presence, here_in_words
 from aggregator_server.exchange.public_set import Handout, piece_request
 from pate.errors import QuorumError
+from pate.printable import listed
 from pate.runtime.reminder import Reminder
-from pate.runtime.screen import listed
 from protos.pate.v1 import vote_pb2
 
 if TYPE_CHECKING:

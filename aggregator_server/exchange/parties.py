@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pate.campaign.roster import RosterParty
-from pate.runtime.screen import listed
+from pate.printable import listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from pate.errors import DiskError
 from pate.foreign import json_value
+from pate.printable import listed
 from pate.runtime.home import write_file
-from pate.runtime.screen import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

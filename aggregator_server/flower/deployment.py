@@ -30,7 +30,7 @@ from aggregator_server.identities import require_identities
 from aggregator_server.identities.enrolment_service import EnrolmentService
 from aggregator_server.listening.bounded_listener import raise_file_limit
 from pate.errors import PateError, ProcessError
-from pate.runtime.screen import listed
+from pate.printable import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -196,7 +196,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Outlook:
+class Forecast:
     """What to expect, before the labels are there. All of it follows from public facts and guesses.
 
     Attributes:
@@ -287,7 +287,7 @@ class Overview:
     queries: Queries
     labels: tuple[ClassLabels, ...]
     promise: str
-    expected: Outlook | None
+    expected: Forecast | None
     commands: tuple[Command, ...]
     budget: Budget | None
     curve: tuple[CurvePoint, ...]

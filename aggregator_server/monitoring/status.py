@@ -26,8 +26,8 @@ from aggregator_server.monitoring.overview import (
     Command,
     CurvePoint,
     EnvelopeRow,
+    Forecast,
     LogLine,
-    Outlook,
     Overview,
     PartyRow,
     Queries,
@@ -90,7 +90,7 @@ class Status:
         self._accuracies = accuracies
         self._guess = guess
         #: Before and after the roster.
-        self._outlooks: dict[bool, Outlook | None] = {}
+        self._forecasts: dict[bool, Forecast | None] = {}
         self._commands: tuple[Command, ...] = ()
         self._failed = ""
         self._began = clock()
@@ -269,7 +269,7 @@ class Status:
                     code=spec.code,
                 ),
             ),
-            expected=None if state.rounds_over else self._outlook(state),
+            expected=None if state.rounds_over else self._forecast(state),
             commands=(),
             budget=_budget(state, self._epsilon(state, state.spent)) if state.roster else None,
             curve=self._curve(state),
@@ -363,14 +363,14 @@ class Status:
         self._worth = {cost: worth for cost, worth in self._worth.items() if cost in kept}
         return made
 
-    def _outlook(self, state: CampaignState) -> Outlook | None:
+    def _forecast(self, state: CampaignState) -> Forecast | None:
         known = bool(state.roster)
-        if known not in self._outlooks:
-            self._outlooks[known] = None
+        if known not in self._forecasts:
+            self._forecasts[known] = None
             with contextlib.suppress(PateError):  # the campaign itself says so
                 found = expected_of(state, self._guess)
-                self._outlooks[known] = Outlook(found.text, found.few, found.advice)
-        return self._outlooks[known]
+                self._forecasts[known] = Forecast(found.text, found.few, found.advice)
+        return self._forecasts[known]
 
     def _student(self, state: CampaignState, said: Mapping[int, float]) -> tuple[StudentRound, ...]:
         asked = sorted(

@@ -1,4 +1,4 @@
-"""Checks of a campaign: its public set, its settings, its budget, and its existing ledger."""
+"""Checks of a campaign: its public set, its settings, its budget, its ledger, and the ledger's database."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from aggregator_server.campaign.batches import BATCH_COUNTS
 from aggregator_server.identities import require_lasting_key
 from aggregator_server.ledger import verify as audit
 from aggregator_server.ledger.store import stores
-from aggregator_server.ledger.store.place import place_of
+from aggregator_server.ledger.store.place import ANCHOR_FILE, InDatabase, place_of
 from aggregator_server.preflight.identity import identities_of
 from aggregator_server.results.report import describe, verify
 from pate.campaign.choices import TEACHERS_EACH
-from pate.campaign.outlook import Outlook
 from pate.campaign.settings import of_gated_delta, spec_of
 from pate.campaign.terms import budget, composition_of, resolve
 from pate.data.embeddings import Embeddings
@@ -23,12 +22,13 @@ from pate.data.values import Images, Table
 from pate.encoders.reading import Reader
 from pate.errors import StateError
 from pate.formats.privacy_statement import in_words, neighbours_of
-from pate.planning.expected import expected
+from pate.planning.forecast import Forecast, expected
 from pate.preflight import Finding, Skipped
 from protos.bounds import MAX_PUBLIC_SET, PIECE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from aggregator_server.options import CheckOptions
     from pate.campaign.spec import CampaignSpec
@@ -41,10 +41,6 @@ def read_public(options: CheckOptions, say: Callable[[str], None]) -> Inputs:
     Args:
         options: of the check.
         say: as of :func:`pate.data.read.read_inputs`.
-
-    Raises:
-        Skipped: if none is given.
-        DataError: if it cannot be read.
     """
     if options.public is None:
         raise Skipped("no public set is named: --public")
@@ -62,10 +58,6 @@ def specification(options: CheckOptions, inputs: Inputs) -> CampaignSpec:
     """Return the specification that a start would make of the options; nothing is stored.
 
     The representatives of neighbour votes are only counted: choosing them would take long.
-
-    Raises:
-        UsageError: naming the invalid option.
-        BudgetError: if no amount of noise fits the budget.
     """
     require_lasting_key(options.series, identities_of(options))
     return spec_of(
@@ -131,7 +123,7 @@ def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
 
     The figures are public: they follow from the settings and from a guessed number of teachers or records.
     """
-    wanted = Outlook.teachers_wanted(spec)
+    wanted = Forecast.teachers_wanted(spec)
     teachers = options.expected_teachers or (wanted or TEACHERS_EACH) * spec.wanted_parties
     each = -(-teachers // spec.wanted_parties)
     votes = each if spec.unit == "party" else 1
@@ -183,3 +175,38 @@ def check_ledger(options: CheckOptions, spec: CampaignSpec | None) -> Finding:
 
 def _many(number: int, one: str, more: str = "") -> str:
     return f"{number:,} {one if number == 1 else more or one + 's'}"
+
+
+def wants_database(folder: Path, ledger: str | None) -> bool:
+    """Return whether the ledger of the campaign in ``folder`` is, or will be, in a database."""
+    return ledger is not None or (folder / ANCHOR_FILE).exists()
+
+
+def check_database(folder: Path, ledger: str | None) -> Finding:
+    """Connect as a start would, and check a ledger's requirements; nothing is written.
+
+    Raises: PateError: as a start would.
+    """
+    place = place_of(folder, ledger)
+    if not isinstance(place, InDatabase):
+        return Finding.skipped("the ledger of this campaign is a file")
+    from aggregator_server.ledger.store.postgres.session import facts_of
+
+    facts = facts_of(place)
+    if not facts.may_create and not stores.exists(place):
+        return Finding.failed(
+            StateError,
+            f"the role {facts.role} may not make a schema in {place.address}",
+            "as the database's owner: GRANT CREATE ON DATABASE … TO …",
+        )
+    text = (
+        f"PostgreSQL {facts.version} {facts.way}: fsync and full_page_writes on, "
+        f"synchronous_commit={facts.synchronous_commit}, schema {place.schema}"
+    )
+    if facts.logs_values:
+        return Finding.warning(
+            f"{text}; its log would hold what is written, sums of votes too",
+            f"as the database's owner: ALTER ROLE {facts.role} SET log_parameter_max_length = 0, and "
+            "leave log_parameter_max_length_on_error at 0",
+        )
+    return Finding.ok(f"{text}; a server has it open" if facts.in_use else text)

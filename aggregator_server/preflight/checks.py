@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from aggregator_server.identities import require_identities, told_port
 from aggregator_server.listening.bounded_listener import raise_file_limit, room_for_connections
-from aggregator_server.preflight import campaign, database, identity
+from aggregator_server.preflight import campaign, identity
 from pate.errors import DiskError, PateError, PortInUseError, UnreachableError
-from pate.preflight import Check, Finding, Skipped, begin, machine, needed, storage
+from pate.preflight import Check, Finding, Skipped, begin, machine, needed
 from pate.runtime.child import require_free_port
 
 if TYPE_CHECKING:
@@ -30,11 +30,7 @@ _LOOPBACK: Final = "127.0.0.1"
 
 
 def checks_of(options: CheckOptions) -> dict[str, tuple[Check, ...]]:
-    """Return the checks by heading; the public set is read from now on.
-
-    Raises:
-        UsageError: if the campaign's name is invalid.
-    """
+    """Return the checks by heading; the public set is read from now on."""
     folder, home = options.folder, options.place
     short, long = options.timeout, _LONGER * options.timeout
     notes: list[str] = []
@@ -59,18 +55,18 @@ def checks_of(options: CheckOptions) -> dict[str, tuple[Check, ...]]:
             Check("SuperLink", _superlink, long),
             Check("memory", lambda: machine.check_memory(_MEMORY), short),
             Check("open files", check_open_files, short),
-            Check("home", lambda: storage.check_home(home, "the privacy ledger"), short, DiskError),
-            Check("SQLite", lambda: storage.check_sqlite(home), short, DiskError),
+            Check("home", lambda: machine.check_home(home, "the privacy ledger"), short, DiskError),
+            Check("SQLite", lambda: machine.check_sqlite(home), short, DiskError),
             *(
                 [
                     Check(
                         "database",
-                        lambda: database.check_database(folder, options.ledger),
+                        lambda: campaign.check_database(folder, options.ledger),
                         long,
                         UnreachableError,
                     )
                 ]
-                * database.wants_database(folder, options.ledger)
+                * campaign.wants_database(folder, options.ledger)
             ),
         ),
         "Doors": (

@@ -13,11 +13,10 @@ from aggregator_server.identities.registry import ENROLLED, INVITED, REVOKED
 from pate.errors import StateError
 from pate.formats.enrolment import split_address
 from pate.preflight import Finding
-from pate.preflight.finding import days_left
-from pate.preflight.machine import check_name
-from pate.preflight.storage import open_to_others
+from pate.preflight.checks import days_left
+from pate.preflight.machine import check_name, open_to_others
+from pate.printable import listed
 from pate.runtime.child import LOOPBACK
-from pate.runtime.screen import listed
 
 if TYPE_CHECKING:
     from aggregator_server.options import CheckOptions
@@ -27,11 +26,7 @@ _INIT: Final = "`pate-server init --host NAME`, then `pate-server enroll` each p
 
 
 def identities_of(options: CheckOptions) -> Identities | None:
-    """Return the server's identities, None if it was never initialised.
-
-    Raises:
-        StateError: if it is damaged.
-    """
+    """Return the server's identities, None if it was never initialised."""
     return Identities.open(options.place)
 
 
@@ -106,11 +101,7 @@ def check_handshake(options: CheckOptions) -> Finding:
 
 
 def _shake(identities: Identities) -> str:
-    """Return the TLS version of a handshake in memory.
-
-    Raises:
-        ssl.SSLError: if either side refuses.
-    """
+    """Return the TLS version of a handshake in memory."""
     ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     ours.load_cert_chain(identities.certificate, identities.certificate_key)
     host, _ = split_address(identities.address)

@@ -20,7 +20,8 @@ from pate.errors import StateError
 from pate.foreign import json_value
 from pate.formats.labels import LabelRow, LabelSet
 from pate.formats.privacy_statement import rounded_up
-from pate.runtime.screen import Display, listed
+from pate.printable import listed
+from pate.runtime.screen import Display
 from pate.storage.hash_chain import Head
 
 if TYPE_CHECKING:

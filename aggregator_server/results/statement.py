@@ -9,7 +9,7 @@ from pate.data.embeddings import encoder_in
 from pate.errors import StateError
 from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
 from pate.mechanisms import rounds_cost, worst_cost
-from pate.planning.expected import Expected, expected
+from pate.planning.forecast import Expected, expected
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

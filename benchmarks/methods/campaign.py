@@ -56,9 +56,9 @@ from pate.storage.table_cache import cached_table
 from pate.votes import Counts
 from simulation.campaign import run_campaign, wire_to
 from simulation.party import open_ensemble, open_voter
+from student.lesson import Lesson, Student
 from student.session import lesson as lesson_of
 from student.session import teachers_of as teachers_in
-from student.trainers.base import Lesson, Student
 
 #: Trains a student for a round, given a number that varies the seed.
 Trainer: TypeAlias = Callable[[Lesson, int], Student]

@@ -44,7 +44,7 @@ from pate.data.values import Dataset, Table
 from pate.formats.labels import LabelSet
 from pate.runtime.screen import Screen
 from student.series import together
-from student.trainers.choose import train
+from student.training import train
 
 Months = NDArray[np.int64]
 MONTHS: Final = 12

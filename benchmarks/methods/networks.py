@@ -33,8 +33,8 @@ from benchmarks.methods.method import (
 from benchmarks.methods.standard import output
 from benchmarks.problem import Problem, Rows
 from pate.data.values import Images
-from student.trainers.base import Effort, Lesson
-from student.trainers.choose import train
+from student.lesson import Effort, Lesson
+from student.training import train
 
 #: By what the search for settings multiplies and divides them.
 WIDENS = {"rate": 4, "clip": 5, "steps": 4}

@@ -25,8 +25,7 @@ from benchmarks.problem import embedding, points
 from benchmarks.record import Cost
 from pate.data.embeddings import Embeddings
 from pate.data.values import Images, Table
-from student.trainers.head import fit_head
-from student.trainers.selftraining import TableStudent
+from student.fit.rows import TableStudent, fit_head
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,8 +38,8 @@ if TYPE_CHECKING:
     from benchmarks.problem import Problem
     from pate.data.values import Dataset
     from pate.runtime.screen import Screen
-    from student.trainers.base import Student
-    from student.trainers.images import ImageStudent
+    from student.fit.network import ImageStudent
+    from student.lesson import Student
 
 Floats: TypeAlias = "NDArray[np.floating]"
 #: Gives the scores of rows: (n, d) to (n, classes), (n, labels), or (n, 1) of a number.
@@ -274,17 +273,10 @@ def train_network(
     import torch
     from torch.nn import functional
 
-    from student.trainers.augment import GENTLE, strong
-    from student.trainers.base import Effort
-    from student.trainers.images import (
-        Averaged,
-        ImageStudent,
-        choose_device,
-        decayed,
-        repeat,
-        to_tensor,
-    )  # fmt: skip
-    from student.trainers.network import build, sized_for
+    from student.fit.augment import strong
+    from student.fit.images import Averaged, decayed, repeat
+    from student.fit.network import ImageStudent, build, choose_device, sized_for, to_tensor
+    from student.lesson import Effort
 
     assert isinstance(data.inputs, Images)
     device = choose_device("auto")
@@ -305,7 +297,7 @@ def train_network(
 
     def step(_fraction: float) -> float:
         rows = torch.randint(len(images), (_BATCH,), generator=random, device=device)
-        bent = strong(images[rows], random, GENTLE)
+        bent = strong(images[rows], random)
         network.train()
         logits = network(bent.contiguous(memory_format=torch.channels_last))
         loss = functional.cross_entropy(logits, labels[rows])
@@ -323,8 +315,8 @@ def calibrate(student: ImageStudent, data: Dataset) -> None:
     """Calibrate a network in place on the plain images that it learned from, as the default student is."""
     import torch
 
-    from student.trainers.images import to_tensor
-    from student.trainers.propagation import calibrate as calibrate_network
+    from student.fit.images import calibrate as calibrate_network
+    from student.fit.network import to_tensor
 
     assert isinstance(data.inputs, Images)
     known = np.eye(len(data.classes), dtype=np.float32)[data.labels]

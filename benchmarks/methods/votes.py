@@ -40,16 +40,16 @@ from party.teachers.averaged import Averaged
 from pate.accounting.gdp import epsilon_from_delta
 from pate.campaign.choices import ARRAYS
 from pate.campaign.default_noise import PAPERS
-from pate.campaign.outlook import Outlook
 from pate.campaign.representatives import choose as choose_representatives
 from pate.campaign.settings import spec_of
 from pate.codes import DENSE, NEAREST, code_of
 from pate.data.values import Images, Inputs, Table, content_hash
 from pate.errors import BudgetError, UsageError
+from pate.planning.forecast import Forecast
 from pate.runtime.home import private_directory
 from pate.runtime.screen import Screen
-from student.trainers.base import Effort, Lesson, Student, learns_from_counts
-from student.trainers.choose import train
+from student.lesson import Effort, Lesson, Student, learns_from_counts
+from student.training import train
 
 #: Trials of each setting of a row's own.
 _TRIALS: Final = 5
@@ -123,7 +123,7 @@ def teachers(row: Row, work: Path, screen: Screen) -> Method:
         reused, began, worked = False, time.monotonic(), time.process_time()
         if "release" in setting:  # answers to the whole public set at once, all numbers by rule
             options, place = options_of_arrays(problem, setting, needed(epsilon)), _homes(work)
-            number = Outlook.teachers_wanted(spec_of(options, problem.split.queries))
+            number = Forecast.teachers_wanted(spec_of(options, problem.split.queries))
             sources: list[campaign.Source] = [
                 Averaged(each, number, shard_key(private_directory(campaign.home(place, at))))
                 for at, each in enumerate(own)

@@ -6,10 +6,10 @@ from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Final
 
-from party.preflight import gpu, identity, network, records, rules
-from party.preflight.handshake import meet, server_of
+from party.preflight import gpu, network, records, site
+from party.preflight.network import meet, server_of
 from pate.errors import DiskError, PateError, UnreachableError
-from pate.preflight import Check, Finding, begin, machine, needed, storage
+from pate.preflight import Check, Finding, begin, machine, needed
 from pate.runtime.child import require_free_port
 
 if TYPE_CHECKING:
@@ -42,23 +42,21 @@ def checks_of(options: CheckOptions) -> dict[str, tuple[Check, ...]]:
             Check("GPU", lambda: gpu.check_gpu(options.device), gpu.TORCH_S + short),
             Check(
                 "home",
-                lambda: storage.check_home(home, "teachers, votes, keys and ledger"),
+                lambda: machine.check_home(home, "teachers, votes, keys and ledger"),
                 short,
                 DiskError,
             ),
-            Check("SQLite", lambda: storage.check_sqlite(home), short, DiskError),
+            Check("SQLite", lambda: machine.check_sqlite(home), short, DiskError),
             *([Check("metrics port", lambda: _port(options), short)] * bool(options.metrics_port)),
         ),
         "Network": _network(options),
         "Identity": (
-            Check(
-                "enrolment", lambda: identity.check_enrolment(options, server_of(options)), short
-            ),
-            Check("keys", lambda: identity.check_keys(options), short),
+            Check("enrolment", lambda: site.check_enrolment(options, server_of(options)), short),
+            Check("keys", lambda: site.check_keys(options), short),
         ),
         "Policy": (
-            Check("policy", lambda: rules.check_policy(options, server_of(options)), short),
-            Check("own ledger", lambda: rules.check_ledger(options), long),
+            Check("policy", lambda: site.check_policy(options, server_of(options)), short),
+            Check("own ledger", lambda: site.check_ledger(options), long),
         ),
         "Data": (
             Check("records", lambda: records.check_records(options, data.result()), long),
@@ -117,5 +115,5 @@ def _network(options: CheckOptions) -> tuple[Check, ...]:
         check("clock", lambda: network.check_clock(server, met.result(), now())),
         check("server", lambda: network.check_server(server, met.result())),
         check("other doors", lambda: network.check_exposed(server, met.result()), 4),
-        check("admission", lambda: identity.check_admission(options, server, met.result()), 4),
+        check("admission", lambda: site.check_admission(options, server, met.result()), 4),
     )

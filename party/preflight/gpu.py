@@ -72,11 +72,7 @@ def _from_driver(smi: str) -> str:
 
 
 def ask_torch() -> dict[str, Any]:
-    """Return PyTorch's version, CUDA's (None without), and the cards that it sees.
-
-    Raises:
-        OSError, SubprocessError, ValueError: if it does not answer; the text is its last output.
-    """
+    """Return PyTorch's version, CUDA's (None without), and the cards that it sees."""
     said = subprocess.run(
         python(__name__),
         env=python_environment(),

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from party.preflight.handshake import server_of
-from party.preflight.rules import last_campaign, policy_at
+from party.preflight.network import server_of
+from party.preflight.site import last_campaign, policy_at
 from party.voting.columns import alike, described, left_out, listed, warnings
 from party.voting.own_data import OwnFile
 from party.voting.request import check_fits
@@ -92,12 +92,7 @@ class Records(NamedTuple):
 
 
 def read(options: CheckOptions, campaign: Future[Known]) -> Records:
-    """Read the records as a start would: by the campaign's schema if it is known.
-
-    Raises:
-        Skipped: if none are named, or a start would wait for a campaign's encoder to read them.
-        DataError, SchemaError, UsageError: as :meth:`party.voting.own_data.OwnFile.read`.
-    """
+    """Read the records as a start would: by the campaign's schema if it is known."""
     if options.data is None:
         raise Skipped("no data is named: --data")
     file = own_file(options)
@@ -119,11 +114,7 @@ def _classes(campaign: Known) -> tuple[str, ...] | None:
 
 
 def own_file(options: CheckOptions) -> OwnFile:
-    """Return the file as a start would read it, with the encoder; what is embedded stays in memory.
-
-    Raises:
-        DataError: as :meth:`pate.encoders.encoder.Encoder.open`.
-    """
+    """Return the file as a start would read it, with the encoder; what is embedded stays in memory."""
     return OwnFile.of(options, Reader.open(options.encoder))
 
 

@@ -53,9 +53,6 @@ def p_value(right: int, guesses: int, canaries: int, epsilon: float, delta: floa
 
     Returns:
         From 0 to 1, rounded up.
-
-    Raises:
-        AccountingError: for impossible numbers.
     """
     _check_counts(right, guesses, canaries)
     if not 0.0 <= epsilon <= _MOST_EPSILON or not 0.0 <= delta < 1.0:
@@ -94,9 +91,6 @@ def canary_lower_bound(
         canaries: m, each in or out by a fair coin.
         delta: of (epsilon, delta); 0 is allowed.
         confidence: probability with which the bound holds.
-
-    Raises:
-        AccountingError: for impossible numbers.
     """
     _check_counts(right, guesses, canaries)
     doubt = check_doubt((1.0 - confidence) * (1.0 - 1e-9))
@@ -133,9 +127,6 @@ def guess_from_labels(labels: Guesses, canary_labels: Guesses, guesses: int) -> 
 
     Returns:
         (canaries,) int64: 1 in, -1 out, 0 no guess; r of them are not 0.
-
-    Raises:
-        AccountingError: for impossible shapes or numbers.
     """
     if labels.shape != canary_labels.shape or not 1 <= guesses <= len(labels):
         raise AccountingError(f"{guesses} guesses on labels of shape {labels.shape}")

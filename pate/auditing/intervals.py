@@ -35,9 +35,6 @@ def clopper_pearson(hits: ArrayLike, runs: int, doubt: float) -> tuple[Floats, F
         runs: independent runs, at least 1.
         doubt: of each of the two bounds by itself, between 0 and 1.
 
-    Raises:
-        AccountingError: for impossible counts, or a doubt that is no probability.
-
     Source: Clopper and Pearson, Biometrika 1934.
     """
     return _lower(hits, runs, doubt), _upper(hits, runs, doubt)
@@ -93,9 +90,6 @@ def epsilon_lower_bound(
 
     Returns:
         At least 0, the trivial bound.
-
-    Raises:
-        AccountingError: as :func:`clopper_pearson`, or for a delta outside (0, 1).
     """
     return _epsilon(*_bounds(hits, false_hits, runs, doubt), delta)
 
@@ -118,9 +112,6 @@ def mu_lower_bound(hits: ArrayLike, false_hits: ArrayLike, runs: int, doubt: flo
 
     Returns:
         At least 0, the trivial bound.
-
-    Raises:
-        AccountingError: as :func:`clopper_pearson`.
 
     Source: Dong, Roth, Su 2022 (arXiv 1905.02383), Definition 2.6; audits by it: Nasr et al. 2023
     (arXiv 2302.07956).

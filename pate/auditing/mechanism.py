@@ -1,67 +1,111 @@
-"""The audit of a mechanism that answers with labels: shipped code and noise on neighbouring votes.
+"""The audit of a mechanism: shipped code and noise on neighbouring votes.
 
-Each row of a call of ``answer_all`` is answered by itself, so one call makes several independent
-runs: as many as in a campaign, so that noise which is drawn too rarely shows between calls.
+**Labels.** All queries of a run have the same votes, or take two rows in turn: a unit has most effect by
+voting alike on all, and composition treats equal and different queries alike. So all pairs of classes are
+tried in no more runs, and queries that change one at a time. Each row of a call of ``answer_all`` is
+answered by itself, so one call makes several independent runs: as many as in a campaign, so that noise
+which is drawn too rarely shows between calls.
+
+**Noisy counts**, of neighbour votes and noise shares. A run is several releases of the same small matrix.
+For one Gaussian release the sum of the counts, each times its change, is a sufficient statistic, so an audit
+comes close to the claim; a bug may show only in a single count, in its parity, or in the largest noise of
+a run.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import tightest, total_cost
 from pate.accounting.conversion import float_up
-from pate.accounting.events import GeometricHistogram, LaplaceMax, NoisyCounts
+from pate.accounting.events import LaplaceMax
 from pate.accounting.units import Neighbours
-from pate.auditing.attack import learn_answers
-from pate.auditing.bugs import bugs_of, label_runs
-from pate.auditing.experiment import attack, runs_together
-from pate.auditing.neighbours import distinguishing_pairs
-from pate.auditing.power import events_of, seen_from
-from pate.auditing.result import Audit, Claim
+from pate.auditing.harness import Audit, Claim, Progress, Subject, audit, runs_together
+from pate.auditing.neighbours import cell_pairs, distinguishing_pairs
 from pate.errors import UsageError
+from pate.mechanisms import DistributedMechanism, DistributedNeighbour, Neighbour
+from pate.noise.share_laws import GeometricShares
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from pate.auditing.attack import Counts
-    from pate.auditing.bugs import Bug
-    from pate.auditing.experiment import Progress
+    from pate.auditing.harness import Runs
     from pate.auditing.neighbours import Pair
-    from pate.auditing.result import Seen
     from pate.mechanisms import Mechanism, Outcome
-    from pate.noise.exact import Noise
+    from pate.mechanisms.contract import Votes
+    from pate.noise.exact import Noise, NoiseInShares
 
     Places = NDArray[np.int64]
+    Counted = Neighbour | DistributedMechanism
 
-#: Most rows per call of a mechanism, about as in a campaign.
-_ROWS = 128
+#: Most rows per call of a mechanism, about as in a campaign; and most matrices.
+ROWS = 128
+_TOGETHER: Final = 2048
 #: Runs between two progress reports.
-_STEP = 2**14
-#: Wider noise is audited, too, but predictions for it would take too long.
-_WIDEST = 2000
+_STEP: Final = 2**14
 
 
-def kinds(classes: int) -> int:
-    """Return the number of kinds of answers: each teachers' label, none, and reinforced."""
-    return classes + 2
+def audit_mechanism(
+    mechanism: Mechanism,
+    noise: NoiseInShares,
+    *,
+    queries: int,
+    runs: int,
+    delta: float,
+    confidence: float,
+    votes: int | None = None,
+    pairs: Sequence[Pair] | None = None,
+    claim: Claim | None = None,
+    progress: Progress = lambda *_: None,
+) -> Audit:
+    """Attack a mechanism that answers ``queries`` queries, or makes as many releases, in each run.
 
-
-def kind_of(outcome: Outcome, classes: int) -> int:
-    """Return the kind of an answer, from 0: all that an observer of the labels sees.
-
-    Which label is reinforced follows from the public prediction, so only the fact is informative.
+    Args:
+        mechanism: the shipped one.
+        noise: the shipped source.
+        queries: of a run: queries, or whole matrices of neighbour votes.
+        runs: counted runs in each of the two worlds.
+        delta: of the claim and the bound. Events rarer than 1/runs are never seen.
+        confidence: with which the lower bounds hold.
+        votes: k, reached by one unit; default: the mechanism's own.
+        pairs: neighbours to choose from; default: all that are known of such a mechanism.
+        claim: the claim to test; default: :func:`claimed`.
+        progress: called with runs done and runs in all.
     """
-    if outcome.label is None:
-        return classes
-    return outcome.label if outcome.source == "teachers" else classes + 1
+    claim = claimed(mechanism, queries, delta) if claim is None else claim
+    reach = mechanism.votes_per_unit if votes is None else votes
+    unit, adjacency = f"a unit with {reach} of the votes of a query", Neighbours(reach).in_words
+    name, observer = mechanism.name, "public"
+    if isinstance(mechanism, Neighbour | DistributedMechanism):
+        pairs = cell_pairs(reach) if pairs is None else pairs
+        sample = partial(run_counts, mechanism, noise, queries)
+        observer = "server"
+        figures: int | None = None
+        if isinstance(mechanism, Neighbour | DistributedNeighbour):
+            unit, observer = f"a unit with {reach} votes", "public"
+            adjacency = f"{reach} of the votes of a matrix, cast otherwise"
+            if pairs[0].of_records:
+                name = f"{name} {mechanism.code}"
+                unit = f"a patient with {reach} votes"
+                adjacency = "one patient added, removed or altered"
+    else:
+        pairs = distinguishing_pairs(mechanism, reach, queries) if pairs is None else pairs
+        if any(pair.moved > reach for pair in pairs):
+            raise UsageError(f"a pair moves more than the {reach} votes of a unit")
+        sample, figures = partial(run_mechanism, mechanism, noise, queries), 1
+    subject = Subject(
+        name=name, kind="mechanism", claim=claim, pairs=pairs, sample=sample, queries=queries,
+        figures=figures, step=_STEP, unit=unit, adjacency=adjacency, observer=observer,
+    )  # fmt: skip
+    return audit(subject, runs=runs, confidence=confidence, progress=progress)
 
 
 def claimed(mechanism: Mechanism, queries: int, delta: float) -> Claim:
@@ -77,10 +121,6 @@ def claimed(mechanism: Mechanism, queries: int, delta: float) -> Claim:
     2.44
     >>> claimed(LNMax(Fraction(4), 1), 2, 1e-5).epsilon
     1.0
-
-    Raises:
-        UsageError: for a number of queries below 1.
-        AccountingError: for a delta outside (0, 1).
     """
     if queries < 1:
         raise UsageError(f"a run asks at least one query, got {queries}")
@@ -102,9 +142,24 @@ def gaussian_mu(composition: str, squared: float) -> float | None:
     return math.nextafter(math.sqrt(squared), math.inf) if composition == "gdp" else None
 
 
+def kinds(classes: int) -> int:
+    """Return the number of kinds of answers: each teachers' label, none, and reinforced."""
+    return classes + 2
+
+
+def kind_of(outcome: Outcome, classes: int) -> int:
+    """Return the kind of an answer, from 0: all that an observer of the labels sees.
+
+    Which label is reinforced follows from the public prediction, so only the fact is informative.
+    """
+    if outcome.label is None:
+        return classes
+    return outcome.label if outcome.source == "teachers" else classes + 1
+
+
 def run_mechanism(
     mechanism: Mechanism, noise: Noise, queries: int, pair: Pair, world: int, runs: int
-) -> Counts:
+) -> Runs:
     """Return (runs, kinds + 1) counts of the answers in ``runs`` runs of ``queries`` queries each.
 
     Kinds are counted separately for each row of the pair. The last count is that of :func:`differing`.
@@ -112,7 +167,7 @@ def run_mechanism(
     sorts, classes = pair.votes.shape
     width = sorts * kinds(classes)
     counts = np.zeros((runs, width + 1), np.int64)
-    step = 1 if pair.apart else runs_together(runs, _ROWS // queries)
+    step = 1 if pair.apart else runs_together(runs, ROWS // queries)
     sort = np.arange(queries) % sorts * kinds(classes)
     one, expecting = pair.rows(world, queries), pair.expected(queries)
     for start in range(0, runs, step):
@@ -142,123 +197,56 @@ def differing(seen: Places) -> Places:
     return found
 
 
-def audit_mechanism(
-    mechanism: Mechanism,
-    noise: Noise,
-    *,
-    queries: int,
-    runs: int,
-    delta: float,
-    confidence: float,
-    votes: int | None = None,
-    pairs: Sequence[Pair] | None = None,
-    claim: Claim | None = None,
-    progress: Progress = lambda *_: None,
-) -> Audit:
-    """Attack a mechanism that answers ``queries`` queries in each run.
+def noisy_counts(mechanism: Counted, rows: Votes, noise: NoiseInShares) -> Votes:
+    """Return the visible noisy counts of (queries, classes) votes.
 
-    All queries of a run have the same votes, or take two rows in turn: a unit has most effect by
-    voting alike on all, and composition treats equal and different queries alike. So all pairs of
-    classes are tried in no more runs, and queries that change one at a time.
-
-    Args:
-        mechanism: the shipped one.
-        noise: the shipped source.
-        queries: of a run.
-        runs: counted runs in each of the two worlds.
-        delta: of the claim and the bound. Events rarer than 1/runs are never seen.
-        confidence: with which the lower bounds hold.
-        votes: k, reached by one unit; default: the mechanism's own.
-        pairs: neighbours to choose from; default: :func:`~pate.auditing.neighbours.distinguishing_pairs`.
-        claim: the claim to test; default: :func:`claimed`.
-        progress: called with runs done and runs in all.
-
-    Raises:
-        UsageError: for numbers that make no sense.
+    With noise shares the attacker may know those of colluding parties, and sees the sum less
+    theirs.
     """
-    claim = claimed(mechanism, queries, delta) if claim is None else claim
-    unit = Neighbours(reach_of(mechanism) if votes is None else votes)
-    foretold = (
-        foresee(mechanism, queries, runs, claim.delta, confidence, unit.votes)
-        if pairs is None
-        else ()
-    )
-    pairs = distinguishing_pairs(mechanism, unit.votes, queries) if pairs is None else pairs
-    if any(pair.moved > unit.votes for pair in pairs):
-        raise UsageError(f"a pair moves more than the {unit.votes} votes of a unit")
-    found = attack(
-        lambda pair, world, number: run_mechanism(mechanism, noise, queries, pair, world, number),
-        pairs,
-        claim,
-        runs=runs,
-        confidence=confidence,
-        step=_STEP,
-        learner=learn_answers,
-        progress=progress,
-    )
-    return found.audit(
-        claim,
-        subject=mechanism.name,
-        kind="mechanism",
-        bugs=foretold,
-        confidence=confidence,
-        queries=queries,
-        unit=f"a unit with {unit.votes} of the votes of a query",
-        adjacency=unit.in_words,
-        observer="public",
+    if isinstance(mechanism, Neighbour):
+        return mechanism.released(rows, noise)
+    total = rows
+    for _ in range(mechanism.honest):
+        total = total + mechanism.shares.draw(noise, rows.size).reshape(rows.shape)
+    return (
+        mechanism.released(total, noise) if isinstance(mechanism, DistributedNeighbour) else total
     )
 
 
-def reach_of(mechanism: Mechanism) -> int:
-    """Return the k of the mechanism itself, whatever its events contain."""
-    return mechanism.votes_per_unit
+def run_counts(
+    mechanism: Counted, noise: NoiseInShares, queries: int, pair: Pair, world: int, runs: int
+) -> Runs:
+    """Return (runs, 5): the attacker's statistics of a run.
 
-
-def foresee(
-    mechanism: Mechanism, queries: int, runs: int, delta: float, confidence: float, votes: int
-) -> tuple[Seen, ...]:
-    """Return which bugs of a mechanism an audit will find, by exact laws of its answers.
-
-    Args:
-        mechanism: the one under audit.
-        queries: of a run.
-        runs: that count, in each world.
-        delta: at which epsilon is claimed.
-        confidence: of the audit.
-        votes: k.
+    Summed over its releases: all cells, each times its change (of one move: the difference of two
+    cells); the cells that lose and gain most, each by itself; how often the parity of the cell that loses
+    most is not that of the world D. Then the largest distance of a cell that changes from its votes in D.
+    With geometric noise also the log likelihood ratio in units of 1/scale, (runs, 6): differences of counts
+    discard what matters, for beyond both worlds' counts the ratio is constant.
     """
-    if too_wide(mechanism):
-        return ()
-    pairs = distinguishing_pairs(mechanism, votes, queries)
-    return tuple(
-        seen_from(
-            bug.name,
-            {pair.name: events_of(label_runs(mechanism, pair, queries, bug)) for pair in pairs},
-            claimed_with(bug, mechanism, queries, delta),
-            runs=runs,
-            confidence=confidence,
-            apart=[pair.apart for pair in pairs],
-            together=max(1, _ROWS // queries) if bug.of_batch else 1,
-        )
-        for bug in bugs_of(mechanism)
-    )
+    weights, start, end = weights_of(pair)
+    changed = np.flatnonzero(weights)
+    given, other = (each.ravel()[changed] for each in (pair.votes, pair.neighbour))
+    geometric = isinstance(mechanism.shares, GeometricShares)
+    made = np.empty((runs, 6 if geometric else 5), np.int64)
+    step = runs_together(runs, _TOGETHER // queries)
+    for first in range(0, runs, step):
+        number = min(step, runs - first)
+        rows = np.tile(pair.rows(world, len(pair.votes)), (number * queries, 1))
+        each = noisy_counts(mechanism, rows, noise).reshape(number, queries, -1)
+        seen, some = each.sum(axis=1), made[first : first + number]
+        some[:, 0] = seen @ weights
+        some[:, 1] = seen[:, start]
+        some[:, 2] = seen[:, end]
+        some[:, 3] = ((each[:, :, start] - pair.votes.flat[start]) & 1).sum(axis=1)
+        apart = np.abs(each[:, :, changed] - given)
+        some[:, 4] = apart.max(axis=(1, 2))
+        if geometric:
+            some[:, 5] = (np.abs(each[:, :, changed] - other) - apart).sum(axis=(1, 2))
+    return made
 
 
-def too_wide(mechanism: Mechanism) -> bool:
-    """Return whether the noise is so wide that computing its exact laws takes too long."""
-    widths = [
-        float(event.scale)
-        if isinstance(event, LaplaceMax | GeometricHistogram)
-        else math.sqrt(event.variance)
-        if isinstance(event, NoisyCounts)
-        else float(event.sigma)
-        for event in mechanism.worst
-    ]
-    return max(widths) > _WIDEST
-
-
-def claimed_with(bug: Bug, mechanism: Mechanism, queries: int, delta: float) -> Claim:
-    """Return the claim of an accountant with that bug for ``queries`` answers."""
-    if bug.one_vote:
-        mechanism = replace(mechanism, votes_per_unit=1)  # type: ignore[type-var]  # a dataclass
-    return claimed(mechanism, -(-queries // 2) if bug.free else queries, delta)
+def weights_of(pair: Pair) -> tuple[Votes, int, int]:
+    """Return what each cell loses, in the largest unit that all have; and who loses and gains most."""
+    lost = (pair.votes - pair.neighbour).ravel()
+    return lost // max(1, int(np.gcd.reduce(lost))), int(lost.argmax()), int(lost.argmin())

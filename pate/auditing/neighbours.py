@@ -4,7 +4,8 @@ A mechanism makes at most two decisions: whether a count or margin reaches a thr
 class has most votes. Missing noise shows only where the neighbours are on *different* sides of such
 a decision; too little noise shows most at some distance from it. So there are pairs of both kinds
 for each decision, and of all classes between which it may lie. The public part of a query, the
-student's expected votes, is the same for both neighbours.
+student's expected votes, is the same for both neighbours. Where noisy counts are seen, votes move from one
+cell of a small matrix to another.
 """
 
 from __future__ import annotations
@@ -37,9 +38,6 @@ class Pair:
         of_records: whether records vote: the two are whole matrices, whose sums may differ.
         apart: whether each run is a call of its own, so that runs are independent even if a call draws
             noise only once for all of its queries.
-
-    Raises:
-        UsageError: if the shapes differ, or of teachers the numbers of votes.
     """
 
     votes: Votes
@@ -107,9 +105,6 @@ def distinguishing_pairs(mechanism: Mechanism, votes: int, queries: int) -> tupl
         votes: k, how many votes of each query one unit reaches. It is the true number, and may
             differ from the mechanism's own.
         queries: of a run. Of fewer than two, each takes a pair of its own.
-
-    Raises:
-        UsageError: for an unknown mechanism, or a number of votes below 1.
     """
     if votes < 1:
         raise UsageError(f"a unit reaches at least one vote, got {votes}")
@@ -278,3 +273,29 @@ def _expectation(given: Votes, margin: int | None) -> Votes | None:
     # For another class, whose votes then stay far below their expectation.
     expected[0 if winner else 1] += over
     return expected
+
+
+#: Rows and classes of the matrix: the smallest in which both can be equal, or differ.
+_SHAPE: Final = (2, 2)
+#: Source and destination of votes: (row, class).
+_MOVES: Final = (
+    ("within a query, class 0 to 1", (0, 0), (0, 1)),
+    ("within a query, class 1 to 0", (1, 1), (1, 0)),
+    ("to another query", (0, 0), (1, 0)),
+    ("to another query and class", (0, 1), (1, 0)),
+)
+
+
+def cell_pairs(votes: int) -> tuple[Pair, ...]:
+    """Return neighbours that differ by ``votes`` votes, or one of them, in two cells of a matrix."""
+    moves = [(f"votes go {name}", start, end, votes) for name, start, end in _MOVES]
+    if votes > 1:  # an even number of votes leaves all parities as they are
+        moves.append((f"one of {votes} votes goes {_MOVES[0][0]}", *_MOVES[0][1:], 1))
+    pairs = []
+    for name, start, end, moved in moves:
+        given = np.full(_SHAPE, 4 * votes, np.int64)
+        other = given.copy()
+        other[start] -= moved
+        other[end] += moved
+        pairs.append(Pair(given, other, None, name))
+    return tuple(pairs)

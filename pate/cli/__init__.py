@@ -1,1 +1,1 @@
-"""Commands that need no role: ``account``, ``plan`` and ``plan-neighbour``."""
+"""Commands that need no role: ``account`` and ``plan``."""

@@ -1,5 +1,7 @@
 """Probabilities of a mechanism's outcomes for given votes: computed, not sampled.
 
+Plans of teachers' labels, of records' labels and the forecasts of a server are all made of these.
+
 The noise is that of :mod:`pate.noise.exact`, exactly: laws on the integers, stored as tables. A sum over
 the integers that would need many terms is taken over every h-th integer instead, with h at most
 1/8 of sigma, or 1/12 of an LNMax scale. Sums of smooth terms over a lattice hardly depend on the
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +28,6 @@ from pate.errors import AccountingError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from fractions import Fraction
 
     from numpy.typing import NDArray
 
@@ -82,17 +84,44 @@ def laplace_law(scale: Fraction) -> NoiseLaw:
     return _law(scale, "scale", tails=40, fineness=12, power=1)
 
 
-def _law(scale: Fraction, name: str, *, tails: int, fineness: int, power: int) -> NoiseLaw:
+@lru_cache(maxsize=16)
+def geometric_law(scale: Fraction, part: Fraction) -> NoiseLaw:
+    """Return the law of a sum of geometric noise shares, of which 1 / ``part`` sum to a Laplace law.
+
+    It is that of X - Y, both negative binomial of ``part`` successes.
+    """
+    from scipy import stats
+    from scipy.signal import convolve
+
+    _require_scale(scale, "scale")
+    side = stats.nbinom.pmf(
+        np.arange(math.ceil(40 * scale * max(Fraction(1), part)) + 2),
+        float(part),
+        -math.expm1(-1 / scale),
+    )
+    return _tabulated(np.maximum(convolve(side, side[::-1]), 0.0), max(1, int(scale / 12)))
+
+
+def _require_scale(scale: Fraction, name: str) -> None:
     if not 0 < scale <= MOST_SCALE:
         raise UsageError(f"a plan needs a {name} of up to {MOST_SCALE} votes, got {scale}")
+
+
+def _law(scale: Fraction, name: str, *, tails: int, fineness: int, power: int) -> NoiseLaw:
+    _require_scale(scale, name)
     reach = math.ceil(tails * scale) + 1
     z = np.arange(-reach, reach + 1)
     mass = np.exp(-((np.abs(z) / float(scale)) ** power) / power)
+    return _tabulated(mass, max(1, int(scale / fineness)))
+
+
+def _tabulated(mass: Floats, step: int) -> NoiseLaw:
+    """Return the law in proportion to ``mass`` from -reach to reach, summed over every step-th integer."""
+    reach = len(mass) // 2
     cdf = np.minimum(np.cumsum(mass / mass.sum()), 1.0)
-    step = max(1, int(scale / fineness))
     half = np.arange(0, reach + 1, step)
     points = np.concatenate([-half[:0:-1], half])
-    points = points[mass[points + reach] > 1e-13]
+    points = points[mass[points + reach] > 1e-13 * mass.max()]
     weights = mass[points + reach]
     weights /= weights.sum()
     for array in (cdf, points, weights):
@@ -101,7 +130,7 @@ def _law(scale: Fraction, name: str, *, tails: int, fineness: int, power: int) -
 
 
 def chances(
-    votes: Integers, labels: Integers, noise: NoiseLaw, checks: Sequence[Check]
+    votes: Integers, labels: Integers, noise: NoiseLaw, checks: Sequence[Check], lead: int = 0
 ) -> tuple[Floats, Floats]:
     """Return P[a check passes], and P[that, and argmax_j (n_j + Z_j) = label], for several checks.
 
@@ -127,12 +156,10 @@ def chances(
         labels: (queries,) int64, the class of interest in each query.
         noise: law of each Z_j.
         checks: all with noise of their own or none, or all on the noisy counts.
+        lead: noisy votes by which the label leads every other; 0: that it is the arg max.
 
     Returns:
         Two of (checks, queries) float64.
-
-    Raises:
-        AccountingError: for impossible votes or labels, or checks of both kinds.
     """
     passed, top = np.ones((len(checks), len(votes))), votes.max(axis=1)
     right = np.empty_like(passed)
@@ -145,8 +172,8 @@ def chances(
             row[:] = 1.0 - noise.at_most(threshold - 1 - votes).prod(axis=1)
         elif threshold is not None and law is not None:
             row[:] = law.at_most(top - threshold)
-    step = int(noise.points[1] - noise.points[0])
-    for part, product in _products(votes, labels, noise):
+    step = int(noise.points[1] - noise.points[0]) if len(noise.points) > 1 else 1
+    for part, product in _products(votes, labels, noise, lead):
         if not one_view:
             right[:, part] = passed[:, part] * (product @ noise.weights)
             continue
@@ -182,8 +209,10 @@ def _between(tails: Floats, place: Floats) -> Floats:
     return np.clip(value, 0.0, 1.0)
 
 
-def _products(votes: Integers, labels: Integers, noise: NoiseLaw) -> Iterator[tuple[slice, Floats]]:
-    """Yield, for some queries at a time, P[no other class is above label's votes + z].
+def _products(
+    votes: Integers, labels: Integers, noise: NoiseLaw, lead: int
+) -> Iterator[tuple[slice, Floats]]:
+    """Yield, for some queries at a time, P[no other class is above label's votes + z - lead].
 
     Of each: the queries, and (these, points) float64, z from ``noise.points``.
     """
@@ -194,6 +223,8 @@ def _products(votes: Integers, labels: Integers, noise: NoiseLaw) -> Iterator[tu
     rows = np.arange(queries)
     own = votes[rows, labels]
     lower = np.arange(classes)[None, :] < labels[:, None]
+    if lead:  # then no tie matters
+        own, lower = own - lead, np.zeros_like(lower)
     gaps = own[:, None] - votes - lower
     never = 2 * noise.reach + 1  # a gap that no noise can close
     gaps[rows, labels] = never
@@ -237,9 +268,6 @@ def expected_asked(
         check: cost of a query without an answer.
         label: additional cost of an answer.
         limit: of the filter.
-
-    Raises:
-        AccountingError: for costs that are not exact, or an invalid probability.
     """
     check, label, limit = check_rho(check), check_rho(label), check_rho(limit)
     if not 0.0 <= answer <= 1.0 or label == 0 or queries < 0:

@@ -12,12 +12,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
-from pate.accounting.composition import COMPOSITIONS, tightest, too_dear, total_cost
-from pate.accounting.events import GaussianMax
+from pate.accounting.composition import tightest, too_dear, total_cost
 from pate.errors import UsageError
 from pate.mechanisms import (
     ConfidentGNMax,
@@ -32,10 +31,9 @@ from pate.noise.shares import total_sigma
 from pate.planning.chances import chances, expected_asked, gaussian_law, laplace_law
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pate.accounting.arrays import Floats
     from pate.accounting.composition import Composition
+    from pate.campaign.spec import CampaignSpec
     from pate.planning.chances import Check, NoiseLaw
     from pate.planning.population import Population
 
@@ -56,9 +54,6 @@ class Campaign:
         part: of the budget that the first round may spend; below 1 if there are others.
         most: noise shares in a sum if no party drops out; None if the server draws the noise.
         fewest: noise shares in any sum, t; None likewise.
-
-    Raises:
-        UsageError: for numbers that make no sense.
     """
 
     queries: int
@@ -75,6 +70,18 @@ class Campaign:
             raise UsageError("a plan needs a round, and a share of the budget up to 1")
         if not (self.most is self.fewest is None or 1 <= (self.fewest or 0) <= (self.most or 0)):
             raise UsageError(f"of {self.most} parties {self.fewest} cannot be the fewest in a sum")
+
+    @classmethod
+    def of(cls, spec: CampaignSpec) -> Self:
+        """Return the settings of a campaign of teachers."""
+        return cls(
+            queries=min(spec.queries, spec.max_queries or spec.queries),
+            delta=spec.delta,
+            rounds=spec.rounds,
+            part=spec.first_round_share if spec.interactive else Fraction(1),
+            most=spec.wanted_parties if spec.sums.distributed else None,
+            fewest=spec.sums.min_parties if spec.sums.distributed else None,
+        )
 
     def limits(self, worst: Fraction, cap: Fraction | None) -> tuple[Fraction, Fraction]:
         """Return the budgets of the campaign and of the planned round.
@@ -108,9 +115,6 @@ def laws_of(mechanism: Mechanism, shares: int | None = None) -> tuple[NoiseLaw, 
     Args:
         mechanism: with all its parameters.
         shares: noise shares in a sum; None for the honest ones that the mechanism relies on.
-
-    Raises:
-        UsageError: for a mechanism whose answers depend on more than the votes.
     """
     if not isinstance(mechanism, Planned):
         raise UsageError(
@@ -201,13 +205,8 @@ class Plan:
         accuracy: expected share of right labels; None if there are no labels.
         accuracy_error: one standard error of it, since the population is a sample.
         answered_error: the same of ``answered``, at ``asked`` queries.
-        expected_epsilons: by composition, the expected cost as epsilon; describes a typical run and is
-            not a guarantee.
-        worst_answered: labels if every query were answered.
-        worst_epsilons: by composition, their cost as epsilon.
-        histogram_epsilon: epsilon of all possible queries towards a server that saw one noisy histogram
-            of each, with noise sigma2; None for LNMax. With noise shares it
-            does see that of each of the ``voted`` queries, and this is guaranteed.
+        server_epsilon: with noise shares, epsilon of all queries voted on towards the server, which sees a
+            noisy histogram of each; guaranteed. Else None.
         voted: queries that the parties vote on; with noise shares only what the budget pays for.
         with_fewest: with noise shares, expected accuracy with the fewest of them; the other
             expectations are with the most. Else None.
@@ -225,16 +224,16 @@ class Plan:
     accuracy: float | None
     accuracy_error: float | None
     answered_error: float
-    expected_epsilons: Mapping[str, float]
-    worst_answered: int
-    worst_epsilons: Mapping[str, float]
-    histogram_epsilon: float | None
+    server_epsilon: float | None
     voted: int
     with_fewest: float | None
 
 
 def make_plan(
-    mechanism: Mechanism, population: Population, campaign: Campaign, cap: Fraction | None = None
+    mechanism: Mechanism,
+    population: Population,
+    campaign: Campaign,
+    cap: Fraction | None = None,
 ) -> Plan:
     """Return the plan of a mechanism.
 
@@ -249,10 +248,6 @@ def make_plan(
         population: which the queries are drawn from.
         campaign: its other settings.
         cap: budget in the tightest composition of the mechanism; None for the worst cost of all queries.
-
-    Raises:
-        UsageError: for a mechanism that cannot be planned.
-        BudgetError: if not a single query fits.
     """
     queries, delta = campaign.queries, campaign.delta
     if (campaign.most is not None) != mechanism.noise_inside:
@@ -267,17 +262,11 @@ def make_plan(
     seen = Prospect.of(mechanism, population, shares=campaign.most)
     pays = 1.0 if mechanism.noise_inside else seen.answer
     asked = expected_asked(queries, pays, check, label, limit)
-    fits = min(queries, limit // worst)
-    voted, histogram, with_fewest = queries, None, None
+    voted, towards_server, with_fewest = queries, None, None
     if mechanism.noise_inside:
         voted = min(queries, cap // worst)
-        histogram = composition.epsilon(voted * worst, delta)
+        towards_server = composition.epsilon(voted * worst, delta)
         with_fewest = Prospect.of(mechanism, population, shares=campaign.fewest).accuracy
-    elif isinstance(event := mechanism.worst[-1], GaussianMax):
-        # A vector costs the same as its arg max.
-        shown = queries if check == 0 else min(queries, (limit - worst) // check + 1)
-        alone = tightest((event,))
-        histogram = alone.epsilon(shown * alone.cost(event), delta)
     return Plan(
         mechanism=mechanism,
         campaign=campaign,
@@ -291,22 +280,7 @@ def make_plan(
         accuracy=seen.accuracy,
         accuracy_error=seen.accuracy_error,
         answered_error=asked * seen.answer_error,
-        expected_epsilons=_epsilons(mechanism, asked, asked * pays, delta),
-        worst_answered=fits,
-        worst_epsilons=_epsilons(mechanism, fits, fits, delta),
-        histogram_epsilon=histogram,
+        server_epsilon=towards_server,
         voted=voted,
         with_fewest=with_fewest,
     )
-
-
-def _epsilons(mechanism: Mechanism, asked: float, paid: float, delta: float) -> Mapping[str, float]:
-    """Return by composition the epsilon of checks of ``asked`` queries and labels of ``paid``."""
-    *checks, label = mechanism.worst
-    return {
-        each.name: each.epsilon(
-            Fraction(asked) * total_cost(each, checks) + Fraction(paid) * each.cost(label), delta
-        )
-        for each in COMPOSITIONS
-        if all(each.supports(event) for event in mechanism.worst)
-    }

@@ -22,8 +22,15 @@ Meaning = Literal["right", "plurality"]
 
 #: Most teachers of a plan.
 MOST_TEACHERS: Final = 2**17
-#: Default number of histograms.
+#: Default number of histograms, and accuracy of a teacher.
 HISTOGRAMS = 2000
+AGREEMENT: Final = 0.85
+#: Shares of the largest spread, and of wrong votes on one class, between which published votes and teachers
+#: of few records lie. A plan says what it is between these where they are not stated.
+_SPREADS: Final = (0.2, 0.6)
+_RIVALS: Final = (0.25, 0.75)
+#: Histograms of each of these.
+_FEW: Final = 400
 _MOST_CLASSES: Final = 2**15
 _MOST_CELLS: Final = 2**26
 
@@ -38,9 +45,6 @@ class Population:
         meaning: of the labels: ``right``, or ``plurality`` if the right ones are unknown; an "accuracy"
             is then the agreement with the noiseless vote.
         assumptions: under which they were drawn; empty for a proxy.
-
-    Raises:
-        AccountingError: for votes or labels that cannot be.
     """
 
     votes: Integers
@@ -102,9 +106,6 @@ def proxy_population(votes: Integers, labels: Integers | None = None) -> Populat
     Args:
         votes: (queries, classes) int64, of teachers like those to come on public queries.
         labels: (queries,) int64, the right ones; None takes each query's plurality for right.
-
-    Raises:
-        AccountingError: for votes or labels that cannot be.
     """
     if labels is None:
         return Population(votes, votes.argmax(axis=1).astype(np.int64), "plurality")
@@ -115,7 +116,7 @@ def assumed_population(
     *,
     teachers: int,
     classes: int = 10,
-    agreement: float = 0.85,
+    agreement: float = AGREEMENT,
     spread: float | None = None,
     rival: float = 0.5,
     size: int | None = None,
@@ -138,9 +139,6 @@ def assumed_population(
         rival: from 0, errors all over the place, to 1, errors all alike.
         size: number of histograms; None for :data:`HISTOGRAMS`.
         seed: of the draws.
-
-    Raises:
-        UsageError: for assumptions that make no sense.
     """
     size = HISTOGRAMS if size is None else size
     for name, value, least, most in (
@@ -179,3 +177,24 @@ def assumed_population(
     np.put_along_axis(votes, places, np.column_stack([right, wrong]), axis=1)
     assumptions = {"agreement": agreement, "spread": spread, "rival": rival, "seed": seed}
     return Population(votes, labels.astype(np.int64), "right", assumptions)
+
+
+def others_assumed(
+    *,
+    teachers: int,
+    classes: int = 10,
+    agreement: float = AGREEMENT,
+    spread: float | None = None,
+    rival: float | None = None,
+) -> list[Population]:
+    """Return populations of the same agreement, with least and most of each assumption that is not stated."""
+    largest = math.sqrt(agreement * (1.0 - agreement))
+    spreads = [part * largest for part in _SPREADS] if spread is None else [spread]
+    rivals = _RIVALS if rival is None else (rival,)
+    return [
+        assumed_population(
+            teachers=teachers, classes=classes, agreement=agreement, spread=of, rival=on, size=_FEW
+        )
+        for of in spreads
+        for on in (rivals if classes > 2 else rivals[:1])
+    ]

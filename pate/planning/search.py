@@ -2,8 +2,7 @@
 
 Settings form a grid of noise on the counts, noise of the threshold test, and threshold. A finer grid
 then covers the bracket between the neighbours of the coarse grid's best point. The outcome of each
-setting on a population is computed once, and the result for a budget is arithmetic, so one search
-serves many budgets.
+setting on a population is computed once, and the result for a budget and a goal is arithmetic.
 
 Searching costs no privacy if the population is made of assumptions or of public votes. On private
 votes the choice itself leaks, and no epsilon here covers that.
@@ -46,9 +45,8 @@ _LOOK_LAPLACE: Final = 500
 #: Points of the first grid, per axis, and of the finer one.
 _COARSE: Final[Mapping[str, int]] = {"noise": 32, "sigma1": 12, "threshold": 16}
 _FINE: Final = 7
-#: Budgets of the curves, as parts of the wanted one.
-BUDGETS: Final = (4.0, 2.0, 1.0, 0.5, 0.25)
-_POINTS: Final = 33
+#: The grid has noise that suits so many times the wanted budget.
+_MOST_TIMES: Final = 4.0
 #: Margin for the rounding of bounds in floats.
 _SLACK: Final = 1.0 + 1e-9
 
@@ -68,9 +66,6 @@ class Goal:
         least_accuracy: the floor: expected share of right labels.
         at_least: None to maximise the number of right labels; else the least expected number of labels,
             whose accuracy is maximised.
-
-    Raises:
-        UsageError: for numbers that make no sense.
     """
 
     least_accuracy: float = 0.0
@@ -142,9 +137,6 @@ class Search:
         epsilon: wanted; the finer grid is laid around its best settings.
         goal: the criterion.
         progress: called with steps done and steps in all.
-
-    Raises:
-        UsageError: for a budget that is not above 0, or a mechanism that cannot be planned.
     """
 
     def __init__(
@@ -158,11 +150,10 @@ class Search:
     ) -> None:
         self.epsilon, self.goal = epsilon, goal
         self._campaign = campaign
-        self._without_noise = population.plurality_accuracy
         self._worth = cache(self._budgets)
         seen = population.thinned(_LOOK_LAPLACE if isinstance(like, LNMax) else _LOOK)
         self.looked_at = len(seen)
-        largest = self._worth(epsilon * max(BUDGETS))["zcdp"] * campaign.part
+        largest = self._worth(_MOST_TIMES * epsilon)["zcdp"] * campaign.part
         axes = coarse_axes(like, population.teachers, float(largest))
         steps = len(axes["noise"]) + 1  # the finer grid is one step
         self.settings: list[Setting] = []
@@ -180,12 +171,6 @@ class Search:
         figures = [(s.answer, s.right, s.paid, s.check, s.label) for s in self.settings]
         self._figures = np.array(figures, np.float64).T
 
-    def trade(self, epsilon: float) -> tuple[Choice, ...]:
-        """Return the labels that a budget yields at each of several least accuracies."""
-        floors = np.linspace(0.5 * self._without_noise, 0.999, _POINTS).tolist()
-        found = [self.best(epsilon, Goal(floor)) for floor in floors]
-        return tuple(filter(None, found))
-
     def _budgets(self, epsilon: float) -> Mapping[str, Fraction]:
         if not 0.0 < epsilon < math.inf:
             raise UsageError(f"an epsilon to plan for is above 0 and finite, got {epsilon}")
@@ -196,9 +181,6 @@ class Search:
 
         Settings are evaluated in descending order of their upper bounds, until no bound exceeds the
         best value found.
-
-        Raises:
-            UsageError: for a budget that is not above 0.
         """
         bound = self._bounds(epsilon, goal)
         best, held = None, -math.inf

@@ -1,7 +1,14 @@
-"""Preflight checks: findings, runner, output, and the checks common to all roles."""
+"""Preflight: the checks of all roles, and those of the machine."""
 
-from pate.preflight.finding import Finding, Skipped, Status
-from pate.preflight.output import present
-from pate.preflight.runner import Check, begin, needed, run_checks
+from pate.preflight.checks import (
+    Check,
+    Finding,
+    Skipped,
+    Status,
+    begin,
+    needed,
+    present,
+    run_checks,
+)
 
 __all__ = ["Check", "Finding", "Skipped", "Status", "begin", "needed", "present", "run_checks"]

@@ -26,7 +26,7 @@ from pate.runtime.log import Line, in_json, print_line
 from pate.runtime.reminder import HOUR, Pace, Reminder, left_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from rich.console import ConsoleOptions, RenderableType
     from rich.progress import Task, TaskID
@@ -38,18 +38,10 @@ _log = logging.getLogger(__name__)
 _LINE_EVERY_S = 5.0
 #: The next line follows after this share of the elapsed time, if that is longer.
 _SHARE = 0.1
-#: Most names in one line.
-_NAMED = 8
 #: Columns of a table inside a JSON line.
 _TABLE_WIDTH = 100
 #: Set by a program that draws the bars of its child programs: they then print more often.
 EVERY = "PATE_PROGRESS_EVERY_S"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return names for one line of a screen: the first few, and their number."""
-    shown = ", ".join(names[:_NAMED])
-    return shown if len(names) <= _NAMED else f"{shown}, … ({len(names)} in all)"
 
 
 class Display(Console):

@@ -23,11 +23,9 @@ from aggregator_server.results.report import LEDGER_FILE
 from aggregator_server.results.statement import privacy_statement
 from pate.accounting.composition import tightest, total_cost
 from pate.accounting.conversion import float_up
-from pate.auditing.attack import learn_answers
-from pate.auditing.experiment import attack
-from pate.auditing.mechanism import differing, foresee, gaussian_mu, kinds, reach_of
+from pate.auditing.harness import Audit, Claim, Progress, Subject, audit
+from pate.auditing.mechanism import differing, gaussian_mu, kinds
 from pate.auditing.neighbours import distinguishing_pairs, in_turn
-from pate.auditing.result import Audit, Claim
 from pate.campaign.order import public_ranking
 from pate.campaign.parameters import Parameters
 from pate.campaign.roster import RosterParty
@@ -45,8 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aggregator_server.ledger.state import CampaignState
-    from pate.auditing.attack import Counts
-    from pate.auditing.experiment import Progress
+    from pate.auditing.harness import Runs
     from pate.auditing.neighbours import Pair
     from pate.campaign.choices import Aggregator
     from pate.mechanisms import Mechanism
@@ -106,7 +103,7 @@ class Campaigns:
         """Return the state of a campaign of that world before its first answer."""
         return self._world(pair, world).state
 
-    def sample(self, pair: Pair, world: int, runs: int) -> Counts:
+    def sample(self, pair: Pair, world: int, runs: int) -> Runs:
         """Return (runs, kinds + 1) counts of the answers of whole campaigns, kinds by round."""
         return np.stack([self._run(pair, world) for _ in range(runs)])
 
@@ -129,7 +126,7 @@ class Campaigns:
         if key not in self._worlds:
             votes = pair.rows(world, self._size)[np.argsort(self._order)]
             ledger = self._place / f"world {len(self._worlds)}" / LEDGER_FILE
-            parties = roster(int(votes[0].sum()), reach_of(self._mechanism))
+            parties = roster(int(votes[0].sum()), self._mechanism.votes_per_unit)
             spec = campaign_spec(
                 self._mechanism,
                 pair,
@@ -173,40 +170,27 @@ def audit_campaign(
         spare: the public set has so many times the queries of the budget.
         opener: opens a ledger.
         progress: called with campaigns run and campaigns in all.
-
-    Raises:
-        UsageError: for numbers that make no sense.
     """
-    reach = reach_of(mechanism) if votes is None else votes
-    # As if so many queries were asked at full cost; those without a label leave room for others.
-    foretold = foresee(mechanism, queries, runs, delta, confidence, reach) if pairs is None else ()
+    reach = mechanism.votes_per_unit if votes is None else votes
     pairs = distinguishing_pairs(mechanism, reach, queries) if pairs is None else pairs
     with scratch_folder() as scratch:
         campaigns = Campaigns(
-            scratch,
-            mechanism,
-            queries=queries,
-            delta=delta,
-            spare=spare,
-            opener=opener,
+            scratch, mechanism, queries=queries, delta=delta, spare=spare, opener=opener
         )
         state = campaigns.state(pairs[0], 0)
-        claim = _claim(state)
-        found = attack(
-            campaigns.sample, pairs, claim,
-            runs=runs, confidence=confidence, step=5, learner=learn_answers, progress=progress,
-        )  # fmt: skip
-    return found.audit(
-        claim,
-        subject=mechanism.name,
-        kind="campaign",
-        bugs=foretold,
-        confidence=confidence,
-        queries=queries,
-        unit=state.spec.unit,
-        adjacency=NEIGHBOURS[state.spec.unit],
-        observer="public",
-    )
+        subject = Subject(
+            name=mechanism.name,
+            kind="campaign",
+            claim=_claim(state),
+            pairs=pairs,
+            sample=campaigns.sample,
+            queries=queries,
+            figures=1,
+            step=5,
+            unit=state.spec.unit,
+            adjacency=NEIGHBOURS[state.spec.unit],
+        )
+        return audit(subject, runs=runs, confidence=confidence, progress=progress)
 
 
 @contextmanager
@@ -276,7 +260,7 @@ def campaign_spec(
         # The way from a cost to epsilon and back rounds down: so much more, and not another answer.
         epsilon=composition.epsilon(queries * cost, delta) * (1 + 1e-6),
         delta=delta,
-        unit="record" if reach_of(mechanism) == 1 else "party",
+        unit="record" if mechanism.votes_per_unit == 1 else "party",
         rounds=2 if interactive else 1,
         parameters=Parameters(**fields),
     )

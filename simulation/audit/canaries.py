@@ -3,8 +3,7 @@
 A canary is a patient at one party whose records all show a public query and a wrong label. Its
 teacher learns them by heart and votes for the wrong label, and the attacker asks of each released
 label whether that one vote can be seen in it. With a correct mechanism it hardly ever can, and among
-the votes of many teachers not even without noise: only for a single teacher does this audit state which
-bugs it would detect, see :func:`foresee_canaries`.
+the votes of many teachers not even without noise.
 """
 
 from __future__ import annotations
@@ -19,11 +18,8 @@ from aggregator_server.campaign.capped import CappedRelease
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.results.report import LEDGER_FILE
 from aggregator_server.results.statement import privacy_statement
-from pate.auditing import laws
-from pate.auditing.bugs import NO_NOISE, ONE_DRAW, SMALL
 from pate.auditing.canary import canary_lower_bound, guess_from_labels
-from pate.auditing.power import MISSED
-from pate.auditing.result import Audit, Seen
+from pate.auditing.harness import Audit, Progress
 from pate.campaign.parameters import Parameters
 from pate.campaign.roster import RosterParty
 from pate.campaign.spec import CampaignSpec, new_campaign_id
@@ -31,7 +27,7 @@ from pate.campaign.sum_terms import SumTerms
 from pate.data.values import Dataset, Images, content_hash
 from pate.errors import UsageError
 from pate.formats.privacy_statement import NEIGHBOURS
-from pate.mechanisms import GNMax, InteractiveGNMax
+from pate.mechanisms import InteractiveGNMax
 from pate.noise.exact import SystemNoise
 from pate.votes import Histogram
 from simulation.audit.campaigns import scratch_folder
@@ -46,16 +42,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aggregator_server.ledger.state import CampaignState
-    from pate.auditing.experiment import Progress
     from pate.campaign.choices import Aggregator
     from pate.votes import Counts
 
 #: Records of one canary: enough for its teacher to learn them.
 _RECORDS = 8
-#: Largest rate at which a teacher predicts a given wrong class.
-_MISTAKES = 0.02
-#: Largest noise whose law is computed.
-_WIDEST = 2000
 
 
 @dataclass(frozen=True)
@@ -73,9 +64,6 @@ class Planting:
         parameters: of the mechanism, by the names of the campaign's specification.
         copies: number of parties that an included canary is planted at. The claim is for a patient of
             one party, so more than 1 is a violation, which an audit should detect.
-
-    Raises:
-        UsageError: for numbers that make no sense.
     """
 
     aggregator: str
@@ -107,10 +95,6 @@ def audit_canaries(planting: Planting, progress: Progress = lambda *_: None) -> 
     Args:
         planting: the campaign and its canaries.
         progress: called with parties trained and parties in all.
-
-    Raises:
-        UsageError: for numbers that make no sense.
-        DataError: if there are too few records for the parties.
     """
     dealt = deal(digits(), planting.parties, public=planting.canaries, test=0)
     classes = len(dealt.public.classes)
@@ -138,44 +122,10 @@ def audit_canaries(planting: Planting, progress: Progress = lambda *_: None) -> 
         confidence=planting.confidence,
         runs=1,
         queries=planting.canaries,
-        bugs=foresee_canaries(planting, said.epsilon, len(dealt.public.classes)),
         unit=said.unit,
         adjacency=NEIGHBOURS[said.unit],
         observer=said.observer,
     )
-
-
-def foresee_canaries(planting: Planting, claimed: float, classes: int) -> tuple[Seen, ...]:
-    """Return which bugs the guesses are going to find, if the teachers are one, and GNMax answers.
-
-    The one teacher is taken to vote as its canaries have it, and otherwise for a given wrong label
-    in no more than one of 50 cases.
-
-    Args:
-        planting: the campaign and its canaries.
-        claimed: epsilon.
-        classes: how many there are.
-    """
-    from scipy import stats  # slow to import
-
-    sigma = dict(planting.parameters).get("sigma2")
-    one = planting.parties * planting.teachers == 1 and planting.guesses == planting.canaries
-    if planting.aggregator != GNMax.name or sigma is None or sigma > _WIDEST or not one:
-        return ()
-    vote = np.eye(classes, dtype=np.int64)[0]
-    found = []
-    for bug in (NO_NOISE, ONE_DRAW, SMALL):
-        noise = laws.NOTHING if bug in (NO_NOISE, ONE_DRAW) else laws.gaussian(sigma * bug.label[0])
-        labels = laws.argmax(vote, [noise] * classes)
-        # In: the label is the vote. Out: it is not one particular other.
-        right = (float(labels[0]) + 1.0 - max(float(labels[1]), _MISTAKES)) / 2
-        least = int(stats.binom.ppf(MISSED, planting.canaries, right))
-        bound = canary_lower_bound(
-            least, planting.guesses, planting.canaries, planting.delta, planting.confidence
-        )
-        seen = bound > claimed
-        found.append(Seen(bug.name, planting.canaries if seen else None, None, seen=seen))
-    return tuple(found)
 
 
 def _held(coins: NDArray[np.bool_], party: int, planting: Planting) -> NDArray[np.intp]:

@@ -24,12 +24,8 @@ def audit(options: AuditOptions) -> None:
     a weak or public seed looks right to every attack on the output. Privacy
     rests on the proofs; an audit is how a broken one is noticed.
 
-    How much it would notice is printed with it: a list of bugs (noise
-    missing at the check, at the label or on some classes, one draw used
-    twice, noise too small or always even, a sensitivity or a charge forgotten, a noise
-    share left out, a gate not asked), for each from how many runs on this
-    audit sees it, and by which neighbours. A bug marked NO may be there.
-    Raise --runs to the number beside it to look for it.
+    A small error needs more --runs than a large one: docs/proofs/audits.md
+    lists from how many runs on each of sixteen bugs is seen.
 
     mechanism (default): the code of each mechanism on neighbouring votes,
     on both sides of every decision, some ten thousand times; of noise

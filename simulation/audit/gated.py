@@ -6,9 +6,8 @@ ledger ensures that there is only one attempt.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,29 +16,19 @@ from aggregator_server.campaign.gated import batch_of, bound_of, labels_behind
 from pate.accounting.bounds.theorem6_plus import Table
 from pate.accounting.publishing.gate import GateParameters
 from pate.accounting.units import Neighbours
-from pate.auditing import laws
-from pate.auditing.bugs import GATED
-from pate.auditing.experiment import attack
+from pate.auditing.harness import Audit, Claim, Progress, Subject, audit
 from pate.auditing.neighbours import Pair
-from pate.auditing.power import events_of, seen_from
-from pate.auditing.result import Audit, Claim
 from pate.errors import UsageError
 
 if TYPE_CHECKING:
-    from pate.accounting.arrays import Floats
     from pate.accounting.publishing.nearby import Bound
-    from pate.auditing.attack import Counts
-    from pate.auditing.bugs import Bug
-    from pate.auditing.experiment import Progress
-    from pate.auditing.result import Seen
+    from pate.auditing.harness import Runs
     from pate.mechanisms import GNMax
     from pate.mechanisms.contract import Votes
     from pate.noise.exact import Noise
 
 #: The gate's order, and the share of the divergence that its test may cost.
 _ORDER, _SHARE = 6.0, 0.3
-#: The noise of a gate's coin, as in its module.
-_COIN: Final = 2**20
 _STEP: Final = 50
 
 
@@ -52,10 +41,6 @@ class Gated:
         queries: of the batch, 2 or more.
         epsilon: of the gate at ``delta``.
         delta: failure probability.
-
-    Raises:
-        UsageError: for a batch of one query.
-        AccountingError: if no gate gives so small an epsilon.
     """
 
     mechanism: GNMax
@@ -106,7 +91,7 @@ class Gated:
                 made.append(_pair(lead, lead, reach, floor, name))
         return tuple(made)
 
-    def run(self, noise: Noise, pair: Pair, world: int, runs: int) -> Counts:
+    def run(self, noise: Noise, pair: Pair, world: int, runs: int) -> Runs:
         """Return (runs, 5) counts: closed; labels of the probe; labels of the others."""
         rows = self.rows(pair, world)
         batch = batch_of(rows, self.mechanism, self.gate.order, _bound(self.mechanism))
@@ -119,41 +104,6 @@ class Gated:
             row[1:3] = np.bincount([int(labels[0] or 0)], minlength=2)
             row[3:5] = np.bincount([int(each or 0) for each in labels[1:]], minlength=2)
         return counts
-
-    def outcomes(self, pair: Pair, bug: Bug) -> Floats:
-        """Return (outcomes, 2) probabilities of a run's outcomes in the two worlds."""
-        from scipy import stats  # slow to import
-
-        worlds = []
-        for world in (0, 1):
-            rows = self.rows(pair, world)
-            judge = replace(self.mechanism, votes_per_unit=1) if bug.one_vote else self.mechanism
-            opens = self._opens(self.distance(rows, judge), bug)
-            probe, other = (self._first(rows[at], bug) for at in (0, 1))
-            times = stats.binom.pmf(np.arange(self.queries), self.queries - 1, other)
-            opened = opens * np.outer([probe, 1.0 - probe], times).ravel()
-            worlds.append(np.append(opened, 1.0 - opens))
-        return np.array(worlds).T
-
-    def _first(self, row: Votes, bug: Bug) -> float:
-        noise = laws.gaussian(self.mechanism.sigma * bug.label[0]) if bug.label[0] else laws.NOTHING
-        if bug.one_draw == "classes":
-            noise = laws.NOTHING
-        return float(laws.argmax(row, [noise, noise])[0])
-
-    def _opens(self, distance: int, bug: Bug) -> float:
-        if bug.ungated:
-            return 1.0
-        if bug.gate == 1 or distance < 0:
-            return self.gate.opens(distance)
-        # The coin's threshold at that distance, from its probability, then the probability with other noise.
-        chance = self.gate.opens(distance)
-        level = -_COIN * math.log(2 * chance) if chance < 0.5 else _COIN * math.log(2 - 2 * chance)
-        if bug.gate == 0:
-            return float(level <= 0)
-        level /= float(bug.gate)
-        tail = math.exp(-abs(level) / _COIN) / 2
-        return tail if level > 0 else 1.0 - tail
 
 
 @lru_cache(maxsize=8)
@@ -182,43 +132,17 @@ def audit_gated(
         runs: batches that count, in each of two worlds.
         confidence: with which the lower bound holds.
         progress: called with runs done and runs in all.
-
-    Raises:
-        UsageError: for numbers that make no sense.
     """
-    claim = Claim(gated.gate.epsilon(gated.delta), gated.delta)
-    found = attack(
-        lambda pair, world, number: gated.run(noise, pair, world, number),
-        gated.pairs,
-        claim,
-        runs=runs,
-        confidence=confidence,
-        step=_STEP,
-        progress=progress,
-    )
     unit = Neighbours(gated.mechanism.votes_per_unit)
-    return found.audit(
-        claim,
-        subject=f"gated {gated.mechanism.name}",
+    subject = Subject(
+        name=f"gated {gated.mechanism.name}",
         kind="gated",
-        bugs=foresee_gated(gated, claim, runs, confidence),
-        confidence=confidence,
+        claim=Claim(gated.gate.epsilon(gated.delta), gated.delta),
+        pairs=gated.pairs,
+        sample=partial(gated.run, noise),
         queries=gated.queries,
+        step=_STEP,
         unit=f"a unit with {unit.votes} of the votes of a query",
         adjacency=unit.in_words,
-        observer="public",
     )
-
-
-def foresee_gated(gated: Gated, claim: Claim, runs: int, confidence: float) -> tuple[Seen, ...]:
-    """Return the bugs that an audit will detect, by exact laws."""
-    return tuple(
-        seen_from(
-            bug.name,
-            {pair.name: events_of(gated.outcomes(pair, bug)) for pair in gated.pairs},
-            claim,
-            runs=runs,
-            confidence=confidence,
-        )
-        for bug in GATED
-    )
+    return audit(subject, runs=runs, confidence=confidence, progress=progress)

@@ -43,11 +43,7 @@ _canary = partial(typer.Option, rich_help_panel="Canary")
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions(CommandOptions):
-    """The options; each field is the option of that name, None if omitted.
-
-    Raises:
-        UsageError: for options that make no sense together.
-    """
+    """The options; each field is the option of that name, None if omitted."""
 
     kind: Annotated[
         Literal["mechanism", "campaign", "canary"],

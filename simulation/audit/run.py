@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as Sheet
 
 from pate.answers import CLASS, RESIDUAL, answer_of
-from pate.auditing.histograms import audit_counts
 from pate.auditing.mechanism import audit_mechanism
-from pate.auditing.power import MISSED
 from pate.codes import NEAREST, code_of
 from pate.errors import AccountingError, UsageError
 from pate.formats.privacy_statement import rounded_up
@@ -35,9 +32,9 @@ from pate.runtime.screen import Display
 from simulation.audit.options import GATED, PARAMETERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from pate.auditing.result import Audit
+    from pate.auditing.harness import Audit
     from pate.codes import Code
     from pate.mechanisms import Mechanism
     from pate.mechanisms.matrix import MatrixMechanism
@@ -82,11 +79,7 @@ UNSEEN: Final = (
 
 
 def run_audits(options: AuditOptions, screen: Screen) -> tuple[Audit, ...]:
-    """Run the requested audits.
-
-    Raises:
-        UsageError: for options that make no sense together.
-    """
+    """Run the requested audits."""
     if options.kind == "canary":
         return (_canary(options, screen),)
     if options.mechanism is None and options.kind == "mechanism":
@@ -108,22 +101,22 @@ def _repeated(name: str, options: AuditOptions, screen: Screen) -> Audit:
     if isinstance(mechanism, Neighbour | DistributedNeighbour) and mechanism.scale:
         delta = _PURE_DELTA if options.delta is None else delta
     if options.kind == "mechanism":
-        attack: Callable[..., Audit] = partial(audit_mechanism, mechanism, runs=_RUNS)
-        if isinstance(mechanism, Neighbour | DistributedMechanism):
-            attack = partial(audit_counts, mechanism, runs=_COUNTED_RUNS)
+        counted = isinstance(mechanism, Neighbour | DistributedMechanism)
+        pairs = None
         if as_records:
             from simulation.audit.records import record_pairs
 
-            attack = partial(attack, pairs=record_pairs(_code_of(options), votes))
-        if options.runs is not None:
-            attack = partial(attack, runs=options.runs)
+            pairs = record_pairs(_code_of(options), votes)
         with screen.bar(f"attacking {name}") as progress:
-            return attack(
-                noise=SystemNoise(),
+            return audit_mechanism(
+                mechanism,
+                SystemNoise(),
                 queries=queries,
+                runs=options.runs or (_COUNTED_RUNS if counted else _RUNS),
                 delta=delta,
                 confidence=options.confidence,
                 votes=votes,
+                pairs=pairs,
                 progress=progress,
             )
     from simulation.audit.campaigns import audit_campaign
@@ -274,7 +267,7 @@ def to_dict(audits: Sequence[Audit]) -> dict[str, object]:
 
 
 def show(audits: Sequence[Audit]) -> None:
-    """Print a table of the audits, their common terms, and the bugs that they would have detected."""
+    """Print a table of the audits, and their common terms."""
     # It fits 80 columns: no frame, and one space between columns.
     sheet = Sheet(
         title="Claimed, and found by attack",
@@ -312,32 +305,6 @@ def show(audits: Sequence[Audit]) -> None:
         UNSEEN,
     ):
         console.print(line, markup=False)
-    if any(each.bugs for each in audits):
-        # At full width: a truncated bug or pair is useless.
-        Display(width=140).print(_bugs(audits))
-        console.print(
-            "From exact laws, before any run: with so many --runs the bug is found but with "
-            f"probability {MISSED:g}. '-': not with ten million runs.",
-            markup=False,
-        )
-
-
-def _bugs(audits: Sequence[Audit]) -> Sheet:
-    sheet = Sheet(title="Bugs that this audit would see", title_justify="left", box=SIMPLE_HEAD)
-    for name in ("audit of", "bug in the code", "seen", "from runs", "by this pair of neighbours"):
-        right = name == "from runs"
-        sheet.add_column(name, justify="right" if right else "left", no_wrap=name != "audit of")
-    for each in audits:
-        for at, bug in enumerate(each.bugs):
-            sheet.add_row(
-                "" if at else each.subject,
-                bug.bug,
-                "yes" if bug.seen else "NO",
-                "-" if bug.runs is None else str(bug.runs),
-                bug.pair or "",
-                end_section=at == len(each.bugs) - 1,
-            )
-    return sheet
 
 
 def _rounded_down(figure: float) -> str:
@@ -345,11 +312,7 @@ def _rounded_down(figure: float) -> str:
 
 
 def require_all_hold(audits: Sequence[Audit]) -> None:
-    """Raise if a claim is refuted.
-
-    Raises:
-        AccountingError: naming the first claim that an attack refuted.
-    """
+    """Raise if a claim is refuted."""
     for each in audits:
         if not each.holds:
             found = f"epsilon of at least {_rounded_down(each.lower_bound)}"

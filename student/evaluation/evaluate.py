@@ -12,18 +12,18 @@ import numpy as np
 
 from pate.answers import ORDERED, points_of
 from pate.errors import DataError, SchemaError
-from pate.runtime.screen import listed
+from pate.printable import listed
 from student.evaluation.fairness import MOST_GROUPS, Coverage, Groups, by_group
 from student.evaluation.figures import Figure, Rate, area_of, rate_of, units_or_rows
 from student.evaluation.scores import Decision, Question, Scores, score
-from student.trainers.base import answer_in, decided, has_classes
+from student.lesson import answer_in, decided, has_classes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.data.values import Dataset
-    from student.trainers.base import Student
-    from student.trainers.selftraining import TableStudent
+    from student.fit.rows import TableStudent
+    from student.lesson import Student
 
     Units = NDArray[np.int64]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pate.data.values import Inputs
     from pate.formats.labels import LabelRow
-    from student.trainers.base import Student
+    from student.lesson import Student
 
 #: Most groups of one column; with more the column identifies people, not groups.
 MOST_GROUPS: Final = 20

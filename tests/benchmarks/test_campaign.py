@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
-    from student.trainers.base import Lesson
+    from student.lesson import Lesson
 
 SCREEN = Screen("test")
 VOTES = np.array([[240, 10], [30, 220], [130, 120], [250, 0]] * 5)

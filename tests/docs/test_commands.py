@@ -78,7 +78,10 @@ AFTER = (
 #: The same, of a server that has no campaign yet.
 BEFORE = (
     "pate-server check --public ./public --parties 4 --epsilon 2 --delta 1e-5",
-    "pate plan-neighbour --records 60000 --epsilon 0.5 --code dense --answer labels-2 --classes 9",
+    (
+        "pate plan --aggregator neighbour --expected-records 60000 --epsilon 0.5 --code dense "
+        "--answer labels-2 --classes 9"
+    ),
     "pate-server init --host pate.example.org",
     "pate-server enroll hospital_a",
 )

@@ -169,7 +169,7 @@ def test_few_labels_are_said_on_each_screen(sites: Sites, tmp_path: Path) -> Non
         for said in (
             "so the server chose it: sigma2",
             "of 10 classes if these are equally frequent (else: --rarest): few",
-            "`pate plan --mechanism",
+            "`pate plan --aggregator",
         ):
             assert said in late
         assert "a guess" not in late
@@ -185,4 +185,4 @@ def test_few_labels_are_said_on_each_screen(sites: Sites, tmp_path: Path) -> Non
     assert done.exit_code == 0, done.output
     before = done.stderr.partition("training the final student")[0]
     assert "expect a poor student" in before
-    assert "`pate plan --mechanism gnmax" in before
+    assert "`pate plan --aggregator gnmax" in before

@@ -19,7 +19,7 @@ from pate.errors import DataError, UsageError
 from pate.runtime import plugins
 from simulation.datasets import digits
 from student import weights
-from student.trainers.choose import train
+from student.training import train
 from tests.support.student_samples import noisy_lesson, tumours
 from tests.support.world.commands import Campaign
 from tests.support.world.sites import Sites

@@ -52,11 +52,11 @@ CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
                       "gated-gnmax"),
     } | LAW,
     "pate plan": {
-        "mechanism": OF_TEACHERS,
+        "aggregator": CAMPAIGN["aggregator"],
         "noise": ("central", "distributed"),
         "unit": ("record", "patient", "party"),
-    },
-    "pate plan-neighbour": {"unit": ("record", "patient")} | LAW,
+    }
+    | LAW,
     "pate simulate": CAMPAIGN | LAW,
     **dict.fromkeys(("pate-server", "pate-server start", "pate-server check"), SERVER),
     **dict.fromkeys(("pate-party start", "pate-party answer", "pate-party train", "pate-party watch"),

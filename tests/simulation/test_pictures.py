@@ -9,12 +9,8 @@ import pytest
 from PIL import Image
 
 from party.synthesis.files import write_report
-from pate.cli.plan.options import PlanOptions
-from pate.cli.plan.picture import draw as draw_plan
-from pate.cli.plan.run import run_plan
 from pate.data.values import Dataset, Images
 from pate.formats.labels import LabelRow, LabelSet
-from pate.runtime.screen import Screen
 from simulation.report import Report, draw
 from student.evaluation.evaluate import Evaluation
 from student.evaluation.fairness import Coverage, by_group
@@ -128,21 +124,6 @@ def test_the_curves_of_an_evaluation(tmp_path: Path, classes: tuple[str, ...], c
     low, high = upper.get_xlim()
     assert np.all((low <= dots) & (dots <= high))
     assert len(figure.axes) == (2 if len(classes) == 2 and count > 1 else 1)
-
-
-def test_a_plans(tmp_path: Path) -> None:
-    asked = PlanOptions(teachers=100, epsilon=4.0, agreement=0.45, queries=200)
-    with drawn() as figures:
-        found = run_plan(asked, Screen("pate"))
-        assert found.search is not None
-        draw_plan(tmp_path / "plan.png", found, found.search)
-    (figure,) = figures
-    assert off_the_edge(figure) == []
-    said = words(figure)
-    assert all(term in said for term in TERMS)
-    assert str(found.search.goal) in said
-    (axes,) = figure.axes
-    assert all(tick == int(tick) for tick in ticks(axes.xaxis))
 
 
 @pytest.mark.parametrize("columns", [1, 6])

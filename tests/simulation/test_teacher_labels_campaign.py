@@ -25,16 +25,16 @@ from pate.runtime.screen import Screen
 from simulation.campaign import run_campaign, wire_to
 from simulation.party import open_ensemble, open_voter, party_home
 from student.evaluation.evaluate import LabelledData
+from student.lesson import Effort
 from student.session import graduate
-from student.trainers.base import Effort
-from student.trainers.choose import train
+from student.training import train
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pate.campaign.spec import CampaignSpec
     from pate.formats.labels import LabelSet
-    from student.trainers.base import Lesson, Student
+    from student.lesson import Lesson, Student
 
 LABELS = ("asthma", "cough", "fever", "gout")
 PARTIES, TEACHERS, QUERIES = 3, 40, 250

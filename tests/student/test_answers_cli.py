@@ -10,8 +10,8 @@ import pytest
 
 from pate.data.values import Table, content_hash, is_numeric
 from pate.formats.labels import LabelSet
+from tests.student.fit.test_several import LABELS, days, records, released
 from tests.student.test_student_cli import Here, here
-from tests.student.trainers.test_several import LABELS, days, records, released
 from tests.support.student_samples import STATEMENT
 
 if TYPE_CHECKING:

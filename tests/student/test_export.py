@@ -23,33 +23,35 @@ from student import onnx_graph, weights
 from student.card import Provenance, write_card
 from student.evaluation.evaluate import evaluate
 from student.export import check_out, publish, scratch
-from student.trainers import selftraining
-from student.trainers.base import Effort, Lesson
-from tests.support.student_samples import PRIVACY, STATEMENT, digits, noisy_lesson, tumours
+from student.lesson import Effort, Lesson
+from student.training import train
+from tests.support.student_samples import (
+    PRIVACY,
+    STATEMENT,
+    digits,
+    noisy_lesson,
+    taught_rows,
+    tumours,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pate.mechanisms import Mechanism
-    from student.trainers.base import Student
+    from student.lesson import Student
 
 PROVENANCE = Provenance("cd" * 16, "a *name*", "ef" * 32, 900, 50, 3, {"trainer": "x", "seed": 0})
 
 
 @pytest.fixture(scope="module")
 def of_images() -> Student:
-    from student.trainers import vat
-
-    return vat.train(
-        noisy_lesson(digits()[0], 50, wrong=0.0), seed=0, device="cpu", effort=Effort(steps=12)
-    )
+    lesson = noisy_lesson(digits()[0], 50, wrong=0.0)
+    return train(lesson, model="vat", seed=0, device="cpu", effort=Effort(steps=12))
 
 
 @pytest.fixture(scope="module")
 def of_rows() -> Student:
-    return selftraining.train(
-        noisy_lesson(tumours()[0], 50, wrong=0.0), seed=0, effort=Effort(steps=5)
-    )
+    return taught_rows(noisy_lesson(tumours()[0], 50, wrong=0.0), seed=0, effort=Effort(steps=5))
 
 
 @pytest.mark.parametrize("kind", ["of_images", "of_rows"])
@@ -72,19 +74,17 @@ def test_constant_student_round_trip(tmp_path: Path) -> None:
     public, _ = tumours()
     queries = np.flatnonzero(public.labels == 0)[:3]
     lesson = Lesson(public.inputs, queries, public.labels[queries], public.classes)
-    weights.save(selftraining.train(lesson, seed=0), tmp_path)
+    weights.save(taught_rows(lesson, seed=0), tmp_path)
     assert (weights.load(tmp_path).predict(public.inputs) == 0).all()
 
 
 @pytest.mark.parametrize("shape", [(8, 8, 1), (28, 28, 1), (15, 18, 3), (52, 50, 1)])
 def test_onnx_is_the_same_function(shape: tuple[int, int, int], tmp_path: Path) -> None:
-    from student.trainers import vat
-
     pixels = np.random.default_rng(0).integers(0, 256, (12, *shape), dtype=np.uint8)
     queries = np.arange(12, dtype=np.int64)
     lesson = Lesson(Images(pixels), queries, queries % 3, ("a", "b", "c"))
     # A few steps, so that the statistics of the normalisation are not those of the beginning.
-    student = vat.train(lesson, seed=0, device="cpu", effort=Effort(steps=3))
+    student = train(lesson, model="vat", seed=0, device="cpu", effort=Effort(steps=3))
     onnx_graph.write(student, tmp_path / "model.onnx")
     model = onnx.load(tmp_path / "model.onnx")
     onnx.checker.check_model(model, full_check=True)

@@ -32,7 +32,7 @@ from tests.support.student_samples import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from student.trainers.base import Student
+    from student.lesson import Student
 
 PUBLIC = Images(np.arange(6 * 8 * 8, dtype=np.int64).astype(np.uint8).reshape(6, 8, 8, 1))
 CLASSES = ("ill", "well")

@@ -19,11 +19,10 @@ from pate.errors import SchemaError, UsageError
 from student import onnx_head
 from student.card import Provenance
 from student.export import publish
+from student.fit.encoding import EmbeddedRows
+from student.fit.rows import HEAD, TableStudent, fit_head
 from student.onnx_graph import can_write, write
 from student.onnx_head import CLOSE
-from student.trainers.encoding import EmbeddedRows
-from student.trainers.head import fit_head
-from student.trainers.selftraining import HEAD, TableStudent
 from tests.support.encoders import tiny_encoders as tiny
 from tests.support.student_samples import PRIVACY
 

@@ -22,10 +22,10 @@ from pate.features.space import space_over
 from pate.formats.labels import LabelRow, LabelSet
 from pate.formats.noisy_counts import NoisyVotes
 from student.client import StudentClient
+from student.lesson import Effort, Lesson
 from student.reading import labelled_data
 from student.session import follow, identify
-from student.trainers.base import Effort, Lesson
-from student.trainers.choose import choose, train
+from student.training import choose, train
 from tests.support.encoders import tiny_encoders as tiny
 from tests.support.student_samples import (
     PRIVACY,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pate.data.values import Images
-    from student.trainers.base import Student
+    from student.lesson import Student
 
 #: Voting records of a class, out of 90, so that no class is without votes.
 PLACES = 80
@@ -154,7 +154,7 @@ def test_one_line_without_the_images(
 
 def test_the_network_learns_what_the_votes_say_and_not_what_images_show() -> None:
     """Embeddings of which the images know nothing but their brightness."""
-    from student.trainers.images import ImageStudent
+    from student.fit.network import ImageStudent
 
     drawn = np.random.default_rng(0)
     classes = np.arange(120) % 2

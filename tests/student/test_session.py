@@ -13,9 +13,8 @@ from protos.pate.v1 import student_pb2 as wire
 from student import weights
 from student.client import StudentClient
 from student.evaluation.evaluate import Evaluation, LabelledData
+from student.lesson import Effort, Lesson, Student
 from student.session import check_labels, follow, graduate, identify, lesson
-from student.trainers import selftraining
-from student.trainers.base import Effort, Lesson, Student
 from tests.support.student_samples import (
     PRIVACY,
     ScriptedServer,
@@ -24,6 +23,7 @@ from tests.support.student_samples import (
     label,
     round_end,
     serving,
+    taught_rows,
     tumours,
 )
 
@@ -41,7 +41,7 @@ class Teaching:
 
     def __call__(self, lesson: Lesson, number: int) -> Student:
         self.lessons.append((number, len(lesson.queries)))
-        return selftraining.train(lesson, seed=number, effort=Effort(steps=10))
+        return taught_rows(lesson, seed=number, effort=Effort(steps=10))
 
 
 def script(first: int, second: int) -> list[wire.LabelEvent]:

@@ -15,7 +15,7 @@ from tests.student.test_session import Teaching, script
 from tests.support.student_samples import ScriptedServer, serving, tumours
 
 if TYPE_CHECKING:
-    from student.trainers.base import Student
+    from student.lesson import Student
 
 
 def submitted(measure: Measure | None) -> ScriptedServer:

@@ -15,8 +15,8 @@ from pate.runtime.home import default_home
 from pate.runtime.tokens import STUDENT_TOKEN, kept_token, new_token, read_token
 from protos.student_proof import PROOF_KEY
 from student.client import StudentClient
+from student.reading import token_for
 from student.session import identify
-from student.tokens import token_for
 from tests.student.test_student_cli import Here
 from tests.support.server.campaigns import label, make_predictions, make_spec, start
 from tests.support.student_samples import ScriptedServer, campaign_end, round_end, serving

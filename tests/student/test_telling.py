@@ -63,9 +63,9 @@ def test_classes_without_labels_are_said_before_the_training_and_what_to_try(
         "1 labels: no label of 2 of 3 classes (no, may\\x1b[2Jbe), fewer than 10 labels of 1 class (yes)"
         in said
     )
-    assert "`pate plan --mechanism gnmax --classes 3 --teachers 40 --queries 100 --epsilon" in said
+    assert "`pate plan --aggregator gnmax --classes 3 --teachers 40 --queries 100 --epsilon" in said
     tell_few_labels(few(NEIGHBOUR), Screen("pate-student"))
-    assert "`pate plan-neighbour --classes 3 --epsilon" in capsys.readouterr().err
+    assert "`pate plan --aggregator neighbour --classes 3 --epsilon" in capsys.readouterr().err
     enough = tuple(LabelRow(i, i % 3, 1, "teachers") for i in range(30))
     tell_few_labels(few(GNMAX, enough), Screen("pate-student"))
     assert capsys.readouterr().err == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from concurrent import futures
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import numpy as np
@@ -14,12 +14,15 @@ from pate.data.values import Dataset, Images, Inputs, Table, content_hash
 from protos.pate.v1 import student_pb2 as wire
 from protos.pate.v1 import student_pb2_grpc
 from student.evaluation.fairness import Groups, by_group
-from student.trainers.base import Lesson
+from student.lesson import Lesson
+from student.training import train
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
+
+    from student.fit.rows import TableStudent
 
 TEN = tuple("0123456789")
 STATEMENT: dict[str, object] = {
@@ -69,6 +72,15 @@ def noisy_lesson(data: Dataset, count: int, wrong: float, seed: int = 0) -> Less
     shift = generator.integers(1, len(data.classes), len(flipped))
     labels[flipped] = (labels[flipped] + shift) % len(data.classes)
     return Lesson(data.inputs, queries, labels, data.classes)
+
+
+def taught_rows(lesson: Lesson, *, seed: int = 0, **more: Any) -> TableStudent:
+    """Return the default student of rows; ``more`` as of :func:`student.training.train`."""
+    from student.fit.rows import TableStudent
+
+    made = train(lesson, seed=seed, **more)
+    assert isinstance(made, TableStudent)
+    return made
 
 
 def accuracy(predicted: NDArray[np.int64], data: Dataset) -> float:

@@ -5,55 +5,66 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from pate.campaign.options import (
+    AggregatorOption,
+    AnswerOption,
+    CodeOption,
     DeltaOption,
     FirstRoundShareOption,
+    NoiseLawOption,
     NoiseOption,
-    OfTeachers,
     ParameterOptions,
     QuorumOptions,
+    RangeOption,
     RarestOption,
     UnitOption,
 )
-from pate.runtime.options import CommandOptions, of_campaign, of_output, of_privacy
+from pate.errors import UsageError
+from pate.runtime.options import CommandOptions, of_campaign, of_data, of_privacy
 
 _assumed = partial(typer.Option, rich_help_panel="Votes: assumed, or of a public proxy")
 _wanted = partial(typer.Option, rich_help_panel="Search", metavar="NUMBER")
+_neighbour = partial(typer.Option, rich_help_panel="Neighbour votes")
+
+#: What only plans of teachers have, and only plans of records that vote.
+OF_TEACHERS: Final = (
+    "teachers", "votes_per_unit", "at_least", "least_accuracy",
+    "rarest", "agreement", "spread", "rival", "proxy_votes", "proxy_labels",
+)  # fmt: skip
+OF_RECORDS: Final = (
+    "public", "expected_records", "purity", "representatives", "votes_per_patient", "noise_law",
+    "code", "answer", "range",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions(ParameterOptions, QuorumOptions, CommandOptions):
     """The options. Omitted settings are those that a server would choose."""
 
-    mechanism: Annotated[
-        OfTeachers,
-        of_campaign(help="Mechanism with teachers."),
-    ] = "confident-gnmax"
+    aggregator: AggregatorOption = "confident-gnmax"
     teachers: Annotated[
         int | None,
         of_campaign(min=1, help="Teachers of all parties. Default: the proxy's"),
     ] = None
     parties: Annotated[int | None, of_campaign(min=1, help="How many parties.")] = None
-    queries: Annotated[int, of_campaign(min=1, help="Size of the public set.")] = 1000
+    queries: Annotated[
+        int | None, of_campaign(min=1, help="Size of the public set. Default: 1000; neighbour: any")
+    ] = None
     delta: DeltaOption = 1e-5
     unit: UnitOption = "record"
     votes_per_unit: Annotated[
         int | None,
         of_privacy(min=1, help="--unit party: teachers of the largest party."),
     ] = None
-    png: Annotated[
-        Path | None,
-        of_output(help="Draw what other budgets and accuracies give.", metavar="FILE"),
-    ] = None
     noise: NoiseOption = None
     first_round_share: FirstRoundShareOption = "1/2"
     epsilon: Annotated[
         float | None,
-        _wanted(help="Find the best settings for this hard budget."),
+        _wanted(help="Find the best settings for this hard budget. neighbour: default 2"),
     ] = None
     at_least: Annotated[
         int | None,
@@ -86,3 +97,31 @@ class PlanOptions(ParameterOptions, QuorumOptions, CommandOptions):
         Path | None,
         _assumed(help="Its right labels, .npy.", metavar="FILE"),
     ] = None
+    public: Annotated[
+        Path | None,
+        of_data(help="neighbour: the public set, for as many places as it has.", metavar="PATH"),
+    ] = None
+    expected_records: Annotated[
+        int | None, _neighbour(min=1, help="Your guess at all parties' records. Default: 10000")
+    ] = None
+    purity: Annotated[
+        float | None,
+        _neighbour(help="Share of near records of one class. Default: 0.9", metavar="SHARE"),
+    ] = None
+    representatives: Annotated[
+        int | None, _neighbour(min=1, help="Public inputs to vote at. Default: as the server")
+    ] = None
+    votes_per_patient: Annotated[
+        int | None, _neighbour(min=1, help="Most votes of one patient. Default: 1")
+    ] = None
+    noise_law: NoiseLawOption = None
+    code: CodeOption = None
+    answer: AnswerOption = None
+    range: RangeOption = None
+
+    def __post_init__(self) -> None:
+        records = self.aggregator == "neighbour"
+        for name in OF_TEACHERS if records else OF_RECORDS:
+            if getattr(self, name) is not None:
+                whose = "teachers" if records else "--aggregator neighbour"
+                raise UsageError(f"--{name.replace('_', '-')} is for {whose}: leave it out")

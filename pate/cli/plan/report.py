@@ -6,24 +6,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.table import Table as Sheet
 
-from pate.campaign.outlook import ENOUGH, one_in
 from pate.campaign.terms import noise_of
 from pate.formats.privacy_statement import ADJACENCY, NEIGHBOURS, rounded_up
 from pate.mechanisms import DistributedTeachers
 from pate.noise.shares import total_sigma
+from pate.planning.forecast import ENOUGH, one_in
 from pate.planning.plans import settings_of
-from pate.planning.search import BUDGETS
 from pate.runtime.screen import Display
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from pate.cli.plan.figures import PlanReport
+    from pate.cli.plan.teachers import PlanReport
     from pate.planning.plans import Plan
-    from pate.planning.search import Choice
 
 OBSERVER: Final = "public"
-_COMPOSITIONS: Final = {"gdp": "exact Gaussian", "zcdp": "zCDP, improved"}
+_RECORDS: Final = "`pate plan --aggregator neighbour`"
 #: Figures of a plan that its JSON calls by the same names.
 _EXPECTED: Final = (
     "asked", "answered", "answered_error", "right", "accuracy", "accuracy_error",
@@ -38,8 +36,7 @@ _DESCRIBED: Final = (
 )
 _SERVER: Final = (
     "Towards the server nothing is guaranteed: it draws the noise, and sees exact sums of votes, or each "
-    "party's with plain aggregation. The row on noisy histograms is for a server that saw no more than "
-    "one per query, with noise sigma2: --noise distributed."
+    "party's with plain aggregation. With --noise distributed something is."
 )
 _SHARES: Final = (
     "Every party adds a share of noise, and the server sees one noisy histogram of each query voted "
@@ -80,18 +77,13 @@ def as_object(report: PlanReport) -> dict[str, Any]:
             "assumptions": dict(population.assumptions),
         },
         "plans": {
-            key: None if plan is None else _plan_dict(plan) for key, plan in report.plans.items()
+            key: None if plan is None else _plan_dict(plan) | {"between": report.between(key)}
+            for key, plan in report.plans.items()
         },
         "search": None
         if found is None
-        else {
-            "epsilon": found.epsilon,
-            "goal": str(found.goal),
-            "looked_at": found.looked_at,
-            "trades": [_columns(found.trade(part * found.epsilon)) for part in BUDGETS],
-        },
+        else {"epsilon": found.epsilon, "goal": str(found.goal), "looked_at": found.looked_at},
         "notes": [*report.notes, *remarks(report)],
-        "files": _files(report),
     }
 
 
@@ -105,15 +97,8 @@ def _plan_dict(plan: Plan) -> dict[str, Any]:
             "cap": str(plan.cap),
             "limit_of_round": str(plan.limit),
         },
-        "expected": {
-            **{name: getattr(plan, name) for name in _EXPECTED},
-            "epsilon_of_cost": dict(plan.expected_epsilons),
-        },
-        "all_answered": {
-            "answered": plan.worst_answered,
-            "epsilon_of_cost": dict(plan.worst_epsilons),
-        },
-        "server_of_noisy_histograms": plan.histogram_epsilon,
+        "expected": {name: getattr(plan, name) for name in _EXPECTED},
+        "epsilon_towards_server": plan.server_epsilon,
         "noise_shares": _shares_dict(plan),
     }
 
@@ -133,16 +118,6 @@ def _shares_dict(plan: Plan) -> dict[str, Any] | None:
     }
 
 
-def _columns(choices: Sequence[Choice]) -> dict[str, list[Any]]:
-    figures = ("epsilon", "asked", "answered", "right", "accuracy")
-    made = {name: [getattr(each, name) for each in choices] for name in figures}
-    return made | {"settings": [each.at.mechanism.to_dict() for each in choices]}
-
-
-def _files(report: PlanReport) -> dict[str, str]:
-    return {} if report.options.png is None else {"picture": str(report.options.png)}
-
-
 def show(report: PlanReport) -> None:
     """Print the plans side by side, and their assumptions."""
     spec = report.spec
@@ -157,18 +132,16 @@ def show(report: PlanReport) -> None:
     for key, heading in report.headings.items():
         if (plan := report.plans[key]) is not None:
             sheet.add_column(heading, justify="right")
-            columns.append(dict(_rows(plan, report)))
+            columns.append(dict(_rows(key, plan, report)))
     for name in columns[0]:
         sheet.add_row(name, *(column.get(name, "") for column in columns))
     console = Display()
     console.print(sheet)
     for line in (*report.notes, *remarks(report)):
         console.print(line, markup=False)
-    for what, where in _files(report).items():
-        console.print(f"{what}: {where}", markup=False)
 
 
-def _rows(plan: Plan, report: PlanReport) -> Iterable[tuple[str, str]]:
+def _rows(key: str, plan: Plan, report: PlanReport) -> Iterable[tuple[str, str]]:
     """Yield one column of the table, each figure with the name of its row."""
     made, campaign = plan.mechanism, plan.campaign
     settings = settings_of(made)
@@ -183,26 +156,23 @@ def _rows(plan: Plan, report: PlanReport) -> Iterable[tuple[str, str]]:
             yield f"  sigma2 of {who.format(number)}", f"{sigma2:.2f}"
     yield "queries asked, expected", f"{_count(plan.asked)} of {campaign.queries}"
     yield "labels, expected", _count(plan.answered)
+    between = report.between(key)
+    if between:
+        yield "  in one campaign", " to ".join(map(_count, between["answered"]))
     what = "accuracy" if report.population.meaning == "right" else "agreement with the plurality"
     yield f"  {what}", _percent(plan.accuracy, plan.accuracy_error)
+    if between:
+        low, high = between["accuracy"]
+        yield "  in one campaign ", f"{100 * low:.0f} to {100 * high:.0f} %"
     if campaign.most:
         yield f"  the same with {campaign.fewest} parties' noise", _percent(plan.with_fewest)
     yield f"  {report.adjective} ones", _count(plan.right)
     if (rarest := report.options.rarest) is not None:
         yield f"  of the rarest class, {one_in(rarest)}", _count(rarest * plan.answered)
     yield "epsilon guaranteed", rounded_up(plan.epsilon)
-    yield "  labels it pays for, if all are answered", str(plan.worst_answered)
-    yield "epsilon of the expected cost, no guarantee", ""
-    for key, epsilon in plan.expected_epsilons.items():
-        yield f"  {_COMPOSITIONS[key]}", rounded_up(epsilon)
-    yield "epsilon if all are answered", ""
-    for key, epsilon in plan.worst_epsilons.items():
-        yield f"  {_COMPOSITIONS[key]} ", rounded_up(epsilon)  # the space tells the rows apart
-    if plan.histogram_epsilon is not None and campaign.most:
-        yield "epsilon guaranteed towards the server", rounded_up(plan.histogram_epsilon)
+    if plan.server_epsilon is not None:
+        yield "epsilon guaranteed towards the server", rounded_up(plan.server_epsilon)
         yield "  queries voted on", f"{plan.voted} of {campaign.queries}"
-    elif plan.histogram_epsilon is not None:
-        yield "epsilon if a server saw noisy histograms", rounded_up(plan.histogram_epsilon)
 
 
 def remarks(report: PlanReport) -> list[str]:
@@ -213,7 +183,9 @@ def remarks(report: PlanReport) -> list[str]:
             f"Assumed: a teacher is right with probability {seen.assumptions['agreement']:g}, "
             f"which varies over queries by {seen.assumptions['spread']:.2g} for all teachers "
             f"alike; {100 * seen.assumptions['rival']:g} % of a query's wrong votes fall on one "
-            f"class. {len(seen)} histograms, seed {seen.assumptions['seed']}. "
+            f"class. {len(seen)} histograms, seed {seen.assumptions['seed']}. In one campaign: by a "
+            "spread of 0.2 to 0.6 of the largest too, and 25 to 75 % of wrong votes on one class, and two "
+            "standard deviations of so many labels beyond. "
         )
     else:
         basis = f"From {len(seen)} queries of a proxy, which must be public"
@@ -247,7 +219,7 @@ def remarks(report: PlanReport) -> list[str]:
     if spec.sums.distributed:
         who = {"most": spec.parties, "fewest": spec.sums.min_parties, "honest": spec.sums.honest}
         lines.append(_SHARES.format(**who))
-    elif any(plan and plan.histogram_epsilon is not None for plan in report.plans.values()):
+    else:
         lines.append(_SERVER)
     for key in ("best", "enough"):
         plan, epsilon = report.plans[key], report.options.epsilon
@@ -259,7 +231,11 @@ def remarks(report: PlanReport) -> list[str]:
                 f"{seen.teachers} teachers and epsilon {epsilon:g} cannot give {wanted} good "
                 f"labels: {_percent(plan.accuracy)} of them would be {report.adjective}, of labels without "
                 f"noise {100 * seen.plurality_accuracy:.1f} %. What helps: more teachers or more epsilon"
-                + ("." if spec.unit == "party" else ", or neighbour votes (`pate plan-neighbour`).")
+                + (
+                    "."
+                    if spec.unit == "party"
+                    else ", or neighbour votes (`pate plan --aggregator neighbour`)."
+                )
             )
         else:
             lines.append(f"To run {report.headings[key]}: {_command(report, plan)}")

@@ -131,9 +131,9 @@ def test_the_final_model_beats_the_class_shares(sums: tuple[str, str], tmp_path:
     assert (len(state.released), len(state.models), len(state.batches)) == (4, 4, 4)
     noisy = report.label_set(place.parent).noisy
     assert noisy is not None
-    from student.trainers.linear import linear_chances
+    from student.chances.sums import rounds_chances
 
-    chances = linear_chances(world.public, noisy)
+    chances = rounds_chances(world.public, noisy)
     assert chances is not None
     right = float((chances.argmax(axis=1) == world.truth).mean())
     assert right > np.bincount(world.truth).max() / PUBLIC + 0.2
@@ -289,11 +289,11 @@ def test_a_campaign_goes_on_without_a_party_that_is_lost_between_rounds(tmp_path
     assert len(record.opened) == 1
     # All rounds are counted at a party that was in one, and the model is as good as of three parties.
     assert world.ledger("d").cumulative_epsilon(Delta(1e-5)).epsilon >= state.epsilon
-    from student.trainers.linear import linear_chances
+    from student.chances.sums import rounds_chances
 
     noisy = report.label_set(place.parent).noisy
     assert noisy is not None
-    chances = linear_chances(world.public, noisy)
+    chances = rounds_chances(world.public, noisy)
     assert chances is not None
     right = float((chances.argmax(axis=1) == world.truth).mean())
     assert right > np.bincount(world.truth).max() / PUBLIC + 0.2

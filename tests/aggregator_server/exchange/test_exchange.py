@@ -22,7 +22,7 @@ from pate.campaign.roster import RosterParty
 from pate.data.values import Images, Inputs, batch_hash
 from pate.errors import QuorumError, SchemaError
 from pate.noise.exact import SystemNoise
-from pate.runtime.screen import listed
+from pate.printable import listed
 from protos import wire
 from protos.campaigns import Campaigns
 from protos.pate.v1 import vote_pb2

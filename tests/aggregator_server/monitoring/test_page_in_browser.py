@@ -17,7 +17,7 @@ from aggregator_server.monitoring.status import Status
 from pate.campaign.choices import Guess
 from pate.campaign.roster import RosterParty
 from pate.codes import code_of
-from pate.planning.expected import expected
+from pate.planning.forecast import expected
 from pate.votes import Histogram, LooseSum
 from tests.aggregator_server.campaign.test_matrix_campaign import LABELS, MOST, matrix_spec, release
 from tests.support.server.campaigns import NAMES, label, make_parties, make_spec, make_votes
@@ -313,7 +313,7 @@ def test_what_to_expect_what_to_type_and_why_it_failed(browser: Browser, tmp_pat
             assert found.few
             assert found.text[1:] in tab.inner_text("#expect.few")
             assert "your rarest class is 1 in 20" in tab.inner_text("#expect")
-            assert tab.locator("#helps code", has_text="pate plan --mechanism gnmax").count() == 1
+            assert tab.locator("#helps code", has_text="pate plan --aggregator gnmax").count() == 1
             assert tab.inner_text("#commands code") == party
             tab.get_by_role("button", name="Copy the command at each party").click()
             tab.locator("#commands button", has_text="Copied").wait_for(timeout=SOON_MS)

@@ -26,7 +26,7 @@ from aggregator_server.options import CheckOptions
 from aggregator_server.preflight import identity
 from pate.campaign.order import public_order
 from pate.errors import BudgetError, PateError, StateError
-from pate.preflight.finding import Status
+from pate.preflight.checks import Status
 from pate.runtime.child import free_port
 from tests.support.server.campaigns import label, make_spec, start
 from tests.support.server.identities import answer

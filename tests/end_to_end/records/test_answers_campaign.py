@@ -15,8 +15,8 @@ from pate.data.values import Table
 from pate.formats.labels import LabelSet
 from pate.formats.privacy_statement import adjacency_of
 from simulation.datasets import write_inputs
-from tests.student.trainers.test_counts import THREE, draw, people
-from tests.student.trainers.test_several import LABELS, days, records
+from tests.student.chances.test_cells import THREE, draw, people
+from tests.student.fit.test_several import LABELS, days, records
 from tests.support.world.commands import Campaign
 from tests.support.world.sites import Sites, lenient
 

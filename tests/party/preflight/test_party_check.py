@@ -23,8 +23,8 @@ from party.identity.enrolment import enrol
 from party.identity.keys import identity_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.options import CheckOptions
-from party.preflight import gpu, identity
-from party.preflight.handshake import meet, server_of
+from party.preflight import gpu, site
+from party.preflight.network import meet, server_of
 from party.preflight.records import (
     Records,
     check_records,
@@ -33,7 +33,7 @@ from party.preflight.records import (
     known,
     read,
 )
-from party.preflight.rules import check_ledger, check_policy
+from party.preflight.site import check_ledger, check_policy
 from pate.errors import (
     DataError,
     LedgerError,
@@ -44,7 +44,7 @@ from pate.errors import (
     UsageError,
 )
 from pate.preflight import begin
-from pate.preflight.finding import Finding, Skipped, Status
+from pate.preflight.checks import Finding, Skipped, Status
 from pate.runtime.child import free_port
 from simulation.programs import until
 from tests.support.encoders import drawn_jpegs, tiny_encoders
@@ -234,38 +234,38 @@ def test_a_revoked_party_is_told_so(server: Deployment, asked: CheckOptions) -> 
     identities = enrolled(server, "c", asked.place)
     known = server_of(asked)
     assert known is not None
-    assert identity.check_admission(asked, known, meet(known)).status is Status.OK
+    assert site.check_admission(asked, known, meet(known)).status is Status.OK
     identities.revoke("c", now())
     until(lambda: "c" not in server.names.values(), "c is shut out")
-    found = identity.check_admission(asked, known, meet(known))
+    found = site.check_admission(asked, known, meet(known))
     assert found.kind is RefusedError
     assert "revoked" in found.text
 
 
 def test_the_key_is_named_as_flower_names_it() -> None:
-    assert identity.KEY_HEADER == FLEET_HTTP_PUBLIC_KEY_HEADER
+    assert site.KEY_HEADER == FLEET_HTTP_PUBLIC_KEY_HEADER
 
 
 def test_enrolments_that_end_are_damaged_or_half_done(
     server: Deployment, asked: CheckOptions
 ) -> None:
     remote = server_of(replace(asked, server="pate.example.org:9092"))
-    assert identity.check_enrolment(asked, remote).status is Status.WARNING
+    assert site.check_enrolment(asked, remote).status is Status.WARNING
     local = server_of(replace(asked, server="127.0.0.1:9092"))
-    assert identity.check_enrolment(asked, local).status is Status.OK
+    assert site.check_enrolment(asked, local).status is Status.OK
     enrolled(server, "a", asked.place)
-    assert identity.check_enrolment(asked, server_of(asked)).status is Status.OK
+    assert site.check_enrolment(asked, server_of(asked)).status is Status.OK
     soon = replace(asked, clock=lambda: now() + 3640 * DAY)
-    assert identity.check_enrolment(soon, None).status is Status.WARNING
+    assert site.check_enrolment(soon, None).status is Status.WARNING
     late = replace(asked, clock=lambda: now() + 3700 * DAY)
     with pytest.raises(StateError, match="expired"):
-        identity.check_enrolment(late, None)
+        site.check_enrolment(late, None)
     (folder,) = (asked.place / "enrolments").iterdir()
     waiting = folder / "identity.new"
     waiting.write_bytes(bytes(32))
     before = snapshot(asked.place)
     with pytest.raises(StateError, match="not brought to its end"):
-        identity.check_enrolment(asked, None)
+        site.check_enrolment(asked, None)
     assert snapshot(asked.place) == before, "a check does not finish what was begun"
     waiting.unlink()
     (folder / "ca.pem").write_bytes(b"")
@@ -273,14 +273,14 @@ def test_enrolments_that_end_are_damaged_or_half_done(
 
 
 def test_keys_that_others_may_read(server: Deployment, asked: CheckOptions) -> None:
-    assert "none yet" in identity.check_keys(asked).text
+    assert "none yet" in site.check_keys(asked).text
     enrolled(server, "a", asked.place)
-    assert identity.check_keys(asked).status is Status.OK
+    assert site.check_keys(asked).status is Status.OK
     key = asked.place / "identity.key"
     key.chmod(0o644)
-    assert identity.check_keys(asked).status is Status.WARNING, "the home is shut"
+    assert site.check_keys(asked).status is Status.WARNING, "the home is shut"
     asked.place.chmod(0o755)
-    found = identity.check_keys(asked)
+    found = site.check_keys(asked)
     assert found.kind is StateError
     assert f"chmod 600 {key}" in found.to_do
 

@@ -21,19 +21,20 @@ from aggregator_server.identities import Identities
 from aggregator_server.identities.authority import Authority, issue
 from party.flower.supernode import Server, UntrustedServerError
 from party.preflight import network
-from party.preflight.handshake import Handshake, meet
 from party.preflight.network import (
+    Handshake,
     check_certificate,
     check_clock,
     check_exposed,
     check_name,
     check_proxy,
     check_server,
+    meet,
     proxy_for,
 )
 from pate.errors import StateError, UnreachableError, UsageError
 from pate.preflight import machine
-from pate.preflight.finding import Status
+from pate.preflight.checks import Status
 from pate.runtime.child import free_port
 from protos.bounds import CLOCK_AHEAD_S, CLOCK_BEHIND_S
 

@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.optimize import linprog
 
-from pate.auditing import bugs
 from pate.auditing.canary import canary_lower_bound, guess_from_labels, p_value
 from pate.errors import AccountingError, UsageError
 from pate.mechanisms import GNMax
-from simulation.audit.canaries import Planting, audit_canaries, foresee_canaries
-from tests.support.planting import plant
+from simulation.audit.canaries import Planting, audit_canaries
+from tests.support.audits import bugs
+from tests.support.audits.planting import plant
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pate.auditing.bugs import Bug
+    from tests.support.audits.bugs import Bug
 
 
 def success(epsilon: float) -> float:
@@ -215,16 +215,6 @@ def test_a_bug_that_was_said_to_be_seen_is(bug: Bug, monkeypatch: pytest.MonkeyP
     assert canary_lower_bound(85, 100, 100, 1e-5, 0.999) > audit.claimed > 0.5
     assert audit.lower_bound > audit.claimed
     assert not audit.holds
-    assert {each.bug: each.seen for each in audit.bugs} == {
-        bugs.NO_NOISE.name: True, bugs.ONE_DRAW.name: True, bugs.SMALL.name: False,
-    }  # fmt: skip
-
-
-def test_among_many_teachers_nothing_is_said_to_be_seen() -> None:
-    assert foresee_canaries(replace(ONE_TEACHER, teachers=5), 0.9, 10) == ()
-    assert foresee_canaries(replace(ONE_TEACHER, guesses=50), 0.9, 10) == ()
-    few = foresee_canaries(replace(ONE_TEACHER, canaries=8, guesses=8), 0.9, 10)
-    assert not any(each.seen for each in few)
 
 
 @pytest.mark.parametrize(

@@ -21,14 +21,12 @@ from hypothesis import strategies as st
 from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import Gdp, Zcdp
 from pate.accounting.events import GaussianMax, GaussianThreshold
-from pate.auditing import experiment
+from pate.auditing import harness
 from pate.auditing import mechanism as auditing
-from pate.auditing.attack import Event, learn, learn_answers
-from pate.auditing.experiment import attack
+from pate.auditing.harness import Audit, Claim, Event, Subject, audit, learn
 from pate.auditing.intervals import clopper_pearson, epsilon_lower_bound, mu_lower_bound
 from pate.auditing.mechanism import audit_mechanism, claimed, differing, kind_of, run_mechanism
 from pate.auditing.neighbours import CLASSES, Pair, distinguishing_pairs
-from pate.auditing.result import Audit, Claim
 from pate.errors import AccountingError, UsageError
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Outcome
 from pate.noise.exact import SystemNoise
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pate.auditing.harness import Sample
     from pate.mechanisms import Mechanism
     from pate.noise.lanes import Integers
 
@@ -51,9 +50,16 @@ HALF = Fraction(1, 2)
 @pytest.fixture(autouse=True)
 def few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the runs of a pair in fewer calls of the samplers: here all draws are independent."""
-    monkeypatch.setattr(experiment, "CALLS", 8)
-    # What an audit says beforehand is compared with what it finds in tests/simulation/audit.
-    monkeypatch.setattr(auditing, "foresee", lambda *_: ())
+    monkeypatch.setattr(harness, "CALLS", 8)
+
+
+def subject(
+    sample: Sample, pairs: Sequence[Pair], claim: Claim, *, step: int = 2000, figures: int = 0
+) -> Subject:
+    return Subject(
+        name="x", kind="mechanism", claim=claim, pairs=pairs, sample=sample, queries=1,
+        figures=figures, step=step,
+    )  # fmt: skip
 
 
 class TestClopperPearson:
@@ -178,7 +184,7 @@ class TestAttack:
         assert hits == false
 
     def test_an_event_is_met_at_its_threshold(self) -> None:
-        event = Event(np.array([0.1, 0.2, 0.3]), 0.6, reverse=False)
+        event = Event(np.array([0.1, 0.2, 0.3]), 0.6, math.inf, reverse=False)
         assert event.hits(np.array([[1, 1, 1], [0, 3, 0], [3, 1, 0], [0, 0, 2]])) == 3
 
     def test_the_runs_that_count_are_others(self) -> None:
@@ -192,8 +198,8 @@ class TestAttack:
 
         pair = Pair(np.array([5, 3]), np.array([4, 4]))
         told: list[tuple[int, int]] = []
-        found = attack(
-            sample, [pair], Claim(1.0, 1e-3), runs=100, confidence=0.9, step=1000,
+        found = audit(
+            subject(sample, [pair], Claim(1.0, 1e-3), step=1000), runs=100, confidence=0.9,
             progress=lambda *each: told.append(each),
         )  # fmt: skip
         assert asked == [(0, 50), (1, 50), (0, 100), (1, 100)]
@@ -211,7 +217,11 @@ class TestAttack:
             ([pair], 100, 1.0), ([pair], 100, 0.4), ([pair], 100, math.nan),
         ):  # fmt: skip
             with pytest.raises(UsageError):
-                attack(sample, pairs, Claim(1.0, 0.1), runs=runs, confidence=confidence, step=9)
+                audit(
+                    subject(sample, pairs, Claim(1.0, 0.1), step=9),
+                    runs=runs,
+                    confidence=confidence,
+                )
 
 
 @given(
@@ -266,16 +276,22 @@ def test_it_bets_on_answers_that_differ_though_each_has_the_right_law(swap: bool
     if swap:
         worlds.reverse()
     claim, counts = Claim(1.0, 1e-3), dict(zip((0, 1), worlds, strict=True))
-    found = attack(
-        lambda _, world, runs: counts[world][:runs], [Pair(np.array([5, 3]), np.array([4, 4]))], claim,
-        runs=2000, confidence=0.99, step=2000, learner=learn_answers,
-    )  # fmt: skip
-    assert found.lower_bound > 3.0
-    plain = attack(
-        lambda _, world, runs: counts[world][:runs, :-1], [Pair(np.array([5, 3]), np.array([4, 4]))],
-        claim, runs=2000, confidence=0.99, step=2000,
-    )  # fmt: skip
-    assert plain.lower_bound < 1.0
+    pairs = [Pair(np.array([5, 3]), np.array([4, 4]))]
+    seen = subject(lambda _, world, runs: counts[world][:runs], pairs, claim, figures=1)
+    assert audit(seen, runs=2000, confidence=0.99).lower_bound > 3.0
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_it_bets_on_a_single_value_of_a_score(swap: bool) -> None:
+    """Of four answers two couples are alike: their number of ones is even, and has the right mean."""
+    rng = np.random.default_rng(5)
+    ones = [2 * rng.binomial(2, 0.5, 2000), rng.binomial(4, 0.5, 2000)]
+    worlds = [np.column_stack([4 - each, each]).astype(np.int64) for each in ones]
+    if swap:
+        worlds.reverse()
+    pairs, claim = [Pair(np.array([5, 3]), np.array([4, 4]))], Claim(1.0, 1e-3)
+    seen = subject(lambda _, world, runs: worlds[world][:runs], pairs, claim)
+    assert audit(seen, runs=2000, confidence=0.99).lower_bound > 3.0
 
 
 def test_neighbours_of_different_size_cannot_be_built() -> None:
@@ -297,7 +313,7 @@ def test_kinds_of_answers() -> None:
 
 def test_runs_are_counted_by_what_came_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """With sigma 1/100 noise is 0, and each answer is what the votes say."""
-    monkeypatch.setattr(auditing, "_ROWS", 24)  # several calls of the mechanism
+    monkeypatch.setattr(auditing, "ROWS", 24)  # several calls of the mechanism
     sure = Fraction(1, 100)
     pair = Pair(np.array([7, 3, 0]), np.array([3, 7, 0]), np.array([9, 1, 0]))
     noise = SimulatedNoise(3)
@@ -383,6 +399,9 @@ class HalfNoise:
     def laplace(self, scale: Fraction, count: int) -> Integers:
         return SystemNoise().laplace(scale / 2, count)
 
+    def laplace_share(self, scale: Fraction, shares: int, count: int) -> Integers:
+        return SystemNoise().laplace_share(scale / 2, shares, count)
+
 
 def pair_of(first: int, second: int, moved: int, margin: int) -> Pair:
     votes = np.array([first, second])
@@ -407,13 +426,13 @@ def pair_of(first: int, second: int, moved: int, margin: int) -> Pair:
 )
 def test_what_ships_stands(mechanism: Mechanism) -> None:
     """False alarm: below 1e-8 each, by the confidence of the audit, however many its runs are."""
-    audit = audit_mechanism(
+    found = audit_mechanism(
         mechanism, SystemNoise(), queries=4, runs=2000, delta=1e-3, confidence=SURE
     )
-    assert audit.holds
-    assert audit.lower_bound <= audit.claimed
-    assert (audit.kind, audit.subject, audit.queries) == ("mechanism", mechanism.name, 4)
-    assert "cast otherwise" in audit.adjacency
+    assert found.holds
+    assert found.lower_bound <= found.claimed
+    assert (found.kind, found.subject, found.queries) == ("mechanism", mechanism.name, 4)
+    assert "cast otherwise" in found.adjacency
 
 
 @pytest.mark.parametrize(
@@ -428,9 +447,9 @@ def test_what_ships_stands(mechanism: Mechanism) -> None:
 def test_an_attack_on_what_ships_comes_somewhere_near(mechanism: Mechanism, share: float) -> None:
     """Seeded, so that it comes out the same always: an attack that finds nothing tests nothing."""
     noise = SimulatedNoise(2)
-    audit = audit_mechanism(mechanism, noise, queries=4, runs=8000, delta=1e-3, confidence=0.999)
-    assert share * audit.claimed < audit.lower_bound < audit.claimed
-    assert audit.mu_claimed is None or 0.2 * audit.mu_claimed < (audit.mu_lower_bound or 0.0)
+    found = audit_mechanism(mechanism, noise, queries=4, runs=8000, delta=1e-3, confidence=0.999)
+    assert share * found.claimed < found.lower_bound < found.claimed
+    assert found.mu_claimed is None or 0.2 * found.mu_claimed < (found.mu_lower_bound or 0.0)
 
 
 RUNS, DELTA = 20_000, 0.01
@@ -533,11 +552,11 @@ def test_half_the_noise_is_found(
     claim = claimed(mechanism, 1, DELTA)
     power, _mu = surely_found(halved(mechanism), pair, 1, RUNS, doubt_of(claim))
     assert power > claim.epsilon + 0.05, "too few runs to find it but with 1e-6"
-    audit = audit_mechanism(
+    found = audit_mechanism(
         mechanism, HalfNoise(), queries=1, runs=RUNS, delta=DELTA, confidence=SURE, pairs=[pair]
     )
-    assert audit.lower_bound > audit.claimed
-    assert not audit.holds
+    assert found.lower_bound > found.claimed
+    assert not found.holds
 
 
 @pytest.mark.parametrize(
@@ -554,9 +573,9 @@ def test_a_forgotten_sensitivity_is_found(
     power, _mu = surely_found(mechanism, pair, 1, RUNS, doubt_of(claim))
     assert power > claim.epsilon + 0.05, "too few runs to find it but with 1e-6"
     options = {"queries": 1, "runs": RUNS, "delta": DELTA, "confidence": SURE, "pairs": [pair]}
-    audit = audit_mechanism(mechanism, SystemNoise(), votes=2, **options)  # type: ignore[arg-type]
-    assert audit.lower_bound > audit.claimed
-    assert not audit.holds
+    found = audit_mechanism(mechanism, SystemNoise(), votes=2, **options)  # type: ignore[arg-type]
+    assert found.lower_bound > found.claimed
+    assert not found.holds
     with pytest.raises(UsageError, match="moves more"):
         audit_mechanism(mechanism, SystemNoise(), **options)  # type: ignore[arg-type]
 
@@ -589,10 +608,10 @@ def test_a_charge_that_is_skipped_is_found(mechanism: Mechanism, runs: int, by: 
     else:
         assert claim.mu is not None
         assert mu > claim.mu + 0.05
-    audit = audit_mechanism(
+    found = audit_mechanism(
         mechanism, SystemNoise(), queries=2, runs=runs, delta=DELTA, confidence=SURE,
         pairs=[pair], claim=claim,
     )  # fmt: skip
-    assert not audit.holds
+    assert not found.holds
     if by == "epsilon":
-        assert audit.lower_bound > claim.epsilon
+        assert found.lower_bound > claim.epsilon

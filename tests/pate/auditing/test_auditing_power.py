@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pate.auditing.experiment import Plan, attack, bets_of
+from pate.auditing.harness import Claim, Plan, Subject, audit, bets_of
 from pate.auditing.neighbours import Pair
-from pate.auditing.power import events_of, may_be_chosen, seen_from
-from pate.auditing.result import Claim
+from tests.support.audits.power import events_of, may_be_chosen, seen_from
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,14 +56,17 @@ class Laws:
 
     def missed(self, runs: int) -> int:
         """Return how many of the attacks do not refute the claim."""
-        found = [
-            attack(
-                self.sample, self.pairs, CLAIM, runs=runs, confidence=CONFIDENCE, step=runs
-            ).mu_lower_bound
-            for _ in range(ATTACKS)
-        ]
         assert CLAIM.mu is not None
-        return sum((each or 0.0) <= CLAIM.mu for each in found)
+        return sum(mu <= CLAIM.mu for mu in self.mus(CLAIM, runs, CONFIDENCE))
+
+    def mus(self, claim: Claim, runs: int, confidence: float) -> list[float]:
+        """Return the bounds on mu of the attacks."""
+        subject = Subject(
+            name="laws", kind="mechanism", claim=claim, pairs=self.pairs, sample=self.sample,
+            queries=1, step=runs,
+        )  # fmt: skip
+        found = (audit(subject, runs=runs, confidence=confidence) for _ in range(ATTACKS))
+        return [each.mu_lower_bound or 0.0 for each in found]
 
 
 @pytest.mark.parametrize(
@@ -128,15 +130,6 @@ def test_two_bets_on_a_claim_that_is_true_refute_it_as_seldom_as_said() -> None:
     laws = Laws(*[(0.7, 0.3)] * 3)
     exact = Claim(9.0, 1e-2, 2 * float(stats.norm.ppf(0.7)))
     assert exact.mu is not None
-    wrong = sum(
-        (
-            attack(
-                laws.sample, laws.pairs, exact, runs=600, confidence=0.5, step=600
-            ).mu_lower_bound
-            or 0.0
-        )
-        > exact.mu
-        for _ in range(ATTACKS)
-    )
+    wrong = sum(mu > exact.mu for mu in laws.mus(exact, 600, 0.5))
     assert stats.binom.sf(136, ATTACKS, 0.5) <= 1e-6
     assert wrong <= 136

@@ -13,7 +13,7 @@ from pate.features.likeness import LikenessSpace
 from pate.features.neighbours import representatives
 from pate.features.space import directions_over, space_over
 from pate.formats.noisy_counts import NoisyVotes
-from student.trainers.linear import linear_chances
+from student.chances.sums import linear_chances
 
 
 def rows_of(count: int, seed: int) -> Table:

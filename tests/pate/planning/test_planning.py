@@ -225,7 +225,7 @@ class TestExpectations:
     def test_more_budget_is_never_worse(self) -> None:
         budgets = [Fraction(n, 100) for n in (1, 2, 5, 10, 20, 40)]
         plans = [plan(cap=cap) for cap in budgets]
-        for figure in ("asked", "answered", "right", "epsilon", "worst_answered"):
+        for figure in ("asked", "answered", "right", "epsilon"):
             values = [getattr(each, figure) for each in plans]
             assert values == sorted(values), figure
         assert len({each.accuracy for each in plans}) == 1
@@ -247,10 +247,6 @@ class TestGuarantees:
         whole = 640 * (PAPER.worst[0].rho + PAPER.worst[1].rho)
         assert made.epsilon == pytest.approx(Gdp().epsilon(whole, 1e-5), rel=1e-3)
         assert made.epsilon > Gdp().epsilon(whole, 1e-5)
-        assert made.worst_epsilons["zcdp"] == pytest.approx(epsilon_from_rho(whole, 1e-5))
-        assert made.worst_epsilons["gdp"] == pytest.approx(made.epsilon)
-        assert made.worst_answered == 640
-        assert made.expected_epsilons["gdp"] < made.epsilon
 
     def test_the_published_votes_as_a_proxy(self, test_data: Path) -> None:
         path = test_data / "pate_votes" / "mnist_250_teachers.npy"
@@ -262,8 +258,6 @@ class TestGuarantees:
         tails = [math.erfc((199.5 - top) / 150 / math.sqrt(2)) / 2 for top in votes.max(axis=1)]
         assert made.answered == pytest.approx(sum(tails), abs=1e-2)
         assert 282.72 < made.answered < 284
-        assert made.expected_epsilons["zcdp"] == pytest.approx(2.741, abs=0.006)
-        assert made.expected_epsilons["gdp"] == pytest.approx(2.527, abs=0.006)
         assert made.accuracy is not None
         assert made.accuracy > 0.94, "agreement with the plurality; the papers' floor"
 
@@ -286,14 +280,8 @@ class TestGuarantees:
         assert made.epsilon <= epsilon
         assert made.composition == composition.name
         assert made.cap == min(budget, 640 * worst)
-        assert made.worst_answered == min(640, PrivacyFilter(budget).fits(worst, 640))
-        assert made.expected_epsilons[made.composition] <= made.epsilon
-        assert made.worst_epsilons[made.composition] <= made.epsilon
-        assert set(made.expected_epsilons) == (
-            {"gdp", "zcdp"} if made.composition == "gdp" else {"zcdp"}
-        )
-        if "gdp" in made.worst_epsilons:
-            assert made.worst_epsilons["gdp"] < made.worst_epsilons["zcdp"]
+        assert made.asked >= min(640, PrivacyFilter(budget).fits(worst, 640))
+        assert made.server_epsilon is None
 
     def test_a_unit_of_k_votes_costs_k_squared(self) -> None:
         once, thrice = plan(), plan(ConfidentGNMax(200, Fraction(150), Fraction(40), 3))
@@ -313,23 +301,6 @@ class TestGuarantees:
         # Without a budget: what all rounds may cost, and all queries in the first.
         free = plan(rounds=2, part=Fraction(1, 2))
         assert free.limit == plan().cap == free.cap / 2
-
-    def test_a_server_that_sees_noisy_histograms(self) -> None:
-        # k^2 / sigma2^2 for every query asked, answered or not; of GNMax that is the label's cost.
-        label = Gdp().cost(PAPER.worst[1])
-        made = plan()
-        assert made.histogram_epsilon == Gdp().epsilon(640 * label, 1e-5)
-        gnmax = plan(GNMax(Fraction(40), 1))
-        assert gnmax.histogram_epsilon == gnmax.epsilon
-        assert plan(LNMax(Fraction(50), 1)).histogram_epsilon is None
-        # Under a budget as many are asked as can be if none is answered.
-        capped = plan(cap=Fraction(1, 50))
-        check = Gdp().cost(PAPER.worst[0])
-        asked = 0
-        while asked * check + check + label <= Fraction(1, 50):
-            asked += 1
-        assert capped.histogram_epsilon == Gdp().epsilon(min(640, asked) * label, 1e-5)
-        assert asked > capped.asked
 
     def test_the_filter_of_the_plan_is_that_of_its_composition(self) -> None:
         made = plan(LNMax(Fraction(50), 1), cap=Zcdp().budget(2.0, 1e-5))

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from pate.errors import DataError, PateError, UndecidedError, UnreachableError
 from pate.preflight import Check, Finding, Skipped, Status, begin, needed, present, run_checks
-from pate.preflight.runner import Report
+from pate.preflight.checks import Report
 from pate.start import INTERRUPTED
 
 if TYPE_CHECKING:

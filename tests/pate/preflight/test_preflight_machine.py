@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pate.errors import DiskError, PateError, StateError
-from pate.preflight.finding import Finding, Status
-from pate.preflight.machine import check_memory, check_packages, check_python
-from pate.preflight.storage import check_home, check_sqlite, file_system
+from pate.preflight.checks import Finding, Status
+from pate.preflight.machine import (
+    check_home,
+    check_memory,
+    check_packages,
+    check_python,
+    check_sqlite,
+    file_system,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,12 +9,12 @@ import pytest
 
 from pate.accounting.composition import Gdp
 from pate.accounting.events import NoisyArray
-from pate.auditing import laws
 from pate.campaign.terms import round_mechanisms
 from pate.codes import GRID, code_of
 from pate.mechanisms import rounds_cost
 from pate.rounds.model import RoundModel
 from pate.rounds.residual import residual_sums
+from tests.support.audits import laws
 from tests.support.world.kinds import Kind
 
 DELTA = 1e-5

@@ -17,9 +17,7 @@ from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.state import Charge, ReleasedLabel
 from aggregator_server.ledger.verify import verify
 from aggregator_server.results.report import LEDGER_FILE
-from pate.auditing import bugs
 from pate.auditing.intervals import mu_lower_bound
-from pate.auditing.mechanism import foresee
 from pate.auditing.neighbours import distinguishing_pairs
 from pate.errors import UsageError
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
@@ -28,16 +26,17 @@ from simulation.audit.campaigns import Campaigns, audit_campaign, roster
 from simulation.audit.options import AuditOptions
 from simulation.audit.run import run_audits
 from tests.pate.mechanisms.test_mechanisms import argmax_law, gaussian_law
-from tests.support.audit_table import LABELLED
+from tests.support.audits import bugs
+from tests.support.audits.foretold import LABELLED, foresee
+from tests.support.audits.planting import plant, seed
 from tests.support.needs import others_slow
-from tests.support.planting import plant, seed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aggregator_server.ledger.state import CampaignState
-    from pate.auditing.bugs import Bug
     from pate.mechanisms import Mechanism, Outcome
+    from tests.support.audits.bugs import Bug
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -97,14 +96,6 @@ def test_all_shipped_mechanisms_stand_and_json_is_alone_on_the_standard_output()
         assert "cast otherwise" in each["adjacency"]
         assert each["unit"].startswith(("a unit with 2 of", "a unit with 2 votes"))
         assert each["pair"]
-        told = {bug["bug"]: bug for bug in each["bugs"]}
-        # An epsilon of 4 is not refuted by so few runs at such a confidence; a mu of 1.4 is.
-        assert told["no noise at all"]["seen"] is True or each["mu_claimed"] is None
-        assert told["noise 1.5 times too small"]["seen"] is False, "not with a thousand runs"
-        assert all(
-            bug["seen"] is (bug["runs"] is not None and bug["runs"] <= 1000)
-            for bug in told.values()
-        )
     assert "attacking gnmax" in done.stderr
 
 
@@ -119,7 +110,6 @@ def test_a_table_names_the_terms_of_its_figures() -> None:
     mu = 2 * math.sqrt(2) * math.sqrt(2) / 7.5
     assert f"≤ {mu:.2f}" in done.stdout
     for words in ("≥ ", "stands", "delta 0.01", "1600", "confidence 0.99999999",
-                  "winners change", "every second charge skipped", "NO",
                   "unit: a unit with 2", "adjacency: 2 of the votes", "observer: public",
                   "proves nothing", "weak or public seed"):  # fmt: skip
         assert words in done.stdout, words
@@ -334,7 +324,7 @@ def test_a_bug_is_found_in_whole_campaigns(
 
 
 @pytest.mark.slow
-def test_campaigns_are_attacked_on_all_pairs_and_say_what_they_would_find() -> None:
+def test_campaigns_are_attacked_on_all_pairs() -> None:
     mechanism = SHIPPED[2]
     said = foresee(mechanism, 8, 600, 1e-2, 0.999, 1)
     assert [each.bug for each in said if each.seen] == [

@@ -14,27 +14,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pate.auditing import bugs, experiment
-from pate.auditing import histograms as counting
-from pate.auditing import mechanism as labelling
-from pate.auditing.bugs import GATED, bugs_of
-from pate.auditing.histograms import audit_counts, cell_pairs, count_laws
+from pate.auditing import harness
 from pate.auditing.mechanism import audit_mechanism, claimed
-from pate.auditing.neighbours import CLASSES
-from pate.auditing.power import level_events, reached
+from pate.auditing.neighbours import CLASSES, cell_pairs
 from pate.noise.exact import SystemNoise
 from simulation.audit.gated import audit_gated
 from simulation.audit.options import AuditOptions
 from simulation.audit.run import gated_of, mechanism_of
-from tests.support.audit_table import COUNTED, LABELLED, RUNS, foretold, table
+from tests.support.audits import bugs
+from tests.support.audits.bugs import GATED, bugs_of
+from tests.support.audits.count_laws import count_laws
+from tests.support.audits.foretold import COUNTED, LABELLED, RUNS, foretold, table
+from tests.support.audits.planting import plant, seed
+from tests.support.audits.power import level_events, reached
 from tests.support.needs import others_slow
-from tests.support.planting import plant, seed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pate.auditing.bugs import Bug
-    from pate.auditing.result import Audit
+    from tests.support.audits.bugs import Bug
 
 ROOT = Path(__file__).resolve().parents[3]
 CASES = [
@@ -76,10 +72,6 @@ NOT_SEEN = {
 }
 
 
-def _nothing_foretold(*_: object) -> tuple[()]:
-    return ()
-
-
 @pytest.mark.parametrize(
     ("name", "bug"),
     others_slow(CASES, FIRST.__contains__),
@@ -113,7 +105,6 @@ def test_a_stream_from_a_public_seed_is_seen_by_no_audit(monkeypatch: pytest.Mon
 
     That noise is drawn from the operating system only, tests/pate/noise/test_noise_sources.py checks.
     """
-    monkeypatch.setattr(labelling, "foresee", _nothing_foretold)
     seed(monkeypatch, "the public id of a campaign")
     mechanism = mechanism_of("gnmax", AuditOptions())
     audit = audit_mechanism(
@@ -124,12 +115,9 @@ def test_a_stream_from_a_public_seed_is_seen_by_no_audit(monkeypatch: pytest.Mon
 
 def assert_found(name: str, bug: Bug, runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant a bug and audit with so many runs."""
-    # What the list says is above, computed once: no audit here has to compute it again.
-    monkeypatch.setattr(labelling, "foresee", _nothing_foretold)
-    monkeypatch.setattr(counting, "foresee_counts", _nothing_foretold)
     seed(monkeypatch, f"{name} {bug.name}")
     if not bug.of_batch:
-        monkeypatch.setattr(experiment, "CALLS", CALLS)
+        monkeypatch.setattr(harness, "CALLS", CALLS)
     if name == "gated-gnmax":
         gated = gated_of(AuditOptions())
         plant(monkeypatch, bug, gated.mechanism, counted=False)
@@ -137,8 +125,7 @@ def assert_found(name: str, bug: Bug, runs: int, monkeypatch: pytest.MonkeyPatch
     else:
         mechanism = mechanism_of(name, AuditOptions())
         plant(monkeypatch, bug, mechanism, counted=name in COUNTED)
-        attack: Callable[..., Audit] = audit_counts if name in COUNTED else audit_mechanism
-        audit = attack(
+        audit = audit_mechanism(
             mechanism, SystemNoise(),
             queries=2, runs=runs, delta=1e-2, confidence=0.999, votes=2,
         )  # fmt: skip
@@ -146,7 +133,7 @@ def assert_found(name: str, bug: Bug, runs: int, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_table_of_the_documents_is_what_the_code_says() -> None:
-    """``python -m tests.support.audit_table`` prints it anew."""
+    """``python -m tests.support.audits.foretold`` prints it anew."""
     text = (ROOT / "docs/proofs/audits.md").read_text(encoding="utf-8")
     assert table() in text
 

@@ -12,23 +12,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pate.auditing import bugs, experiment, laws
-from pate.auditing import histograms as counting
-from pate.auditing.bugs import Bug, bugs_of
-from pate.auditing.histograms import audit_counts, cell_pairs, count_laws, foresee_counts
-from pate.auditing.mechanism import claimed
-from pate.auditing.power import level_events, reached
+from pate.auditing import harness
+from pate.auditing.mechanism import audit_mechanism, claimed
+from pate.auditing.neighbours import cell_pairs
 from pate.errors import UsageError
 from pate.mechanisms import DistributedNeighbour, Neighbour
 from pate.noise.exact import SystemNoise
 from simulation.audit.options import AuditOptions
 from simulation.audit.run import mechanism_of
+from tests.support.audits import bugs, count_laws, laws
+from tests.support.audits.bugs import Bug, bugs_of
+from tests.support.audits.foretold import foresee
+from tests.support.audits.planting import plant, seed
+from tests.support.audits.power import level_events, reached
 from tests.support.needs import others_slow
-from tests.support.planting import plant, seed
 
 if TYPE_CHECKING:
-    from pate.auditing.result import Seen
     from pate.noise.lanes import Integers
+    from tests.support.audits.power import Seen
 
 RUNS, DELTA, CONFIDENCE = 100_000, 1e-6, 0.999
 SHARED = DistributedNeighbour(0, honest=4, votes_per_unit=2, scale=Fraction(4))
@@ -40,13 +41,11 @@ _SHARE = SystemNoise.laplace_share
 
 @cache
 def foretold() -> dict[str, Seen]:
-    return {
-        each.bug: each for each in foresee_counts(SHARED, 2, RUNS, DELTA, CONFIDENCE, cell_pairs(2))
-    }
+    return {each.bug: each for each in foresee(SHARED, 2, RUNS, DELTA, CONFIDENCE, 2)}
 
 
 def found_with(runs: int, mechanism: Neighbour | DistributedNeighbour = SHARED) -> Any:
-    return audit_counts(
+    return audit_mechanism(
         mechanism, SystemNoise(), queries=2, runs=runs, delta=DELTA, confidence=CONFIDENCE
     )
 
@@ -65,10 +64,9 @@ def test_a_planted_bug_is_found_with_as_many_runs_as_was_said(
     if not said.seen:
         return
     assert said.runs is not None
-    monkeypatch.setattr(counting, "foresee_counts", lambda *_: ())
     seed(monkeypatch, bug.name)
     if not bug.of_batch:
-        monkeypatch.setattr(experiment, "CALLS", 8)
+        monkeypatch.setattr(harness, "CALLS", 8)
     plant(monkeypatch, bug, SHARED, counted=True)
     found = found_with(said.runs)
     assert not found.holds, f"{found.lower_bound} of {found.claimed}, by {found.pair}"
@@ -78,25 +76,19 @@ def test_a_planted_bug_is_found_with_as_many_runs_as_was_said(
 def test_noise_of_the_server_that_is_always_even_or_cut_is_found(
     bug: Bug, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(counting, "bugs_of", lambda _: (bug,))
-        (said,) = foresee_counts(NARROW, 2, RUNS, DELTA, CONFIDENCE, cell_pairs(2))
+    (said,) = foresee(NARROW, 2, RUNS, DELTA, CONFIDENCE, 2, bugs=[bug])
     assert said.seen
     assert said.runs is not None
-    monkeypatch.setattr(counting, "foresee_counts", lambda *_: ())
-    monkeypatch.setattr(experiment, "CALLS", 8)
+    monkeypatch.setattr(harness, "CALLS", 8)
     seed(monkeypatch, bug.name)
     plant(monkeypatch, bug, NARROW, counted=True)
     assert not found_with(said.runs, NARROW).holds
 
 
-def test_a_tail_that_is_cut_further_off_is_rarer_than_one_in_the_runs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_tail_that_is_cut_further_off_is_rarer_than_one_in_the_runs() -> None:
     """At 20 with scale 2: a count gets there once in 35,000 times, and 100,000 runs do not prove it."""
     far = Bug("cut at 10 scales", cut=10)
-    monkeypatch.setattr(counting, "bugs_of", lambda _: (far,))
-    (said,) = foresee_counts(NARROW, 2, RUNS, DELTA, CONFIDENCE, cell_pairs(2))
+    (said,) = foresee(NARROW, 2, RUNS, DELTA, CONFIDENCE, 2, bugs=[far])
     assert not said.seen
     assert said.runs is not None
     assert said.runs > 10 * RUNS
@@ -108,13 +100,13 @@ def test_a_tail_that_is_cut_further_off_is_rarer_than_one_in_the_runs(
 def test_shares_for_one_party_more_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """NB(1/5) where four honest shares are counted: too little noise, by the exact law of it."""
     with monkeypatch.context() as patch:
-        patch.setattr(counting, "bugs_of", lambda _: (SHARES_FOR_MORE,))
-        patch.setattr(counting, "_noise", lambda *_: laws.geometric(Fraction(4), Fraction(4, 5)))
-        (said,) = foresee_counts(SHARED, 2, RUNS, DELTA, CONFIDENCE, cell_pairs(2))
+        patch.setattr(
+            count_laws, "noise_of", lambda *_: laws.geometric(Fraction(4), Fraction(4, 5))
+        )
+        (said,) = foresee(SHARED, 2, RUNS, DELTA, CONFIDENCE, 2, bugs=[SHARES_FOR_MORE])
     assert said.seen
     assert said.runs is not None
-    monkeypatch.setattr(counting, "foresee_counts", lambda *_: ())
-    monkeypatch.setattr(experiment, "CALLS", 8)
+    monkeypatch.setattr(harness, "CALLS", 8)
     seed(monkeypatch, said.bug)
     monkeypatch.setattr(
         SystemNoise, "laplace_share", lambda self, t, h, n: _SHARE(self, t, h + 1, n)
@@ -128,7 +120,6 @@ def test_noise_on_one_side_only_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     def one_side(self: SystemNoise, scale: Fraction, shares: int, count: int) -> Integers:
         return np.abs(_SHARE(self, scale, shares, count))
 
-    monkeypatch.setattr(counting, "foresee_counts", lambda *_: ())
     seed(monkeypatch, "one side")
     monkeypatch.setattr(SystemNoise, "laplace_share", one_side)
     assert not found_with(4_000).holds
@@ -138,9 +129,8 @@ def test_noise_on_one_side_only_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_ships_stands(
     mechanism: Neighbour | DistributedNeighbour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "foresee_counts", lambda *_: ())
     seed(monkeypatch, "honest")
-    found = audit_counts(
+    found = audit_mechanism(
         mechanism, SystemNoise(), queries=1, runs=4_000, delta=DELTA, confidence=CONFIDENCE
     )
     assert found.holds
@@ -154,14 +144,14 @@ def test_a_release_is_attacked_to_seven_tenths_of_its_claim(queries: int) -> Non
     claim = claimed(SHARED, queries, DELTA)
     assert claim.epsilon == queries
     assert claim.mu is None
-    *_, score = count_laws(SHARED, cell_pairs(2)[0], queries, bugs.Bug("none"))
+    *_, score = count_laws.count_laws(SHARED, cell_pairs(2)[0], queries, bugs.Bug("none"))
     epsilon, _ = reached(level_events(score), RUNS, claim, 0.0005)
     assert 0.7 * claim.epsilon <= epsilon.max() <= claim.epsilon
 
 
 def test_the_laws_of_the_score_are_those_of_an_enumeration() -> None:
     (given, other) = cell_pairs(2)[0].votes.ravel(), cell_pairs(2)[0].neighbour.ravel()
-    *_, (here, there) = count_laws(CENTRAL, cell_pairs(2)[0], 1, bugs.Bug("none"))
+    *_, (here, there) = count_laws.count_laws(CENTRAL, cell_pairs(2)[0], 1, bugs.Bug("none"))
     noise = laws.laplace(Fraction(4))
     values = np.arange(len(noise)) - len(noise) // 2
     for law, world in ((here, given), (there, other)):

@@ -14,13 +14,9 @@ import pytest
 
 from party.voting import neighbour as voting
 from pate.answers import Answer, answer_of, of_labels
-from pate.auditing import bugs, experiment
-from pate.auditing import histograms as counting
-from pate.auditing.bugs import Bug
-from pate.auditing.histograms import audit_counts, count_laws, foresee_counts
-from pate.auditing.mechanism import claimed
+from pate.auditing import harness
+from pate.auditing.mechanism import audit_mechanism, claimed
 from pate.auditing.neighbours import Pair
-from pate.auditing.power import level_events, reached
 from pate.codes import GRID, Change, Code, code_of
 from pate.errors import DataError, UsageError
 from pate.features.dense import Directions
@@ -32,11 +28,16 @@ from pate.rounds.residual import residual_sums
 from simulation.audit.options import AuditOptions
 from simulation.audit.records import record_pairs
 from simulation.audit.run import mechanism_of
+from tests.support.audits import bugs
+from tests.support.audits.bugs import Bug
+from tests.support.audits.count_laws import count_laws
+from tests.support.audits.foretold import foresee
+from tests.support.audits.planting import plant, seed
+from tests.support.audits.power import level_events, reached
 from tests.support.needs import others_slow
-from tests.support.planting import plant, seed
 
 if TYPE_CHECKING:
-    from pate.auditing.result import Audit
+    from pate.auditing.harness import Audit
     from pate.noise import NoiseLawName
 
 #: An audit has 100,000 runs: a planted bug is found with far fewer. What Gaussian noise is claimed for, and
@@ -70,10 +71,9 @@ def audited(
 ) -> Audit:
     """Attack a code and an answer with the defaults of ``pate audit``, but for the number of runs."""
     mechanism = of_records(code, answer, law, votes)
-    patch.setattr(counting, "foresee_counts", lambda *_: ())
-    patch.setattr(experiment, "CALLS", 8)
+    patch.setattr(harness, "CALLS", 8)
     seed(patch, f"{code} {answer} {law}")
-    return audit_counts(
+    return audit_mechanism(
         mechanism,
         SystemNoise(),
         queries=queries,
@@ -333,9 +333,8 @@ def test_a_code_that_is_charged_as_nearest_votes_is_found(monkeypatch: pytest.Mo
     less = Change(4 * made.grid, 8 * made.grid**2, 4)
     pairs = record_pairs(made, 2)
     monkeypatch.setattr(Code, "change", lambda *_: less)
-    monkeypatch.setattr(counting, "foresee_counts", lambda *_: ())
     seed(monkeypatch, code)
-    found = audit_counts(
+    found = audit_mechanism(
         of_records(code, None, "gaussian"),
         SystemNoise(),
         queries=1,
@@ -374,9 +373,8 @@ def test_a_release_is_attacked_to_seven_tenths_of_its_claim(
 
 def test_what_an_audit_of_nearest_votes_would_see_is_foretold() -> None:
     pairs = record_pairs(code_of("nearest"), 2)
-    said = foresee_counts(
-        of_records("nearest", None, "gaussian"), 2, 100_000, 1e-2, CONFIDENCE, pairs
-    )
+    mechanism = of_records("nearest", None, "gaussian")
+    said = foresee(mechanism, 2, 100_000, 1e-2, CONFIDENCE, 2, pairs=pairs)
     assert [each.bug for each in said if not each.seen] == []
     # No vote goes from class to class in the first pair.
     assert {each.bug: each.pair for each in said}[

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
+    from student.lesson import Lesson, Student
     from student.session import Trainer
-    from student.trainers.base import Lesson, Student
 
 #: Modules that the commands import.
 _PRELOADED: Final = (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
-    from student.trainers.base import Effort, Lesson, Progress, Student
+    from student.lesson import Effort, Lesson, Progress, Student
 
 _FILE = "means.json"
 

@@ -1,0 +1,1 @@
+"""What a campaign's evidence says of every public input: class probabilities, by post-processing only."""

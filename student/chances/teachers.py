@@ -1,0 +1,133 @@
+"""Class probabilities of public rows from teachers' votes in one release, whose noise is known.
+
+Of arrays (:mod:`pate.features.axes`) the mean S / M has noise of a known variance v on each number. In the
+eigenvectors of H, the public rows' second moments, what is there without noise has the variance s^2 h^(1/2)
+if the weights of an answer have s^2. The s^2 with which the released numbers are most likely is taken, and
+the best estimate shrinks each number by s^2 h^(1/2) / (s^2 h^(1/2) + v). The answer's level is shrunk to
+equal classes, and all the way if it is not clear of its noise.
+
+How long answers were is not released: the probabilities are so sharp as a public set with clear classes would
+have them, and ranks and largest classes are what is to be relied on.
+
+Of noisy counts the shares of the teachers are regressed on the public rows in the same way.
+
+Source: Rasmussen and Williams, "Gaussian processes for machine learning", 2006, section 5.4; James and Stein,
+"Estimation with quadratic loss", 1961, for the level.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.codes import AXES, GRID, code_of
+from pate.features.axes import LEVEL, Axes
+from pate.features.space import space_over
+from student.chances.cells import LEAST_SHARE, softmax
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pate.data.values import Inputs
+    from pate.formats.noisy_counts import NoisyVotes
+
+    Floats = NDArray[np.float64]
+
+#: Variances of the weights that are tried, for noise of variance 1 and the largest moment 1.
+_SIZES: Final = tuple(2.0 ** (power / 2) for power in range(-24, 41))
+#: Standard deviations by which the squared length of a level must exceed what noise has.
+_CLEAR: Final = 3.0
+#: Usual length of a row's scores, less their mean, as logits.
+_SHARP: Final = 2.0
+_STEPS: Final = 300
+#: Directions in which counts are regressed, at most.
+_DIRECTIONS: Final = 64
+
+
+def teachers_chances(public: Inputs, noisy: NoisyVotes, teachers: int) -> Floats:
+    """Return (n, m) class probabilities of the public rows from counts, or arrays, of so many teachers."""
+    points = space_over(public).embed(public)
+    if code_of(noisy.code).name != AXES:
+        return _of_counts(points.astype(np.float64), noisy)
+    axes = Axes.fit(points, noisy.queries.tolist())
+    sums, noise = noisy.counts / (GRID * teachers), noisy.sigma / (GRID * teachers)
+    classes = sums.shape[1]
+    sums = sums - sums.mean(axis=1, keepdims=True)
+    vectors, roots = axes.vectors[:, axes.kept], np.sqrt(axes.moments[axes.kept])
+    seen = vectors.T @ sums[1:] / math.sqrt(1 - LEVEL)
+    found = vectors @ (shrunk(roots, seen, noise**2 / (1 - LEVEL)) * seen)
+    scores = axes.answering @ found
+    level = _level(sums[0] / math.sqrt(LEVEL), noise**2 / LEVEL)
+    length = math.sqrt(float(np.square(scores).sum(axis=1).mean()))
+    if not length:
+        return np.tile(level, (len(points), 1))
+    return levelled(_SHARP * math.sqrt(1 - 1 / classes) / length * scores, level)
+
+
+def shrunk(moments: Floats, seen: Floats, variance: float) -> Floats:
+    """Return (k, 1) factors from 0 to 1 of what was seen with noise, by the evidence.
+
+    Args:
+        moments: (k,) positive, to which the variance of what is there is proportional.
+        seen: (k, m), whose rows sum to 0.
+        variance: of the noise on each number, before that was so.
+    """
+    columns = seen.shape[1]
+    if not variance:
+        return np.ones((len(moments), 1))
+    energy, left = np.square(seen).sum(axis=1) / variance, columns - 1
+    relative = moments / moments.max()
+
+    def evidence(size: float) -> float:
+        spread = 1 + size * relative
+        return -float((energy / spread + left * np.log(spread)).sum())
+
+    size = max(_SIZES, key=evidence) * relative
+    made: Floats = (size / (1 + size))[:, None]
+    return made
+
+
+def levelled(scores: Floats, shares: Floats) -> Floats:
+    """Return (n, m) probabilities of scores, so shifted that their mean is the classes' shares."""
+    shift = np.log(shares)
+    made = softmax(scores + shift)
+    for _ in range(_STEPS):
+        shift = shift + 0.5 * np.log(shares / np.maximum(made.mean(axis=0), LEAST_SHARE))
+        made = softmax(scores + shift)
+    return made
+
+
+def _level(apart: Floats, variance: float) -> Floats:
+    """Return (m,) the shares of the classes from how far they were seen to be from equal, with noise."""
+    classes = len(apart)
+    free, length = classes - 1, float(np.square(apart).sum())
+    factor = 0.0
+    if length > variance * (free + _CLEAR * math.sqrt(2 * free)):
+        factor = 1 - variance * free / length
+    shares = np.clip(1 / classes + factor * apart, LEAST_SHARE, 1.0)
+    made: Floats = shares / shares.sum()
+    return made
+
+
+def _of_counts(points: Floats, noisy: NoisyVotes) -> Floats:
+    """Return (n, m) probabilities of public rows from the noisy counts of some, or all, of them."""
+    totals = float(noisy.counts.sum(axis=1).mean())  # teachers that are in the sum
+    shares, noise = noisy.counts / max(totals, 1.0), noisy.sigma / max(totals, 1.0)
+    mean = np.clip(shares.mean(axis=0), LEAST_SHARE, 1.0)
+    rows = points - points.mean(axis=0)
+    _, _, axes = np.linalg.svd(rows[noisy.queries], full_matrices=False)
+    rows = rows @ axes[:_DIRECTIONS].T
+    asked = rows[noisy.queries]
+    middle = asked.mean(axis=0)
+    sizes, vectors = np.linalg.eigh((asked - middle).T @ (asked - middle))
+    kept = sizes > 1e-9 * sizes[-1]
+    sizes, vectors = sizes[kept], vectors[:, kept]
+    apart = shares - shares.mean(axis=0)
+    apart = apart - apart.mean(axis=1, keepdims=True)
+    seen = vectors.T @ ((asked - middle).T @ apart) / np.sqrt(sizes)[:, None]
+    weights = vectors @ (shrunk(sizes, seen, noise**2) * seen / np.sqrt(sizes)[:, None])
+    made = np.clip(mean / mean.sum() + (rows - middle) @ weights, LEAST_SHARE, 1.0)
+    chances: Floats = made / made.sum(axis=1, keepdims=True)
+    return chances

@@ -1,0 +1,1 @@
+"""Models fitted to class probabilities of public inputs: trees, a softmax regression, a network."""
