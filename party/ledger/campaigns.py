@@ -1,51 +1,128 @@
-"""The state of a campaign with the rules within it, and an entry, for the rules of a party's ledger.
+"""The state of a campaign with the rules within it, and its records as values.
 
-A part of :mod:`party.ledger.rules`. Campaigns are in memory, at most 300 KiB each; hashes of
+A part of :mod:`party.ledger.state`. Campaigns are in memory, at most 300 KiB each; hashes of
 queries are not: a party answers millions.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from party.ledger.accountant import Totals
-from party.ledger.records import BatchRecord, CampaignRecord, EndingRecord, FileRecord
 from party.ledger.sent_votes import Given
 from pate.errors import RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
+    from party.ledger.entries import Answered
     from party.ledger.history import History
     from party.ledger.series import UnitVotes
     from party.ledger.unmaskings import How
     from party.offer import Offer
-    from pate.storage.hash_chain import Json
+    from pate.storage.hash_chain import Entry
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One entry of the chain, read back.
+class BatchRecord:
+    """A batch that this party answered.
 
     Attributes:
-        seq: its number, from 1 on.
-        kind: of the entry.
-        body: of the entry.
-        at: when it was written.
-        hashes: of the queries of its batch; empty without a batch.
-        tags: of the votes on them, if its first answer has some; see
-            :mod:`party.ledger.sent_votes`.
-        units: that vote in it, if its first answer has some; see :mod:`party.ledger.series`.
+        batch: its digest, hex.
+        queries: number of queries.
+        answered_at: times at which votes on it left, UTC.
+        survivors: with whom its sum was unmasked; None if it was not.
+        opened_at: time of the unmasking, UTC.
     """
 
-    seq: int
-    kind: str
-    body: dict[str, Json]
+    batch: str
+    queries: int
+    answered_at: tuple[str, ...]
+    survivors: tuple[str, ...] | None = None
+    opened_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndingRecord:
+    """The server's report of the end of a campaign.
+
+    Attributes:
+        queries_asked: queries put to the mechanism, each round counted separately.
+        labels_released: labels released by the server.
+        epsilon: of the cap.
+        delta: of that epsilon.
+        at: time of the report, UTC.
+        cause: why it ended before it asked for votes; empty otherwise.
+    """
+
+    queries_asked: int
+    labels_released: int
+    epsilon: float
+    delta: float
     at: str
-    hashes: Sequence[bytes] = ()
-    tags: Sequence[bytes] = ()
-    units: Sequence[bytes] = ()
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """An envelope with our answers, as a file that left.
+
+    Attributes:
+        number: of the envelope that it answers, among those of the campaign for us.
+        answers: SHA-256 of that file, hex.
+        digest: SHA-256 of our file, hex.
+        size: of our file, in bytes.
+        at: when it was recorded, UTC: just before it appeared.
+    """
+
+    number: int
+    answers: str
+    digest: str
+    size: int
+    at: str
+
+
+@dataclass(frozen=True)
+class CampaignRecord:
+    """A party's ledger's content about one campaign.
+
+    Attributes:
+        offer: the terms, as far as known; its ``queries`` are meaningless here.
+        joined_at: UTC.
+        last: number of the last entry about it.
+        queries: number of distinct queries answered.
+        batches: in the order of their first answers.
+        ending: None while it may continue.
+        view: of our data; see :func:`party.ledger.sent_votes.view_of`.
+        units: votes of units in it, if it is a campaign of a series.
+        files: envelopes that left, in order.
+    """
+
+    offer: Offer
+    joined_at: str
+    last: int
+    queries: int = 0
+    batches: tuple[BatchRecord, ...] = ()
+    ending: EndingRecord | None = None
+    view: str = ""
+    units: int = 0
+    files: tuple[FileRecord, ...] = ()
+
+    @property
+    def asked(self) -> int:
+        """Queries summed over batches."""
+        return sum(each.queries for each in self.batches)
+
+    @property
+    def opened(self) -> tuple[BatchRecord, ...]:
+        """The batches whose sum was unmasked."""
+        return tuple(each for each in self.batches if each.survivors is not None)
+
+    @property
+    def totals(self) -> Totals:
+        """The accountant's input."""
+        return Totals(self.offer, self.queries, self.asked)
 
 
 @dataclass
@@ -97,6 +174,26 @@ class Campaign:
     def asked(self) -> int:
         """Queries summed over batches."""
         return sum(each.queries for each in self.batches.values())
+
+    def first_answer(self, batch: str) -> int | None:
+        """Return the number of the entry with the first answer to a batch, None if there is none."""
+        return next((seq for seq, each in self.answers.items() if each == batch), None)
+
+    def take(self, given: Given, step: Answered, new: int, at: Entry) -> None:
+        """Record votes that may leave; ``new``: how many queries it was never asked before."""
+        batch = step.batch
+        self.votes.setdefault(batch, step.votes)
+        self.source, self.matrix, self.last = given.source, given.matrix, at.seq
+        self.view, self.units = given.view, given.units
+        if step.again:
+            record = self.batches[batch]
+            self.batches[batch] = replace(record, answered_at=(*record.answered_at, at.written_at))
+            return
+        self.queries += new
+        self.batches[batch] = BatchRecord(batch, step.queries, (at.written_at,))
+        self.digests[batch] = step.queries_digest
+        self.rounds[batch] = given.round
+        self.answers[at.seq] = batch
 
     def new(self, hashes: Iterable[bytes], history: History) -> int:
         """Return how many distinct queries of ``hashes`` it was never asked before."""

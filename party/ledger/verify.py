@@ -41,7 +41,7 @@ from pate.text_form import fraction_from_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from party.ledger.records import CampaignRecord
+    from party.ledger.campaigns import CampaignRecord
     from party.offer import Offer
 
 #: Relative tolerance between two builds of the same formulas.

@@ -17,8 +17,8 @@ from aggregator_server.campaign.gated import GatedRelease
 from aggregator_server.campaign.labelling import outcomes_of
 from aggregator_server.campaign.neighbour import NeighbourRelease
 from aggregator_server.exchange.aggregation import Batch, MaskedAggregation, PlainAggregation
+from aggregator_server.ledger.answers import CHAIN, replay
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.ledger.rules import CHAIN, replay
 from aggregator_server.ledger.verify import read_campaign, verify
 from aggregator_server.monitoring.status import Status
 from aggregator_server.options import CampaignOptions
@@ -283,7 +283,7 @@ def test_a_crash_behind_the_charge_wastes_the_only_release(
 def test_a_disk_that_is_full_at_the_release_leaves_nothing_out(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import aggregator_server.ledger.ledger as module
+    import pate.storage.ledger as module
 
     with start(path) as ledger:
         charge = ledger.charge(list(ROWS))

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from aggregator_server.ledger.answers import CHAIN
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.ledger.rules import CHAIN
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.accounting.composition import total_cost
 from pate.campaign.roster import RosterParty

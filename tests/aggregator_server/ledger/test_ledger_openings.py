@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aggregator_server.ledger.answers import CHAIN, replay
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.ledger.rules import CHAIN, replay
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.errors import LedgerError, QuorumError, StateError
 from pate.votes import Histogram

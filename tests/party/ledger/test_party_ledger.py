@@ -69,16 +69,6 @@ FIVE = SIX[:5]
 OTHER = "d2" * 16
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "home" / LEDGER_FILE
-
-
-@pytest.fixture
-def ledger(path: Path) -> PartyLedger:
-    return PartyLedger(path, now=lambda: datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC))
-
-
 # --- what is recorded ----------------------------------------------------------------------------
 
 

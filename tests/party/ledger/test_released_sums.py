@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from party.ledger import rules
-from party.ledger.rules import LedgerState
+from party.ledger import state
 from party.ledger.sent_votes import check_sources
+from party.ledger.state import LedgerState
 from party.ledger.unmaskings import How, check_exact
 from party.voting import voter
 from party.voting.noise_shares import NoiseShares
@@ -123,12 +123,11 @@ def numbers_of_labels_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     def blind(mine: Given, sharing: Iterable[Given]) -> None:
         check_sources(mine, [each for each in sharing if each.matrix == mine.matrix])
 
-    monkeypatch.setattr(rules, "check_sources", blind)
+    monkeypatch.setattr(state, "check_sources", blind)
 
 
 def matrices_all_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "matrix_of", lambda *_: "one")
-    monkeypatch.setattr("party.ledger.ledger.matrix_of", lambda *_: "one")
+    monkeypatch.setattr(state, "matrix_of", lambda *_: "one")
     votes_not_looked_at(monkeypatch)
 
 

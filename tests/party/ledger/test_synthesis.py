@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from party.ledger.accountant import Totals, cumulative_epsilon
-from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.ledger.ledger import PartyLedger
 from party.ledger.synthesis import Synthesis
 from party.policy.policy import Policy
 from pate.accounting.filters import Delta
@@ -64,16 +64,6 @@ def thousand(sigma: int = 40, **changes: Any) -> Offer:
     return settled(
         public_queries=1000, cap=Fraction(10), mechanisms=(GNMax(Fraction(sigma), 1),), **changes
     )
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "home" / LEDGER_FILE
-
-
-@pytest.fixture
-def ledger(path: Path) -> PartyLedger:
-    return PartyLedger(path)
 
 
 # --- the cumulative epsilon ----------------------------------------------------------------------
@@ -278,7 +268,7 @@ def test_what_cannot_be(wrong: dict[str, Any]) -> None:
 def test_the_text_of_an_entry_is_written_down() -> None:
     # Ledgers hold it: it may never change.
     made = synthesis(rho=Fraction(1, 8), delta=Fraction(0))
-    assert json.dumps(made.to_dict()) == (
+    assert json.dumps(made.body()) == (
         '{"id": "' + "a1" * 16 + '", "unit": "record", "method": "l1", "release": "seedless", '
         '"rows": 1000, "schema": "'
         + "b2" * 32
@@ -294,9 +284,9 @@ def test_the_text_of_an_entry_is_written_down() -> None:
     [{"rho": "0.5"}, {"rho": "2/4"}, {"more": 1}, {"rows": "1"}, {"settings": []}, {"epsilon": 1}],
 )
 def test_what_no_ledger_holds(wrong: dict[str, Any]) -> None:
-    with pytest.raises(LedgerError, match=f"a release of synthetic rows: .*{next(iter(wrong))}"):
-        Synthesis.from_dict(synthesis().to_dict() | wrong)
-    assert Synthesis.from_dict(synthesis().to_dict()) == synthesis()
+    with pytest.raises(LedgerError, match=f"an entry 'synthesis-reserved': .*{next(iter(wrong))}"):
+        Synthesis.of_body(synthesis().body() | wrong)
+    assert Synthesis.of_body(synthesis().body()) == synthesis()
 
 
 def test_a_cheaper_entry_is_noticed(ledger: PartyLedger, path: Path) -> None:
