@@ -25,31 +25,19 @@ SALT_BYTES: Final = 32
 
 
 def pack_counts(counts: Counts) -> bytes:
-    """Return (count, classes) votes as int32, little endian, row by row.
-
-    Raises:
-        LedgerError: if a count does not fit.
-    """
+    """Return (count, classes) votes as int32, little endian, row by row."""
     if counts.size and (int(counts.max()) >= 2**31 or int(counts.min()) < -(2**31)):
         raise LedgerError(f"a count of {int(np.abs(counts).max())} votes does not fit the ledger")
     return counts.astype("<i4").tobytes()
 
 
 def unpack_counts(blob: bytes, count: int, classes: int) -> Counts:
-    """Read back what :func:`pack_counts` made.
-
-    Raises:
-        LedgerError: if its length is wrong.
-    """
+    """Read back what :func:`pack_counts` made."""
     return view_counts(blob, count, classes).astype(np.int64)
 
 
 def view_counts(blob: bytes, count: int, classes: int) -> NDArray[np.int32]:
-    """Return what :func:`pack_counts` made as (count, classes) int32, without a copy.
-
-    Raises:
-        LedgerError: if its length is wrong.
-    """
+    """Return what :func:`pack_counts` made as (count, classes) int32, without a copy."""
     if len(blob) != 4 * count * classes:
         raise LedgerError(f"votes of {len(blob)} bytes, expected {4 * count * classes}")
     return np.frombuffer(blob, dtype="<i4").reshape(count, classes)
@@ -61,11 +49,7 @@ def pack_probabilities(probabilities: Probabilities) -> bytes:
 
 
 def unpack_probabilities(blob: bytes, rows: int, classes: int) -> Probabilities:
-    """Read back what :func:`pack_probabilities` made.
-
-    Raises:
-        LedgerError: if its length is wrong.
-    """
+    """Read back what :func:`pack_probabilities` made."""
     if len(blob) != 4 * rows * classes:
         raise LedgerError(f"predictions of {len(blob)} bytes, expected {4 * rows * classes}")
     return np.frombuffer(blob, dtype="<f4").reshape(rows, classes).astype(np.float32)
@@ -76,16 +60,6 @@ def counts_commitment(salt: bytes, blob: bytes, first: int, count: int, classes:
 
     The chain's head is published, and must not reveal votes: with a plain digest anyone could test
     guesses of the votes, outside of any epsilon.
-
-    Args:
-        salt: :data:`SALT_BYTES` fresh random bytes, stored with the votes and as private.
-        blob: the packed counts.
-        first: index of the batch's first query.
-        count: number of queries.
-        classes: number of classes.
-
-    Raises:
-        LedgerError: if the salt has a wrong length.
     """
     if len(salt) != SALT_BYTES:
         raise LedgerError(f"a salt of {len(salt)} bytes, expected {SALT_BYTES}")
@@ -117,9 +91,6 @@ def counts_of(store: Store, state: CampaignState, queries: Sequence[int]) -> Cou
 
     Where records vote in rounds they are those of the current one.
     Each batch with one of them is read once, and one is in memory at a time.
-
-    Raises:
-        LedgerError: if there are none for one of them.
     """
     found = np.empty((len(queries), len(state.classes)), dtype=np.int64)
     places = [state.voted.place_of(query) for query in queries]

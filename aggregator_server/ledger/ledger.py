@@ -43,7 +43,8 @@ class Ledger:
     """The open ledger of a campaign; thread-safe.
 
     After a failed write the stored state is unknown: the object then refuses further writes, and
-    the ledger must be opened again, which reads all of it.
+    the ledger must be opened again, which reads all of it. Places of queries are among those voted on,
+    and parties are in the order of the roster.
     """
 
     def __init__(
@@ -67,18 +68,7 @@ class Ledger:
     def create(
         cls, place: Place, spec: CampaignSpec, *, clock: Callable[[], datetime] = _now
     ) -> Self:
-        """Start the ledger of a new campaign.
-
-        Args:
-            place: of the ledger; its folder is created if needed, for only this user.
-            spec: of the campaign.
-            clock: returns the time of each entry.
-
-        Raises:
-            StateError: if a ledger exists, or another process uses it.
-            DiskError: if the disk is full or not writable.
-            UnreachableError: if the database does not answer.
-        """
+        """Start the ledger of a new campaign."""
         first, state = RULES.admitted(None, CHAIN.start, Open(spec), _stamp(clock()))
         database = stores.opened(place, fill=lambda db: append(db, first))
         with stores.or_closed(database):
@@ -101,12 +91,6 @@ class Ledger:
             head: the newest that is known from elsewhere; it must be in the ledger.
             close: end the campaign if nothing shows that its ledger is the newest one.
             clock: returns the time of each entry.
-
-        Raises:
-            UsageError: as of :func:`_must_close`.
-            StateError: if there is none, another process uses it, or a newer version wrote it.
-            LedgerError: if it does not verify, or lacks an earlier entry.
-            UnreachableError: if the database does not answer.
         """
         database = stores.opened(place)
         with stores.or_closed(database):
@@ -153,33 +137,13 @@ class Ledger:
     def record_roster(
         self, parties: Sequence[RosterParty], classes: Sequence[str]
     ) -> CampaignState:
-        """Fix the parties and classes, and so the mechanisms and the budget.
-
-        Args:
-            parties: in the order of the roster.
-            classes: class names, in the order of the vote columns.
-
-        Raises:
-            QuorumError: if there are too few parties.
-            RefusedError: if one is not invited, or protects a smaller unit than the campaign.
-            SchemaError: if the classes are not the campaign's.
-            BudgetError: if not a single answer fits the budget.
-        """
+        """Fix the parties and classes, and so the mechanisms and the budget."""
         return self._append(Roster.of(self.state().spec, parties, classes))
 
     def record_unmasking(self, first: int, count: int, survivors: Sequence[str]) -> CampaignState:
         """Record the survivors of a masked sum, before any party is asked to unmask it.
 
         An identical unmasking in the ledger is not written again.
-
-        Args:
-            first: place of the batch's first query among those voted on; the others follow it.
-            count: number of its queries.
-            survivors: names of the parties in the sum, in the order of the roster.
-
-        Raises:
-            QuorumError: if they are too few.
-            LedgerError: if another list was recorded before, or the votes are not masked.
         """
         with self._turn:
             state, step = self._log.state, Unmasking(first, count, tuple(survivors))
@@ -190,17 +154,7 @@ class Ledger:
     def record_votes(
         self, first: int, histogram: Total, responders: Sequence[str]
     ) -> CampaignState:
-        """Record the summed votes of one batch.
-
-        Args:
-            first: place of the batch's first query among those voted on; the others follow it.
-            histogram: (count, classes) votes, with the parties' noise if the campaign has it.
-            responders: names of the parties in the sum, in the order of the roster.
-
-        Raises:
-            QuorumError: if too few parties answered.
-            LedgerError: if the votes do not fit the roster, or were recorded before.
-        """
+        """Record the summed votes of one batch."""
         return self._append(Votes.of(self.state(), first, histogram, responders))
 
     def charge(self, queries: Sequence[int], *, simulated: bool = False) -> Charge:
@@ -211,16 +165,6 @@ class Ledger:
         charge: whether a release was interrupted may depend on its content (its length on an almost
         full disk), and drawing again until one succeeds would be an uncharged choice among answers.
         A query that is asked again is charged again.
-
-        Args:
-            queries: indices into the public set, none with a label, none answered this round.
-            simulated: whether the noise will be seeded, which is recorded permanently. With noise
-                shares the server draws none, and records that.
-
-        Raises:
-            BudgetError: if it does not fit the budget, the round's share or ``max_queries``.
-            LedgerError: if a query must not be asked.
-            StateError: if the campaign is not labelling.
         """
         with self._turn:
             step = Charging.of(self._log.state, queries, simulated=simulated)
@@ -238,17 +182,8 @@ class Ledger:
         """Record the answers to a charge, durably, and return the unused cost.
 
         When this returns, the labels may be published. A charge has one attempt: if this raises,
-        its answers are lost and its cost stays spent.
-
-        Args:
-            charge: the last one that :meth:`charge` returned.
-            outcomes: one per query of the charge, in its order.
-            gate: result of the test of a gated batch; None for any other.
-            noisy: for neighbour votes, their released (queries, classes) int64 noisy counts, in the
-                order of the charge; None for any other.
-
-        Raises:
-            LedgerError: if the charge is not open, or the answers do not match it.
+        its answers are lost and its cost stays spent. ``gate`` is the result of the test of a gated
+        batch, and ``noisy`` the (queries, classes) noisy counts of a matrix; None in other campaigns.
         """
         with self._turn:
             self._take(charge, len(outcomes))
@@ -256,14 +191,7 @@ class Ledger:
             return self._append(Release.of(state, charge, outcomes, gate=gate, noisy=noisy))
 
     def end_round(self, *, wants_predictions: bool) -> CampaignState:
-        """End the current round.
-
-        Args:
-            wants_predictions: whether a further round needs the student's predictions.
-
-        Raises:
-            LedgerError: if no further round would need them.
-        """
+        """End the current round."""
         with self._turn:
             self._held = None
             return self._append(RoundEnd(self._log.state.round, wants_predictions))
@@ -271,16 +199,7 @@ class Ledger:
     def record_predictions(self, round_: int, probabilities: Probabilities) -> bool:
         """Record the student's predictions for a round; only the first ones count.
 
-        Args:
-            round_: of the predictions, from 2.
-            probabilities: (queries, classes) float32.
-
-        Returns:
-            Whether the round already had predictions, so that these were ignored.
-
-        Raises:
-            StateError: if no predictions are expected.
-            LedgerError: if they are for another round, or of another shape.
+        Return whether the round already had predictions, so that these were ignored.
         """
         with self._turn:
             if round_ in self._log.state.predictions:
@@ -289,15 +208,7 @@ class Ledger:
             return False
 
     def record_model(self, round_: int, model: RoundModel) -> CampaignState:
-        """Record the model that a round shows to the records, before any party is asked with it.
-
-        Args:
-            round_: of the model; after the last round, the next number: it is the final one.
-            model: of the campaign's directions and classes.
-
-        Raises:
-            LedgerError: if it does not follow from a release, or is recorded already.
-        """
+        """Record the model that a round shows to the records, before any party is asked with it."""
         return self._append(Model(round_, model.to_bytes()))
 
     def finish(self) -> CampaignState:
@@ -314,11 +225,7 @@ class Ledger:
         return encoding.all_counts(self._database, self.state())
 
     def counts_of(self, queries: Sequence[int]) -> Counts:
-        """Return the summed votes of some queries, (queries, classes) int64, in their order.
-
-        Raises:
-            LedgerError: if there are none for one of them.
-        """
+        """Return the summed votes of some queries, (queries, classes) int64, in their order."""
         return encoding.counts_of(self._database, self.state(), queries)
 
     def predictions(self, round_: int) -> Probabilities | None:
@@ -363,13 +270,6 @@ def _must_close(
 
     A ledger in a database may be stale: a restored dump, a standby that missed the end. The campaign's
     folder knows the newest entry; if the folder is lost, the operator has to state it.
-
-    Args:
-        place: of the ledger.
-        store: the open ledger.
-        state: of its campaign.
-        head: the newest that is known from elsewhere, and was found in it.
-        close: whether to close it if it may be stale.
     """
     if state.phase == "finished":  # nothing can follow
         return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pate.accounting.filters import RULES, Delta
 from pate.errors import AccountingError, LedgerError, ProtocolError
@@ -21,12 +21,11 @@ from pate.text_form import fraction_from_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from party.ledger.state import LedgerState
     from pate.storage.hash_chain import Entry, Json
 
 
 @dataclass(frozen=True)
-class Bound(Step["LedgerState"]):
+class Bound(Step["HasBounds"]):
     """A site's bound on everything that leaves its home, and the entry that records it.
 
     Attributes:
@@ -79,7 +78,7 @@ class Bound(Step["LedgerState"]):
             raise LedgerError("not a bound of the party's accountant: it has another text")
         return made
 
-    def follow(self, state: LedgerState, at: Entry) -> LedgerState:
+    def follow(self, state: HasBounds, at: Entry) -> HasBounds:
         """Set a bound that was not in force."""
         del at
         if not state.bounds.differs(self):
@@ -108,6 +107,12 @@ class Bounds:
     def differs(self, bound: Bound) -> bool:
         """Return whether ``bound`` differs from the one in force."""
         return bound != self.all[-1] if self.all else bound.epsilon is not None
+
+
+class HasBounds(Protocol):
+    """The part of a ledger's state that is about bounds."""
+
+    bounds: Bounds
 
 
 def together(bounds: Iterable[Bound]) -> str:

@@ -7,7 +7,7 @@ earlier state and whose ledger was not: what the store forgot, the ledger has.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pate.errors import LedgerError, RefusedError
 from pate.masking.encoding import HASH_BYTES
@@ -16,7 +16,6 @@ from pate.storage.ledger import Step
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from party.ledger.state import LedgerState
     from pate.storage.hash_chain import Entry
 
 _MOST_NUMBER: Final = 2**32
@@ -53,11 +52,7 @@ class Listing:
         return tuple(self.listed.values())
 
     def new(self, roster: bytes, first: int, bundles: Sequence[bytes]) -> range:
-        """Return which of these bundles are not listed, from the first such to the last; empty: none.
-
-        Raises:
-            RefusedError: if another bundle of one of these numbers is listed.
-        """
+        """Return which of these bundles are not listed, from the first such to the last; empty: none."""
         known = [self.made.get((roster, first + at)) for at in range(len(bundles))]
         for at, (each, made) in enumerate(zip(known, bundles, strict=True)):
             if each not in (None, made):
@@ -69,11 +64,7 @@ class Listing:
         return range(new[0], new[-1] + 1) if new else range(0)
 
     def has_used(self, bundle: bytes, round_: bytes) -> bool:
-        """Return whether a bundle is listed with this round.
-
-        Raises:
-            RefusedError: if it is not listed, or with another round.
-        """
+        """Return whether a bundle is listed with this round."""
         found = self.listed.get(bundle)
         if found is None:
             raise RefusedError(
@@ -86,8 +77,14 @@ class Listing:
         return bool(found.round)
 
 
+class HasBundles(Protocol):
+    """The part of a ledger's state that is about bundles."""
+
+    bundles: Listing
+
+
 @dataclass(frozen=True)
-class BundlesMade(Step["LedgerState"]):
+class BundlesMade(Step["HasBundles"]):
     """Bundles that are about to leave, by consecutive numbers of a roster."""
 
     kind = "bundles"
@@ -98,7 +95,7 @@ class BundlesMade(Step["LedgerState"]):
     def __post_init__(self) -> None:
         _check_digests(self.roster, *self.made)
 
-    def follow(self, state: LedgerState, at: Entry) -> LedgerState:
+    def follow(self, state: HasBundles, at: Entry) -> HasBundles:
         """List them; no number has two bundles."""
         if not self.made or not 0 <= self.first <= _MOST_NUMBER - len(self.made):
             raise LedgerError(f"{len(self.made)} bundles from number {self.first!r:.40}")
@@ -112,7 +109,7 @@ class BundlesMade(Step["LedgerState"]):
 
 
 @dataclass(frozen=True)
-class BundleUsed(Step["LedgerState"]):
+class BundleUsed(Step["HasBundles"]):
     """The round that votes are about to be masked in with a bundle."""
 
     kind = "bundle"
@@ -122,7 +119,7 @@ class BundleUsed(Step["LedgerState"]):
     def __post_init__(self) -> None:
         _check_digests(self.bundle, self.round)
 
-    def follow(self, state: LedgerState, at: Entry) -> LedgerState:
+    def follow(self, state: HasBundles, at: Entry) -> HasBundles:
         """Use a listed bundle in one round."""
         del at
         if not state.bundles.has_used(self.bundle, self.round):

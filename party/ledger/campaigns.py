@@ -6,7 +6,7 @@ queries are not: a party answers millions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from party.ledger.accountant import Totals
@@ -16,12 +16,10 @@ from pate.errors import RefusedError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from party.ledger.entries import Answered
     from party.ledger.history import History
     from party.ledger.series import UnitVotes
     from party.ledger.unmaskings import How
     from party.offer import Offer
-    from pate.storage.hash_chain import Entry
 
 
 @dataclass(frozen=True)
@@ -179,22 +177,6 @@ class Campaign:
         """Return the number of the entry with the first answer to a batch, None if there is none."""
         return next((seq for seq, each in self.answers.items() if each == batch), None)
 
-    def take(self, given: Given, step: Answered, new: int, at: Entry) -> None:
-        """Record votes that may leave; ``new``: how many queries it was never asked before."""
-        batch = step.batch
-        self.votes.setdefault(batch, step.votes)
-        self.source, self.matrix, self.last = given.source, given.matrix, at.seq
-        self.view, self.units = given.view, given.units
-        if step.again:
-            record = self.batches[batch]
-            self.batches[batch] = replace(record, answered_at=(*record.answered_at, at.written_at))
-            return
-        self.queries += new
-        self.batches[batch] = BatchRecord(batch, step.queries, (at.written_at,))
-        self.digests[batch] = step.queries_digest
-        self.rounds[batch] = given.round
-        self.answers[at.seq] = batch
-
     def new(self, hashes: Iterable[bytes], history: History) -> int:
         """Return how many distinct queries of ``hashes`` it was never asked before."""
         found = set(hashes)
@@ -204,16 +186,7 @@ class Campaign:
         return len(found)
 
     def check_answer(self, given: Given, batch: str, digest: str) -> None:
-        """Check that votes may leave, given those of this campaign only.
-
-        Args:
-            given: the votes.
-            batch: digest of their queries, hex.
-            digest: of all queries.
-
-        Raises:
-            RefusedError: if they may not.
-        """
+        """Check that votes may leave, given those of this campaign only."""
         name, again = given.offer.campaign[:8], batch in self.batches
         if self.ending is not None:
             raise RefusedError(f"campaign {name} has ended: no more votes for it")
@@ -251,16 +224,7 @@ class Campaign:
             )
 
     def check_unmasking(self, batch: str, digest: str, survivors: tuple[str, ...]) -> None:
-        """Check that the sum of a batch may be unmasked, given those of this campaign only.
-
-        Args:
-            batch: digest of its queries, hex.
-            digest: of all queries.
-            survivors: names of the parties in the sum, sorted.
-
-        Raises:
-            RefusedError: if it may not.
-        """
+        """Check that the sum of a batch may be unmasked, given those of this campaign only."""
         if batch not in self.batches or self.digests[batch] != digest:
             raise RefusedError(
                 f"batch {batch[:8]} is to be unmasked, but we never voted on these queries"
@@ -285,12 +249,7 @@ class Campaign:
             )
 
     def send(self, file: FileRecord) -> None:
-        """Record an envelope that is about to leave.
-
-        Raises:
-            RefusedError: if the same envelope, or one with this number or a later one, was answered
-                before.
-        """
+        """Record an envelope that is about to leave."""
         last = max((each.number for each in self.files.values()), default=0)
         if file.answers in self.files or file.number <= last:
             raise RefusedError(

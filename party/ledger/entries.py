@@ -12,14 +12,24 @@ from typing import TYPE_CHECKING, Final
 
 from party.ledger.bounds import Bound
 from party.ledger.bundles import BundlesMade, BundleUsed
-from party.ledger.campaigns import Campaign, EndingRecord, FileRecord
-from party.ledger.sent_votes import other_votes, queries_digest, tags_digest
-from party.ledger.series import UnitVotes
+from party.ledger.campaigns import BatchRecord, Campaign, EndingRecord, FileRecord
+from party.ledger.sent_votes import (
+    Given,
+    check_matrices,
+    check_sources,
+    check_views,
+    check_votes,
+    matrix_of,
+    other_votes,
+    queries_digest,
+    tags_digest,
+)
+from party.ledger.series import UnitVotes, check_series
 from party.ledger.synthesis import Spent, Synthesis
-from party.ledger.unmaskings import How, check_exact, check_unmasking
+from party.ledger.unmaskings import How, check_exact, check_unmasking, exact_records
 from party.offer import Offer
 from pate.campaign.choices import EARLY_ENDS
-from pate.errors import LedgerError, ProtocolError
+from pate.errors import LedgerError, ProtocolError, RefusedError
 from pate.storage.hash_chain import Chain
 from pate.storage.ledger import Rules, Step
 from pate.text_form import in_text
@@ -164,15 +174,70 @@ class Answered(Step["LedgerState"]):
             voting = self.series and UnitVotes.of(self.series.known_by, self.units)
             if self.series != voting:
                 raise LedgerError("an answer that does not match the units that vote in it")
-        given = state.given(current.offer, self)
-        state.check_answer(given, self, at.seq, allow_other=self.allow_other)
+        given = self.given(current.offer)
+        self.check(state, given, at.seq, allow_other=self.allow_other)
+        if current.votes.setdefault(batch, self.votes) != self.votes:
+            raise other_votes(batch)
+        current.source, current.matrix, current.last = given.source, given.matrix, at.seq
+        current.view, current.units = given.view, given.units
+        if self.again:
+            record = current.batches[batch]
+            times = *record.answered_at, at.written_at
+            current.batches[batch] = replace(record, answered_at=times)
+            return state
+        current.queries += current.new(self.hashes, state.history.of(at.seq))
+        current.batches[batch] = BatchRecord(batch, self.queries, (at.written_at,))
+        current.digests[batch] = self.queries_digest
+        current.rounds[batch] = self.round
+        current.answers[at.seq] = batch
+        state.rows.update(queries=len(self.hashes), tags=len(self.tags), units=len(self.units))
+        return state
+
+    def given(self, offer: Offer) -> Given:
+        """Return the votes, in a campaign of these terms."""
+        matrix = matrix_of(offer, self.batch)
+        return Given(offer, self.source, matrix, self.view, self.series, self.round)
+
+    def check(self, state: LedgerState, given: Given, seq: int, *, allow_other: bool) -> None:
+        """Check that votes may leave, given all earlier votes; see :mod:`party.ledger.sent_votes`.
+
+        Args:
+            state: before it.
+            given: the votes; without tags they are not known yet.
+            seq: number of its entry.
+            allow_other: whether to answer queries that another campaign had other votes on.
+        """
+        name, batch = given.offer.campaign, self.batch
+        current = state.campaign(name)
+        history = state.history.of(current.first_answer(batch) or seq)
+        current.check_answer(given, batch, self.queries_digest)
+        others = [each for other, each in state.joined.items() if other != name]
+        check_series(
+            given.offer,
+            given.units,
+            current.units,
+            ((each.offer, each.units, each.forgotten) for each in others),
+        )
+        if self.units and state.voted(given.offer, self.units, seq):
+            raise RefusedError(
+                f"units of ours have voted in another campaign of series {given.offer.series!r}: "
+                "each votes once"
+            )
+        if not allow_other:
+            sharing = {other for other, _ in history.sharing(self.hashes, seq)} - {name}
+            check_sources(given, (each.given for each in state.among(sharing) if each.source))
+            if given.view or exact_records(given.offer):
+                earlier = [each.given for each in others if each.source]
+                check_views(given, earlier)
+                check_matrices(given, earlier)
+        if not self.tags:
+            return
         if current.votes.get(batch, self.votes) != self.votes:
             raise other_votes(batch)
-        new = 0 if self.again else current.new(self.hashes, state.history.of(at.seq))
-        current.take(given, self, new, at)
-        if not self.again:
-            state.rows.update(queries=len(self.hashes), tags=len(self.tags), units=len(self.units))
-        return state
+        clashing = {other for other, _ in history.clashing(self.hashes, self.tags, seq)}
+        if allow_other:
+            clashing &= {name}
+        check_votes(given, batch, (each.given for each in state.among(clashing)))
 
 
 @dataclass(frozen=True)

@@ -86,30 +86,20 @@ class LedgerFile:
     """The file of a party's ledger; arguments and errors as of the ledger."""
 
     def __init__(self, path: Path, *, read_only: bool) -> None:
-        self._head_file = None if read_only else HeadFile(path)
+        self.head_file = None if read_only else HeadFile(path)
         noted = None
-        if self._head_file is not None:
-            self._head_file.require_ledger()
-            noted = self._head_file.read()  # before the ledger, which may grow meanwhile
+        if self.head_file is not None:
+            self.head_file.require_ledger()
+            noted = self.head_file.read()  # before the ledger, which may grow meanwhile
         self._file = DurableFile(
             path, SCHEMA, APPLICATION_ID, damaged=LedgerError, read_only=read_only
         )
         self.path = path
         #: State and head as of the opening.
         self.found = self.read()
-        if self._head_file is not None:
-            self._head_file.require_noted(noted, self.require)
-            self._head_file.note(self.found[1])
-
-    @property
-    def loss_noted(self) -> bool:
-        """Whether a loss of entries is noted that the ledger may not have recorded."""
-        return self._head_file is not None and self._head_file.loss_noted
-
-    def loss_recorded(self) -> None:
-        """Remove that note."""
-        if self._head_file is not None:
-            self._head_file.loss_recorded()
+        if self.head_file is not None:
+            self.head_file.require_noted(noted, self.require)
+            self.head_file.note(self.found[1])
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         """A consistent view of the committed state."""
@@ -125,8 +115,8 @@ class LedgerFile:
 
     def remember(self, head: Head) -> None:
         """Note a head that is durable here."""
-        if self._head_file is not None:
-            self._head_file.note(head)
+        if self.head_file is not None:
+            self.head_file.note(head)
 
     def read(self) -> tuple[LedgerState, Head]:
         """Read and verify every entry; return the state and the head."""

@@ -77,12 +77,7 @@ class History:
     def sharing(
         self, hashes: Sequence[bytes], before: int | None = None
     ) -> frozenset[tuple[str, str]]:
-        """Return campaign and batch of every answer that has at least one of these queries.
-
-        Args:
-            hashes: of the queries.
-            before: number of an entry; only earlier answers count. None: all count.
-        """
+        """Return campaign and batch of every answer that has at least one of these queries."""
         if self._reading is None:
             return frozenset()
         with self._reading() as db:
@@ -100,13 +95,7 @@ class History:
     def clashing(
         self, hashes: Sequence[bytes], tags: Sequence[bytes], before: int | None = None
     ) -> frozenset[tuple[str, str]]:
-        """Return campaign and batch of every answer with other votes on one of these queries.
-
-        Args:
-            hashes: of the queries.
-            tags: of the votes on them.
-            before: as of :meth:`sharing`.
-        """
+        """Return campaign and batch of every answer with other votes on one of these queries."""
         if self._reading is None:
             return frozenset()
         pairs = list(zip(hashes, tags, strict=True))
@@ -126,12 +115,7 @@ class History:
             return frozenset(_batch_of(db, entry) for entry in found)
 
     def voted(self, units: Sequence[bytes], before: int | None = None) -> dict[bytes, int]:
-        """Return those of these units that have voted, with the number of the answer.
-
-        Args:
-            units: hashes; see :mod:`party.ledger.series`.
-            before: as of :meth:`sharing`.
-        """
+        """Return those of these units that have voted, with the number of the answer."""
         if self._reading is None:
             return {}
         with self._reading() as db:

@@ -57,7 +57,10 @@ def _utc() -> datetime:
 class PartyLedger:
     """The ledger of one party's home.
 
-    Opening reads and verifies the whole chain.
+    Opening reads and verifies the whole chain. A method that records raises a RefusedError or a
+    ProtocolError if the rules do not admit the entry, and a DiskError if it cannot be made durable: then
+    nothing may leave. ``allow_other`` is the policy's ``repeat_queries``: whether to answer queries that
+    *another* campaign had other votes on, or unmasked with other survivors.
 
     Args:
         path: the file; created if absent.
@@ -89,20 +92,16 @@ class PartyLedger:
         )
         self._now = now
         self._turn = threading.Lock()
-        if file.loss_noted:
+        if file.head_file is not None and file.head_file.loss_noted:
             if self._log.state.in_series:
                 self._log.append(Lost())
-            file.loss_recorded()
+            file.head_file.loss_recorded()
 
     @classmethod
     def newest(cls, path: Path) -> Self | None:
         """Return the ledger at ``path``, read only and checked as at a start, or None.
 
         For callers that act on its content. Nothing is written, and a party may run meanwhile.
-
-        Raises:
-            LedgerError: if it does not verify, or is missing or older than the noted head.
-            StateError, DiskError: if it cannot be read.
         """
         head_file = HeadFile(path)
         head_file.require_ledger()
@@ -126,13 +125,7 @@ class PartyLedger:
     # --- recording ---------------------------------------------------------------------------
 
     def join(self, offer: Offer) -> None:
-        """Record that this party takes part, or newly known terms of the campaign.
-
-        Raises:
-            RefusedError: if the terms contradict earlier ones, or too many campaigns of this key were
-                joined lately and asked for no votes.
-            DiskError: if it cannot be recorded; then nothing may leave.
-        """
+        """Record that this party takes part, or newly known terms of the campaign."""
         with self._turn:
             state, now = self._log.state, self._now()
             if offer.campaign not in state.joined:
@@ -156,9 +149,6 @@ class PartyLedger:
         """Check the rules of :meth:`answer` without recording; the campaign was joined.
 
         Arguments are the same; without tags the votes are not known yet.
-
-        Raises:
-            RefusedError: if votes on the batch may not leave.
         """
         if answer.tags:
             _require_one_each(answer.tags, answer.hashes)
@@ -168,15 +158,10 @@ class PartyLedger:
             known = offer if current is None else offer.after(current.offer)
             step = self._answered(offer, answer, allow_other=allow_other)
             seq = self._log.head.seq + 1
-            state.check_answer(state.given(known, step), step, seq, allow_other=allow_other)
+            step.check(state, step.given(known), seq, allow_other=allow_other)
 
     def voted(self, offer: Offer, units: Sequence[bytes]) -> frozenset[bytes]:
-        """Return those of these units that have voted in another campaign of the offer's series.
-
-        Args:
-            offer: of the campaign in which they may vote.
-            units: hashes; see :mod:`party.ledger.series`.
-        """
+        """Return those of these units that have voted in another campaign of the offer's series."""
         with self._turn:
             return self._log.state.voted(offer, units)
 
@@ -192,22 +177,7 @@ class PartyLedger:
         *,
         allow_other: bool = False,
     ) -> None:
-        """Record that votes on a batch are about to leave.
-
-        Args:
-            offer: the terms of the request.
-            answer: the votes, with their tags.
-            allow_other: whether to answer queries that *another* campaign had other votes on; the
-                policy's ``repeat_queries``.
-
-        Raises:
-            RefusedError: if the terms contradict earlier ones, the batch had other queries or votes
-                before, the campaign had votes of another source, it has ended, or another campaign
-                had other votes on one of the queries, or votes of another source; in a series, if
-                one of the units has voted in another campaign of it; or the campaign has asked too often.
-            ProtocolError: for invalid hashes or tags.
-            DiskError: if it cannot be recorded; then no vote may leave.
-        """
+        """Record that votes on a batch are about to leave."""
         _require_one_each(answer.tags, answer.hashes)
         with self._turn:
             step = self._answered(offer, answer, allow_other=allow_other)
@@ -230,18 +200,6 @@ class PartyLedger:
         difference of two sums would be the votes of parties that are in only one of them. With
         noise shares no query of a campaign is unmasked in two batches either, since each has its
         own noise; exact sums over the same survivors are equal, and reveal nothing new.
-
-        Args:
-            campaign: id, hex.
-            batch: (32,) bytes, the digest of the batch.
-            query_hashes: (queries,), 32 bytes each, in order.
-            survivors: names of the parties in the sum.
-            allow_other: whether to unmask queries that *another* campaign unmasked with other
-                survivors; the policy's ``repeat_queries``.
-
-        Raises:
-            RefusedError: if an earlier unmasking of one of these queries forbids it.
-            DiskError: if it cannot be recorded; then no share may leave.
         """
         with self._turn:
             state = self._log.state
@@ -260,12 +218,7 @@ class PartyLedger:
         delta: float,
         cause: str = "",
     ) -> None:
-        """Record the server's report of the end of a campaign; a repetition is not recorded.
-
-        Raises:
-            RefusedError: for a campaign that was never joined, or has ended too often.
-            DiskError: if it cannot be recorded.
-        """
+        """Record the server's report of the end of a campaign; a repetition is not recorded."""
         with self._turn:
             step = Ended(
                 campaign, queries_asked, labels_released, float(epsilon), float(delta), cause
@@ -278,20 +231,7 @@ class PartyLedger:
             self._log.append(step)
 
     def send(self, campaign: str, *, number: int, answers: bytes, digest: bytes, size: int) -> None:
-        """Record that a file with our answers is about to leave; a repetition is not recorded.
-
-        Args:
-            campaign: id, hex.
-            number: of the envelope that it answers.
-            answers: (32,) bytes, SHA-256 of that file.
-            digest: (32,) bytes, SHA-256 of our file.
-            size: of our file, in bytes.
-
-        Raises:
-            RefusedError: if another file has answered the same one, the campaign was never joined, or
-                too many of its envelopes were answered.
-            DiskError: if it cannot be recorded; then the file may not leave.
-        """
+        """Record that a file with our answers is about to leave; a repetition is not recorded."""
         with self._turn:
             files = self._log.state.campaign(campaign).files
             sent = files.get(answers.hex())
@@ -304,17 +244,7 @@ class PartyLedger:
             self._log.append(Sent(campaign, number, answers.hex(), digest.hex(), size))
 
     def list_bundles(self, roster: bytes, first: int, bundles: Sequence[bytes]) -> None:
-        """Record that bundles are about to leave; a repetition is not recorded.
-
-        Args:
-            roster: (32,) bytes, digest of the parties that they are made for.
-            first: number of the first.
-            bundles: digests, 32 bytes each, by number.
-
-        Raises:
-            RefusedError: if another bundle of one of these numbers left before.
-            DiskError: if it cannot be recorded; then none may leave.
-        """
+        """Record that bundles are about to leave; a repetition is not recorded."""
         with self._turn:
             new = self._log.state.bundles.new(roster, first, bundles)
             if new:
@@ -322,42 +252,18 @@ class PartyLedger:
                 self._log.append(BundlesMade(roster, first + new.start, made))
 
     def use_bundle(self, bundle: bytes, round_: bytes) -> None:
-        """Record that votes are about to be masked with a bundle; a repetition is not recorded.
-
-        Args:
-            bundle: (32,) bytes, its digest.
-            round_: (32,) bytes, digest of the round.
-
-        Raises:
-            RefusedError: if it is not listed, or masked in another round.
-            DiskError: if it cannot be recorded; then nothing may be masked.
-        """
+        """Record that votes are about to be masked with a bundle; a repetition is not recorded."""
         with self._turn:
             if not self._log.state.bundles.has_used(bundle, round_):
                 self._log.append(BundleUsed(bundle, round_))
 
     def reserve(self, synthesis: Synthesis) -> None:
-        """Record that a release of synthetic rows is about to read the data; it counts from now on.
-
-        Raises:
-            RefusedError: if its model was not paid for here, or it was reserved before.
-            DiskError: if it cannot be recorded; then no data may be read.
-        """
+        """Record that a release of synthetic rows is about to read the data; it counts from now on."""
         with self._turn:
             self._log.append(synthesis)
 
     def spend(self, synthesis: str, *, output: str, model: str | None = None) -> None:
-        """Record that the rows of a release are in their file.
-
-        Args:
-            synthesis: id of the release, hex.
-            output: digest of the file, hex.
-            model: digest of its model's file, hex, if that was stored.
-
-        Raises:
-            RefusedError: if it was never reserved, or was recorded before.
-            DiskError: if it cannot be recorded.
-        """
+        """Record that the rows of a release are in their file."""
         with self._turn:
             self._log.append(Spent(synthesis, model, output))
 
@@ -366,9 +272,6 @@ class PartyLedger:
 
         It comes only from the site's own policy. Returns whether the bound changed. No entry is
         written if there is no bound and never was one.
-
-        Raises:
-            DiskError: if it cannot be recorded; then nothing may leave.
         """
         with self._turn:
             if not self._log.state.bounds.differs(bound):
@@ -387,10 +290,6 @@ class PartyLedger:
         """Return the ledger after ``offer`` is answered, for a policy.
 
         Without a batch and hashes all of ``offer.queries`` count as new.
-
-        Raises:
-            RefusedError: if the terms contradict earlier ones.
-            UsageError: if the number of hashes is not ``offer.queries``.
         """
         with self._turn:
             current = None if batch is None else batch.hex()
@@ -439,21 +338,12 @@ class PartyLedger:
             return self._log.state.bounds.all
 
     def cumulative_epsilon(self, delta: Delta, *more: Synthesis) -> Figure:
-        """Return the epsilon of all answers and synthetic rows; see :mod:`party.ledger.accountant`.
-
-        Args:
-            delta: failure probability of the whole, with its parts.
-            more: releases to include that are not in the ledger yet.
-        """
+        """Return the epsilon of all answers and synthetic rows; see :mod:`party.ledger.accountant`."""
         syntheses = (*(each.synthesis for each in self.syntheses()), *more)
         return cumulative_epsilon(self.totals(), delta, syntheses)
 
     def verify(self) -> str:
-        """Read the file again, verify every entry, and return the head of the chain.
-
-        Raises:
-            LedgerError: if it does not verify, or differs from what this process wrote.
-        """
+        """Read the file again, verify every entry, and return the head of the chain."""
         with self._turn:
             self._log.state  # noqa: B018 — reads what another process wrote
             if self._file.read()[1] != self._log.head:
@@ -461,11 +351,7 @@ class PartyLedger:
             return self.head
 
     def require(self, head: Head) -> None:
-        """Check that the file has an entry known from elsewhere.
-
-        Raises:
-            LedgerError: if it is not.
-        """
+        """Check that the file has an entry known from elsewhere."""
         if head != self._log.head:  # also of an empty ledger
             self._file.require(head)
 

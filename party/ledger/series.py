@@ -64,15 +64,7 @@ class UnitVotes:
 
     @classmethod
     def of(cls, known_by: str, units: Sequence[bytes]) -> Self:
-        """Return the description of units by their hashes.
-
-        Args:
-            known_by: as above.
-            units: 16 bytes each, ascending, no two alike.
-
-        Raises:
-            ProtocolError: for other hashes.
-        """
+        """Return the description of units by their hashes."""
         if any(len(each) != UNIT_BYTES for each in units):
             raise ProtocolError(f"the hash of a unit is {UNIT_BYTES} bytes")
         if any(one >= other for one, other in pairwise(units)):
@@ -91,19 +83,6 @@ def check_series(
 
     That none of its votes was cast in one of them is checked by
     :meth:`~party.ledger.state.LedgerState.voted`.
-
-    Args:
-        offer: terms of its campaign.
-        units: that vote; None outside a series.
-        before: that voted in the campaign's earlier answer; None if it has none.
-        others: of all other campaigns the terms, the units that voted, and whether entries of the
-            ledger may have been lost since.
-
-    Raises:
-        RefusedError: if the campaign had the votes of other units before, or the series knows units
-            in another way, charges other ones, or in another composition, or entries about it may have
-            been lost.
-        ProtocolError: for a campaign of a series without its units, or units without a series.
     """
     if (offer.series is None) != (units is None):
         raise ProtocolError("the units that vote are stated in a series, and only there")

@@ -17,25 +17,16 @@ from party.ledger.bounds import Bounds
 from party.ledger.bundles import Listing
 from party.ledger.history import History
 from party.ledger.sent_votes import (
-    Given,
-    check_matrices,
-    check_sources,
-    check_views,
-    check_votes,
-    matrix_of,
-    other_votes,
     queries_digest,
 )
-from party.ledger.series import check_series
 from party.ledger.synthesis import Syntheses
-from party.ledger.unmaskings import Earlier, How, exact_records
+from party.ledger.unmaskings import Earlier, How
 from pate.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from party.ledger.campaigns import Campaign, CampaignRecord
-    from party.ledger.entries import Answered
     from party.offer import Offer
 
 
@@ -105,11 +96,6 @@ class LedgerState:
         """Return those of these units that have voted in another campaign than the offer's.
 
         Hashes of units are different in each series.
-
-        Args:
-            offer: of a campaign of a series.
-            units: hashes; see :mod:`party.ledger.series`.
-            before: number of an entry; only earlier answers count. None: all count.
         """
         current = self.joined.get(offer.campaign)
         own = {} if current is None else current.answers
@@ -118,12 +104,7 @@ class LedgerState:
         return frozenset(unit for unit, entry in found.items() if entry not in own)
 
     def view(self, offer: Offer, batch: str | None, hashes: Sequence[bytes] | None) -> LedgerView:
-        """Return the ledger after ``offer`` is answered.
-
-        Raises:
-            RefusedError: if it contradicts the earlier terms of the campaign.
-            UsageError: if the numbers of hashes and queries differ.
-        """
+        """Return the ledger after ``offer`` is answered."""
         if hashes is not None and len(hashes) != offer.queries:
             raise UsageError(f"{len(hashes)} hashes for {offer.queries} queries")
         current = self.joined.get(offer.campaign)
@@ -147,75 +128,11 @@ class LedgerState:
         )
 
     def needs(self, offer: Offer) -> bool:
-        """Return whether ``offer`` has new terms.
-
-        Raises:
-            RefusedError: if they contradict the earlier terms of the campaign.
-        """
+        """Return whether ``offer`` has new terms."""
         current = self.joined.get(offer.campaign)
         return current is None or replace(offer.after(current.offer), queries=0) != current.offer
 
-    def given(self, offer: Offer, step: Answered) -> Given:
-        """Return the votes of an answer to a campaign of these terms."""
-        matrix = matrix_of(offer, step.batch)
-        return Given(offer, step.source, matrix, step.view, step.series, step.round)
-
-    def check_answer(
-        self,
-        given: Given,
-        step: Answered,
-        seq: int,
-        *,
-        allow_other: bool,
-    ) -> None:
-        """Check that votes may leave, given all earlier votes; see :mod:`party.ledger.sent_votes`.
-
-        Args:
-            given: the votes.
-            step: about them; without tags the votes are not known yet.
-            seq: number of its entry.
-            allow_other: whether to answer queries that another campaign had other votes on.
-
-        Raises:
-            RefusedError: if they may not.
-        """
-        name, batch = given.offer.campaign, step.batch
-        current = self.campaign(name)
-        history = self.history.of(current.first_answer(batch) or seq)
-        current.check_answer(given, batch, step.queries_digest)
-        check_series(
-            given.offer,
-            given.units,
-            current.units,
-            (
-                (each.offer, each.units, each.forgotten)
-                for other, each in self.joined.items()
-                if other != name
-            ),
-        )
-        if step.units and self.voted(given.offer, step.units, seq):
-            raise RefusedError(
-                f"units of ours have voted in another campaign of series {given.offer.series!r}: "
-                "each votes once"
-            )
-        if not allow_other:
-            sharing = {other for other, _ in history.sharing(step.hashes, seq)} - {name}
-            check_sources(given, (each.given for each in self._among(sharing) if each.source))
-            if given.view or exact_records(given.offer):
-                known = (each for other, each in self.joined.items() if other != name)
-                others = [each.given for each in known if each.source]
-                check_views(given, others)
-                check_matrices(given, others)
-        if not step.tags:
-            return
-        if current.votes.get(batch, step.votes) != step.votes:
-            raise other_votes(batch)
-        clashing = {other for other, _ in history.clashing(step.hashes, step.tags, seq)}
-        if allow_other:
-            clashing &= {name}
-        check_votes(given, batch, (each.given for each in self._among(clashing)))
-
-    def _among(self, campaigns: Iterable[str]) -> Iterator[Campaign]:
+    def among(self, campaigns: Iterable[str]) -> Iterator[Campaign]:
         """Yield the known ones of these campaigns, in a fixed order."""
         return (self.joined[name] for name in sorted(campaigns) if name in self.joined)
 

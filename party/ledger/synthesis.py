@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pate.errors import LedgerError, ProtocolError, RefusedError
 from pate.storage.ledger import Step
@@ -18,7 +18,6 @@ from pate.storage.ledger import Step
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from party.ledger.state import LedgerState
     from pate.storage.hash_chain import Entry
 
 #: Units of a row: with at most one row per patient, neighbours are those of patients.
@@ -33,7 +32,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Synthesis(Step["LedgerState"]):
+class Synthesis(Step["HasSyntheses"]):
     """One release of synthetic rows, fixed before the data are read, and the entry that reserves it.
 
     Attributes:
@@ -120,7 +119,7 @@ class Synthesis(Step["LedgerState"]):
         """Whether it costs nothing: its model was paid for before."""
         return self.parent is not None
 
-    def follow(self, state: LedgerState, at: Entry) -> LedgerState:
+    def follow(self, state: HasSyntheses, at: Entry) -> HasSyntheses:
         """Reserve its cost once; rows of a paid model cost nothing, and name the release that paid."""
         records = state.syntheses.records
         if self.id in records:
@@ -141,7 +140,7 @@ class Synthesis(Step["LedgerState"]):
 
 
 @dataclass(frozen=True)
-class Spent(Step["LedgerState"]):
+class Spent(Step["HasSyntheses"]):
     """The rows of a release are in their file.
 
     Attributes:
@@ -155,7 +154,7 @@ class Spent(Step["LedgerState"]):
     model: str | None
     output: str
 
-    def follow(self, state: LedgerState, at: Entry) -> LedgerState:
+    def follow(self, state: HasSyntheses, at: Entry) -> HasSyntheses:
         """Record the files of a reserved release, once."""
         record = state.syntheses.records.get(self.id)
         if record is None:
@@ -211,6 +210,12 @@ class Syntheses:
             if each.model == model and each.synthesis.parent is None:
                 return each
         return None
+
+
+class HasSyntheses(Protocol):
+    """The part of a ledger's state that is about synthetic rows."""
+
+    syntheses: Syntheses
 
 
 def unit_of(syntheses: Iterable[Synthesis]) -> str | None:

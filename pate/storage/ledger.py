@@ -78,11 +78,11 @@ class Rules(Generic[State]):
         kinds: of its entries.
     """
 
-    def __init__(self, chain: Chain, *kinds: type[Step[State]]) -> None:
+    def __init__(self, chain: Chain, *kinds: type[Step[Any]]) -> None:
         self.chain = chain
-        self._kinds = {each.kind: each for each in kinds}
+        self._kinds: dict[str, type[Step[Any]]] = {each.kind: each for each in kinds}
 
-    def read(self, entry: Entry, head: Head) -> Step[State]:
+    def read(self, entry: Entry, head: Head) -> Step[Any]:
         """Return what an entry records; LedgerError if it does not follow ``head``."""
         body = self.chain.check(entry, head)
         if entry.kind not in self._kinds:

@@ -154,15 +154,6 @@ def test_the_tables_themselves_are_append_only(path: Path, statement: str) -> No
         link.execute(statement)
 
 
-def test_a_ledger_without_its_triggers_does_not_hold(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as link:
-        link.execute("DROP TRIGGER releases_no_update")
-    with pytest.raises(LedgerError, match="releases_no_update"):
-        verify(path)
-    with pytest.raises(LedgerError, match="releases_no_update"):
-        Ledger.open(path)
-
-
 def test_a_tampered_ledger_is_not_taken_up(path: Path) -> None:
     tamper(path, "UPDATE releases SET label = 1 - label / 2 WHERE query = 5")
     with pytest.raises(LedgerError, match="query 5"):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -17,7 +15,7 @@ from party.ledger.ledger import PartyLedger
 from party.ledger.synthesis import Synthesis
 from party.policy.policy import Policy
 from pate.accounting.filters import Delta
-from pate.errors import LedgerError, PateError, ProtocolError, RefusedError
+from pate.errors import LedgerError, ProtocolError, RefusedError
 from pate.formats.privacy_statement import neighbours_of
 from pate.mechanisms import GNMax, Neighbour
 from tests.support.party.offers import answer, noisy, queries, settled
@@ -287,20 +285,3 @@ def test_what_no_ledger_holds(wrong: dict[str, Any]) -> None:
     with pytest.raises(LedgerError, match=f"an entry 'synthesis-reserved': .*{next(iter(wrong))}"):
         Synthesis.of_body(synthesis().body() | wrong)
     assert Synthesis.of_body(synthesis().body()) == synthesis()
-
-
-def test_a_cheaper_entry_is_noticed(ledger: PartyLedger, path: Path) -> None:
-    ledger.reserve(synthesis())
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute("DROP TRIGGER entries_no_update")
-        (text,) = db.execute("SELECT body FROM entries").fetchone()
-        body = json.loads(text) | {"rho": "0", "epsilon": "0"}
-        cheaper = json.dumps(body, sort_keys=True, separators=(",", ":"))
-        db.execute("UPDATE entries SET body = ?", (cheaper,))
-        db.execute(
-            "CREATE TRIGGER entries_no_update BEFORE update ON entries "
-            "BEGIN SELECT RAISE(ABORT, 'this ledger is append-only'); END"
-        )
-    db.close()
-    with pytest.raises(PateError, match="its digest does not match"):
-        PartyLedger(path)
