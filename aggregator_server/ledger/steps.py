@@ -15,7 +15,7 @@ from aggregator_server.ledger.state import CampaignState, Phase, PredictionRecor
 from pate.campaign import terms
 from pate.campaign.choices import UNITS
 from pate.campaign.neighbour_terms import require_size
-from pate.campaign.roster import RosterParty  # noqa: TC001 — likewise
+from pate.campaign.roster import RosterParty
 from pate.campaign.spec import CampaignSpec
 from pate.codes import code_of
 from pate.errors import (
@@ -110,7 +110,8 @@ class Roster(CampaignStep):
         mechanisms = terms.resolve(spec, teachers, votes, len(classes))
         composition = terms.composition_of(spec, mechanisms)
         cap = terms.budget(spec, mechanisms, composition)
-        return cls(tuple(parties), tuple(classes), mechanisms, composition.name, cap)
+        roster = tuple(RosterParty(p.name, p.identity, p.teachers, p.unit) for p in parties)
+        return cls(roster, tuple(classes), mechanisms, composition.name, cap)
 
     def after(self, state: CampaignState) -> CampaignState:
         """Fix the terms: the parties must be invited and enough, the budget that of the parameters."""

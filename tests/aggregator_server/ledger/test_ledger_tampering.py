@@ -216,6 +216,21 @@ def test_a_step_done_twice_breaks_a_rule(finished: Path, again: int) -> None:
         replay(repeated(CHAIN, read_campaign(finished)[1], again, 2))
 
 
+def test_a_campaign_is_opened_once(finished: Path) -> None:
+    with pytest.raises(LedgerError, match="opens the campaign a second time"):
+        replay(repeated(CHAIN, read_campaign(finished)[1][:1], 1, 2))
+
+
+def test_a_charge_is_of_its_round_and_a_students_label_of_a_round_with_one(tmp_path: Path) -> None:
+    with start(tmp_path / "ledger.sqlite", make_spec(rounds=2, queries=20)) as ledger:
+        charge = ledger.charge([5])
+        with pytest.raises(LedgerError, match="no student was asked"):
+            ledger.release(charge, [Outcome(2, "reinforced", charge.events[:1])])
+        entries = ledger.entries()
+    with pytest.raises(LedgerError, match="a charge for round 2 in round 1"):
+        replay(forged(CHAIN, entries, entries[-1].seq, lambda body: body.update(round=2)))
+
+
 def test_an_untouched_copy_of_the_chain_holds(finished: Path) -> None:
     """The control: forgeries are refused only for their change."""
     state, entries = read_campaign(finished)

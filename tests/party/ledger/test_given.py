@@ -47,7 +47,10 @@ def give(
         with pytest.raises(RefusedError, match=re.escape(str(error))):
             ledger.answer(asked, answer, allow_other=allow_other)
         raise
-    ledger.answer(asked, answer, allow_other=allow_other)
+    try:
+        ledger.answer(asked, answer, allow_other=allow_other)
+    except RefusedError as error:
+        pytest.fail(f"only refused as it was recorded: {error}")
     return batch
 
 

@@ -222,6 +222,12 @@ def test_a_model_has_to_be_paid_for_here(ledger: PartyLedger) -> None:
             ledger.reserve(of_model(**other))
     ledger.reserve(of_model())
     assert len(ledger.syntheses()) == 2
+    for wrong in ({"output": "q"}, {"output": OUTPUT, "model": MODEL[:-1]}):
+        with pytest.raises(ProtocolError, match="the digest of a"):
+            ledger.spend("d4" * 16, **wrong)
+    with pytest.raises(LedgerError, match="rows of a paid model, and a new model"):
+        ledger.spend("d4" * 16, output=OUTPUT, model=MODEL)
+    ledger.spend("d4" * 16, output=OUTPUT)
 
 
 def test_nothing_is_reserved_or_spent_twice(ledger: PartyLedger) -> None:

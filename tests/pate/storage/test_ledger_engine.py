@@ -58,8 +58,8 @@ RULES: Rules[int] = Rules(CHAIN, Add, Clear)
 class Memory:
     """A store in memory; ``fails`` is raised at the next commit."""
 
-    def __init__(self) -> None:
-        self.db = sqlite3.connect(":memory:", isolation_level=None)
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
         self.db.execute(
             "CREATE TABLE entries (seq INTEGER PRIMARY KEY, kind, body, previous, digest, written_at)"
         )
@@ -92,9 +92,8 @@ class Memory:
 
 @pytest.fixture
 def store() -> Iterator[Memory]:
-    store = Memory()
-    with closing(store.db):
-        yield store
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        yield Memory(db)
 
 
 def opened(store: Memory, *, again: bool = False) -> Log[int]:
