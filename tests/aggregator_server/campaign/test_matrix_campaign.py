@@ -921,7 +921,7 @@ FORGERIES: dict[str, tuple[int, Callable[[Body], object]]] = {
     "another noisy row": (5, _swapped),
     "more votes than there can be": (
         5,
-        lambda b: b["noisy"][0].__setitem__(b["answers"][0][1], 2**40),
+        lambda b: b["noisy"][0].__setitem__(b["answers"][0][1], 2**40 + 1),
     ),
     "no margin": (5, lambda b: b["noisy"].__setitem__(0, [9, 9, 9])),
     "a row too few": (5, lambda b: b["noisy"].pop()),

@@ -51,7 +51,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(written: Path, tmp_path: Path) -> Path:
-    return shutil.copy(written, tmp_path / LEDGER_FILE)
+    copy = tmp_path / LEDGER_FILE
+    shutil.copy(written, copy)
+    return copy
 
 
 def entries_of(path: Path) -> list[Entry]:
