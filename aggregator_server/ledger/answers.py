@@ -63,8 +63,8 @@ Answer: TypeAlias = tuple[int, int | None, Source | None, int]
 class Unmasking(CampaignStep):
     """The survivors of a masked sum, before any party is asked to unmask it.
 
-    Parties refuse to unmask any sum of the campaign with another list than the first. A server that
-    asked for one would never get its labels.
+    Parties refuse to unmask any sum of the campaign with another list than the first, or in rounds with
+    a party that an earlier list lacks. A server that asked for one would never get its labels.
     """
 
     kind, phases = "opening", ("voting",)
@@ -73,13 +73,15 @@ class Unmasking(CampaignStep):
     survivors: tuple[str, ...]
 
     def after(self, state: CampaignState) -> CampaignState:
-        """Take one list for all sums, each of new queries."""
+        """Take one list for all sums, in rounds also a shorter one; each sum is of new queries."""
         if not state.spec.sums.masked:
             raise LedgerError("votes that are not masked need no unmasking")
         _check_place(state, self, "the unmasking of", (*state.openings, *state.batches))
         _check_parties(state, self.survivors, "survivors")
-        if state.survivors not in (None, self.survivors):
-            raise LedgerError(f"the sums of this campaign are unmasked only with {state.survivors}")
+        fixed = state.survivors
+        fewer = state.spec.in_rounds and fixed is not None and set(self.survivors) < set(fixed)
+        if fixed not in (None, self.survivors) and not fewer:
+            raise LedgerError(f"the sums of this campaign are unmasked only with {fixed}")
         made = SumUnmasking(self.first, self.count, self.survivors, state.head.seq + 1)
         openings = sorted((*state.openings, made), key=lambda each: each.first)
         return replace(state, openings=tuple(openings))

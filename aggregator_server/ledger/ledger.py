@@ -89,7 +89,7 @@ class Ledger:
         Args:
             place: of the ledger.
             head: the newest that is known from elsewhere; it must be in the ledger.
-            close: end the campaign if nothing shows that its ledger is the newest one.
+            close: end the campaign where its ledger ends.
             clock: returns the time of each entry.
         """
         database = stores.opened(place)
@@ -266,16 +266,15 @@ def _stamp(time: datetime) -> str:
 def _must_close(
     place: Place, store: Store, state: CampaignState, *, head: Head | None, close: bool
 ) -> bool:
-    """Return whether an opened ledger may only be closed, since it may not be the campaign's newest.
+    """Return whether an opened ledger is closed where it ends: if that was asked for.
 
     A ledger in a database may be stale: a restored dump, a standby that missed the end. The campaign's
-    folder knows the newest entry; if the folder is lost, the operator has to state it.
+    folder knows the newest entry; if the folder is lost, the operator has to state it, or close the
+    ledger: else this raises a UsageError.
     """
     if state.phase == "finished":  # nothing can follow
         return False
-    if head is None and store.could_be_older(state.head.seq):
-        if close:
-            return True
+    if not close and head is None and store.could_be_older(state.head.seq):
         raise UsageError(
             f"{place} ends at entry {state.head.seq}, is {state.phase}, and its folder here "
             "does not know whether that is its newest entry: with a stale database, later "
@@ -283,6 +282,4 @@ def _must_close(
             "of the server, from a source other than this database; or --close, which keeps "
             "these labels, answers no further query, and is safe whatever was lost"
         )
-    if close:
-        raise UsageError("--close is for a ledger whose newest entry is unknown: leave it out")
-    return False
+    return close
