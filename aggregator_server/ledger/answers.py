@@ -36,12 +36,12 @@ from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import total_cost
 from pate.accounting.events import Charged  # noqa: TC001 — its reader looks it up
 from pate.errors import BudgetError, LedgerError, QuorumError, StateError
+from pate.exact import in_text
 from pate.formats.noisy_counts import NoisyVotes
 from pate.mechanisms import MECHANISMS, MatrixMechanism, Mechanism
 from pate.mechanisms.contract import MOST_TEACHERS
 from pate.storage.hash_chain import Chain, canonical
 from pate.storage.ledger import Rules
-from pate.text_form import in_text
 from pate.votes import Histogram, LooseSum, NoisySum
 
 if TYPE_CHECKING:

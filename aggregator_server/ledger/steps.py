@@ -26,10 +26,10 @@ from pate.errors import (
     SchemaError,
     StateError,
 )
+from pate.exact import in_text
 from pate.mechanisms import MECHANISMS, Mechanism
 from pate.rounds.model import RoundModel
 from pate.storage.ledger import Step
-from pate.text_form import in_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

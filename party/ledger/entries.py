@@ -27,21 +27,20 @@ from party.ledger.sent_votes import (
 from party.ledger.series import UnitVotes, check_series
 from party.ledger.synthesis import Spent, Synthesis
 from party.ledger.unmaskings import How, check_exact, check_unmasking, exact_records
-from party.offer import Offer
 from pate.campaign.choices import EARLY_ENDS
+from pate.campaign.offer import Offer  # noqa: TC001 — its reader looks it up
 from pate.errors import LedgerError, ProtocolError, RefusedError
+from pate.exact import in_text
 from pate.storage.hash_chain import Chain
 from pate.storage.ledger import Rules, Step
-from pate.text_form import in_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Self
+    from collections.abc import Iterator
 
     from party.ledger.sent_votes import Answer
     from party.ledger.state import LedgerState
     from pate.storage.entries import Row, Transaction
-    from pate.storage.hash_chain import Entry, Json
+    from pate.storage.hash_chain import Entry
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 #: Largest accepted number of parties in one sum.
@@ -54,17 +53,6 @@ class Described(Step["LedgerState"]):
 
     kind = "offer"
     offer: Offer
-
-    def body(self) -> dict[str, Json]:
-        """Return the body of its entry; queries belong to a request."""
-        return {"offer": self.offer.to_dict()}
-
-    @classmethod
-    def of_body(cls, body: Mapping[str, Json]) -> Self:
-        """Read back what :meth:`body` made."""
-        if body.keys() != {"offer"} or not isinstance(text := body["offer"], dict):
-            raise LedgerError("an offer has the field offer, and no other")
-        return cls(Offer.from_dict(text))
 
     def follow(self, state: LedgerState, at: Entry) -> LedgerState:
         """Join the campaign, or add to its terms, which never change."""

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from party.ledger.sent_votes import Answer
     from party.ledger.state import LedgerState
     from party.ledger.synthesis import Synthesis, SynthesisRecord
-    from party.offer import Offer
     from pate.accounting.filters import Delta
+    from pate.campaign.offer import Offer
     from pate.storage.hash_chain import Head
 
 #: Name of the file in a party's home.

@@ -23,7 +23,7 @@ from pate.errors import ProtocolError, RefusedError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from party.offer import Offer
+    from pate.campaign.offer import Offer
 
 UNIT_BYTES: Final = 16
 #: Most votes of one answer.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from party.ledger.campaigns import Campaign, CampaignRecord
-    from party.offer import Offer
+    from pate.campaign.offer import Offer
 
 
 class LedgerState:

@@ -13,7 +13,7 @@ from pate.formats.privacy_statement import neighbours_of
 if TYPE_CHECKING:
     from typing import Self
 
-    from party.offer import Offer
+    from pate.campaign.offer import Offer
     from protos.pate.v1 import vote_pb2
 
 

@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from pate.errors import LedgerError, PateError, StateError
+from pate.exact import read, write
 from pate.foreign import shown
 from pate.runtime.failpoints import reach
 from pate.storage.entries import append
-from pate.text_form import read, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

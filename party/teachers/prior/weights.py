@@ -1,7 +1,6 @@
 """The network's weights, which come with the package.
 
-``benchmarks/prior`` makes them from made-up tables only; its command and the recipe are in the file's
-header and in docs/architecture.md.
+``benchmarks/prior.py`` makes them from made-up tables only; the file's header has its command and recipe.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pate.errors import DiskError, LedgerError, RefusedError, StateError
+from pate.exact import in_text
 from pate.storage.entries import each_entry
 from pate.storage.hash_chain import Chain, Entry, Head
 from pate.storage.ledger import Log, Rules, Step
-from pate.text_form import in_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
