@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from party.ledger.campaigns import CampaignRecord
     from party.ledger.ledger import PartyLedger
-    from party.ledger.records import CampaignRecord
     from party.options import StartOptions
     from party.voting.ending import Ending
     from pate.data.values import Dataset
