@@ -1,4 +1,4 @@
-"""Private aggregation of teachers' votes: the public interface of the library.
+"""Labels and classifiers from private votes: the public interface of the library.
 
 >>> import pate
 >>> sorted(pate.__all__)[:3]
@@ -15,6 +15,9 @@ TYPE_CHECKING = False  # commands begin with `pate.start`: nothing is imported b
 if TYPE_CHECKING:
     from pate.label_source import Answers, LabelSource
     from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Neighbour
+    from simulation.classifier import PateClassifier
+    from simulation.library import SimulatedCampaign, simulate
+    from student.published import PublishedStudent, load_student
 
 __all__ = [
     "Answers",
@@ -24,8 +27,15 @@ __all__ = [
     "LNMax",
     "LabelSource",
     "Neighbour",
+    "PateClassifier",
+    "PublishedStudent",
+    "SimulatedCampaign",
+    "load_student",
+    "simulate",
 ]
 
+# The last five are built of all roles, which are above this package. A user looks for them here, so
+# this module, and no other of pate/, names what is above: as text, which is imported only when it is used.
 _ROOMS = {
     "Answers": "pate.label_source",
     "ConfidentGNMax": "pate.mechanisms",
@@ -34,6 +44,11 @@ _ROOMS = {
     "LNMax": "pate.mechanisms",
     "LabelSource": "pate.label_source",
     "Neighbour": "pate.mechanisms",
+    "PateClassifier": "simulation.classifier",
+    "PublishedStudent": "student.published",
+    "SimulatedCampaign": "simulation.library",
+    "load_student": "student.published",
+    "simulate": "simulation.library",
 }
 
 

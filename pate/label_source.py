@@ -9,9 +9,10 @@ of both.
 from __future__ import annotations
 
 import html
+import warnings
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from pate.mechanisms.matrix import MatrixMechanism
 from pate.noise.exact import SystemNoise, require_production
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -46,6 +47,8 @@ class Answers:
         epsilon: at ``delta``, of all past and future answers: the cap.
         delta: failure probability.
         unit: unit of privacy.
+        queries: how many there are, asked or not.
+        left: share of the budget that is left, 0 to 1.
     """
 
     labels: Mapping[int, int]
@@ -53,12 +56,33 @@ class Answers:
     epsilon: float
     delta: float
     unit: str
+    queries: int
+    left: float
+
+    def to_series(self, index: Sequence[Any] | None = None) -> Any:  # pandas has no types
+        """Return a pandas Series, one class index for each query, missing where there is no label.
+
+        Args:
+            index: of the Series, such as that of the public frame; None: row numbers.
+
+        Raises:
+            UsageError: if the index has another length, or pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise UsageError("to_series needs pandas: pip install pandas") from error
+        if index is not None and len(index) != self.queries:
+            raise UsageError(f"an index of {len(index)} for {self.queries} queries")
+        labels = [self.labels.get(query) for query in range(self.queries)]
+        return pd.Series(labels, index=index, dtype="Int64", name="label")
 
     def __repr__(self) -> str:
         """Return the figures with the terms on which they hold: labels are in :attr:`labels`."""
         among = neighbours_of(self.unit, records_vote=False)
         promise = in_words(self.epsilon, self.delta, self.unit, neighbours=among)
-        return f"{len(self.labels)} labels of {len(self.asked)} queries asked; {promise}"
+        left = f"{100 * self.left:.0f} % of the budget is left"
+        return f"{len(self.labels)} labels of {len(self.asked)} queries asked; {promise}; {left}"
 
     def _repr_html_(self) -> str:
         """Return the same for a notebook."""
@@ -134,6 +158,8 @@ class LabelSource:
             self._epsilon,
             self._delta,
             self._unit,
+            len(self._votes),
+            self.left,
         )
 
     @property
@@ -154,7 +180,8 @@ class LabelSource:
     def answer(self, queries: Iterable[int] | None = None) -> Answers:
         """Answer queries in the given order, as far as the budget allows.
 
-        A query that was already answered keeps its answer, at no cost.
+        A query that was already answered keeps its answer, at no cost. If the budget pays for no other, a
+        warning says so.
 
         Args:
             queries: row numbers of the votes, chosen without looking at them; all rows if None.
@@ -170,6 +197,11 @@ class LabelSource:
             if isinstance(query, bool) or not 0 <= query < len(self._votes):
                 raise UsageError(f"there is no query {query!r} among {len(self._votes)}")
         waiting = list(dict.fromkeys(query for query in wanted if query not in self._asked))
+        if waiting and not self._budget.fits(self._worst, 1):
+            warnings.warn(
+                f"the budget pays for no further answer: {len(waiting)} queries are not answered",
+                stacklevel=2,
+            )
         while waiting:
             size = self._budget.fits(self._worst, min(_TOGETHER, len(waiting)))
             if size == 0:

@@ -146,7 +146,9 @@ def _perform(
     report = Report.of(
         PrivacyStatement.from_json((student / "privacy.json").read_text()),
         labels,
-        dealt,
+        parties=len(dealt.parties),
+        truth=dealt.public,
+        test=dealt.test,
         mechanism=act.aggregator,
         teachers=act.teachers,
         student_accuracy=accuracy,
@@ -159,7 +161,7 @@ def _perform(
             "logs": str(logs),
         },
     )
-    draw(picture, report, labels, dealt.public)
+    draw(picture, report, labels, dealt.public.inputs, dealt.public)
     return report
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 from rich.table import Table as Sheet
@@ -16,9 +16,14 @@ from pate.runtime.screen import Display
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from matplotlib.axes import Axes
+
+    from pate.data.values import Inputs
     from pate.formats.labels import LabelSet
     from pate.formats.privacy_statement import PrivacyStatement
-    from simulation.datasets import DatasetSplit
+
+#: Of a diagram.
+_HEADING: Final[dict[str, Any]] = {"loc": "left", "fontsize": 11}
 
 
 @dataclass(frozen=True)
@@ -30,12 +35,13 @@ class Report:
         teachers: M, teachers in all; 0 if records vote.
         labels_asked: queries put to the mechanism; one asked in two rounds counts twice.
         labels_answered: labels released.
-        label_accuracy: share of released labels that are right; None if noisy counts were released.
+        label_accuracy: share of released labels that are right; None if noisy counts were released, or the
+            truth is unknown.
         student_accuracy: on held-back records, or None without a student.
         nonprivate_accuracy: of a non-private classifier trained on all parties' pooled records; or None
             if it was not trained.
-        majority_accuracy: of always predicting the most frequent class of the test records; None if they
-            have other answers than a class.
+        majority_accuracy: of always predicting the most frequent class of the test records; None if there
+            are none, or they have other answers than a class.
         epsilon: the guarantee towards ``observer``, data-independent.
         delta: of that epsilon.
         unit: of privacy.
@@ -70,8 +76,10 @@ class Report:
         cls,
         statement: PrivacyStatement,
         labels: LabelSet,
-        dealt: DatasetSplit,
         *,
+        parties: int,
+        truth: Dataset | None,
+        test: Dataset | None,
         mechanism: str,
         teachers: int,
         student_accuracy: float | None,
@@ -80,21 +88,27 @@ class Report:
         nonprivate_accuracy: float | None = None,
         student_scores: str | None = None,
     ) -> Self:
-        """Return the numbers of a finished campaign; arguments are named as the attributes."""
+        """Return the numbers of a finished campaign; arguments are named as the attributes.
+
+        ``truth`` is the public set with its true labels, ``test`` are labelled records that judged the
+        student; None: there are none.
+        """
         return cls(
-            parties=len(dealt.parties),
+            parties=parties,
             teachers=teachers,
             labels_asked=statement.queries_asked,
             labels_answered=len(labels.rows),
             label_accuracy=(
-                label_accuracy(labels, dealt.public)
-                if labels.answer.labelled and (labels.rows or labels.noisy is None)
+                label_accuracy(labels, truth)
+                if truth is not None
+                and labels.answer.labelled
+                and (labels.rows or labels.noisy is None)
                 else None
             ),
             student_accuracy=student_accuracy,
             nonprivate_accuracy=nonprivate_accuracy,
             majority_accuracy=(
-                majority_accuracy(dealt.test) if dealt.test.kind == "class" else None
+                majority_accuracy(test) if test is not None and test.kind == "class" else None
             ),
             epsilon=statement.epsilon,
             delta=statement.delta,
@@ -193,12 +207,28 @@ def _percent(share: float | None) -> str:
     return "not trained" if share is None else f"{100 * share:.1f} %"
 
 
-def draw(path: Path, report: Report, labels: LabelSet, public: Dataset) -> None:
-    """Draw the campaign as a PNG: accuracies, labels by class, and examples of released labels."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
+def draw(
+    path: Path | IO[bytes],
+    report: Report,
+    labels: LabelSet,
+    public: Inputs,
+    truth: Dataset | None = None,
+) -> None:
+    """Draw the campaign as a PNG: accuracies, labels by class, and examples of released labels.
 
-    figure = Figure(figsize=(11, 6.4), dpi=120, layout="constrained")
+    Args:
+        path: of the picture, or an open file.
+        report: its figures.
+        labels: that were released.
+        public: the public set.
+        truth: the same with its true labels; None: they are unknown.
+    """
+    from matplotlib.figure import Figure
+
+    images = isinstance(public, Images)
+    # Without examples both diagrams are in one row; without labels there is only one.
+    columns = 2 if images or labels.rows else 1
+    figure = Figure(figsize=(11, 6.4 if images else 3.6), dpi=120, layout="constrained")
     figure.get_layout_engine().set(rect=(0.01, 0.01, 0.98, 0.98))  # type: ignore[union-attr,call-arg]
     voters = f"{report.teachers} teachers" if report.teachers else "whose records vote themselves"
     promise = in_words(
@@ -211,9 +241,8 @@ def draw(path: Path, report: Report, labels: LabelSet, public: Dataset) -> None:
     figure.suptitle(
         f"{report.parties} parties, {voters}; {report.mechanism}\n{promise}", fontsize=10
     )
-    grid = figure.add_gridspec(2, 2, width_ratios=(1, 1.25))
+    grid = figure.add_gridspec(1 + images, columns, width_ratios=(1, 1.25)[:columns])
 
-    heading: dict[str, Any] = {"loc": "left", "fontsize": 11}
     bars = figure.add_subplot(grid[0, 0])
     shares = [
         ("always the\ncommonest class", report.majority_accuracy, "#808080"),
@@ -228,10 +257,21 @@ def draw(path: Path, report: Report, labels: LabelSet, public: Dataset) -> None:
     for place, (_, share, _) in zip(places, held, strict=True):
         bars.text(100 * share - 1, place, f"{100 * share:.1f}", ha="right", va="center", color="w")
     bars.set_xlim(0, 100)
-    bars.set_title("accuracy, in %", **heading)
+    bars.set_title("accuracy, in %", **_HEADING)
     bars.set_xlabel("labels: of public inputs; all else: of test inputs", fontsize=9)
 
-    classes = figure.add_subplot(grid[1, 0])
+    if columns > 1:
+        _draw_labels(figure.add_subplot(grid[1, 0] if images else grid[0, 1]), report, labels)
+    for axes in figure.axes:
+        axes.spines[["top", "right"]].set_visible(False)
+    if isinstance(public, Images):
+        _draw_examples(figure.add_subfigure(grid[:, 1]), labels, public, truth)
+    figure.savefig(path, format="png")
+
+
+def _draw_labels(classes: Axes, report: Report, labels: LabelSet) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     names = list(labels.classes)
     taught = np.bincount(
         [r.label for r in labels.rows if r.source != "reinforced"], minlength=len(names)
@@ -250,21 +290,15 @@ def draw(path: Path, report: Report, labels: LabelSet, public: Dataset) -> None:
     classes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     classes.set_title(
         f"labels by class: {report.labels_answered} for {report.labels_asked} queries asked",
-        **heading,
+        **_HEADING,
     )
     classes.set_xlabel("class")
-    for axes in (bars, classes):
-        axes.spines[["top", "right"]].set_visible(False)
-
-    if isinstance(public.inputs, Images):
-        _draw_examples(figure.add_subfigure(grid[:, 1]), labels, public)
-    figure.savefig(path)
 
 
-def _draw_examples(area: object, labels: LabelSet, public: Dataset) -> None:
+def _draw_examples(area: object, labels: LabelSet, public: Images, truth: Dataset | None) -> None:
     from matplotlib.figure import SubFigure
 
-    if not isinstance(area, SubFigure) or not isinstance(public.inputs, Images):
+    if not isinstance(area, SubFigure):
         return
     chosen = labels.rows[:48]
     # Few labels are drawn larger, so that they fill their half.
@@ -272,7 +306,7 @@ def _draw_examples(area: object, labels: LabelSet, public: Dataset) -> None:
     rows = max(1, math.ceil(len(chosen) / columns))
     area.suptitle(
         f"{'the first' if len(chosen) < len(labels.rows) else 'all'} {len(chosen)} labels, in the "
-        "order of their release (red: wrong)",
+        f"order of their release{'' if truth is None else ' (red: wrong)'}",
         x=0.02,
         ha="left",
         fontsize=11,
@@ -282,6 +316,6 @@ def _draw_examples(area: object, labels: LabelSet, public: Dataset) -> None:
         axis.axis("off")
     for axis, row in zip(axes, chosen, strict=False):
         given = labels.classes[row.label]
-        right = given == public.classes[int(public.labels[row.query])]
-        axis.imshow(public.inputs.pixels[row.query].squeeze(), cmap="gray_r")
+        right = truth is None or given == truth.classes[int(truth.labels[row.query])]
+        axis.imshow(public.pixels[row.query].squeeze(), cmap="gray_r")
         axis.set_title(given, fontsize=10, pad=2, color="black" if right else "crimson")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.options import CampaignOptions
 from aggregator_server.results.report import LEDGER_FILE, label_set
 from aggregator_server.results.statement import privacy_statement
-from aggregator_server.student_service import StudentService
 from pate.campaign.choices import ARRAYS
 from pate.campaign.settings import spec_of
 from pate.data.embeddings import Embeddings
@@ -22,13 +20,13 @@ from pate.data.odd import Odd
 from pate.data.read import read_dataset
 from pate.data.values import Images
 from pate.encoders.reading import Reader
-from pate.errors import ProcessError
+from pate.errors import DataError
+from pate.formats.labels import LabelRow
 from pate.masking.context import most_colluders
 from pate.masking.graph import COMPLETE_UP_TO, degree_for
 from pate.runtime.home import private_directory, write_file
-from pate.runtime.tokens import STUDENT_TOKEN, kept_token
 from simulation.campaign import run_campaign, wire_to
-from simulation.datasets import deal, digits, digits_like, write_inputs
+from simulation.datasets import deal, digits, digits_like
 from simulation.party import (
     PUBLIC_FILE,
     open_party,
@@ -38,19 +36,23 @@ from simulation.party import (
     worker,
 )
 from simulation.party_processes import PartyProcesses, memory_peak
-from simulation.programs import Programs
 from simulation.report import Report, draw
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping
 
     from aggregator_server.exchange.wire import Wire
     from party.voting.voter import Voter
+    from pate.campaign.choices import Unit
     from pate.data.values import Dataset, Inputs
+    from pate.formats.labels import LabelSet
+    from pate.formats.privacy_statement import PrivacyStatement
     from pate.runtime.screen import Screen
     from simulation.datasets import DatasetSplit
     from simulation.options import SimulationOptions
     from student.evaluation.evaluate import AnyEvaluation
+    from student.session import Trainer
+    from student.trainers.base import Lesson, Student
 
 #: Shares of the records for the public set and the test set.
 _PUBLIC_SHARE, _TEST_SHARE = 0.3, 0.15
@@ -84,8 +86,50 @@ def quorum(
     return min_parties, colluders
 
 
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """What a simulated campaign is about.
+
+    Attributes:
+        parties: the records of each, by name.
+        public: the public set.
+        classes: the class list.
+        unit: of privacy.
+        expected_records: of all parties: it decides where records vote, and is public. None: a guess.
+        encoder: of the inputs; None: there is none.
+        seed: of the student's training. Noise is from the operating system.
+    """
+
+    parties: Mapping[str, Dataset]
+    public: Inputs
+    classes: tuple[str, ...]
+    unit: Unit = "record"
+    expected_records: int | None = None
+    encoder: Reader | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """A simulated campaign that has ended.
+
+    Attributes:
+        labels: that were released, with their cost.
+        statement: of privacy.
+        teachers: of all parties; 0 if records vote.
+        ledger: the server's, in the output folder.
+        student: the folder that it was published into; None without one.
+    """
+
+    labels: LabelSet
+    statement: PrivacyStatement
+    teachers: int
+    ledger: Path
+    student: Path | None
+
+
 def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
-    """Run a simulated campaign and return its result.
+    """Run the command's campaign over records that are dealt out, and return its result.
 
     Raises:
         PateError: if the data, the budget or the parties do not allow it.
@@ -95,7 +139,50 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
     began = time.monotonic()
     encoder = Reader.open(setting.encoder, bar=screen.bar)
     dealt = _dealt(setting, encoder, screen)
+    names = (party_home(Path(), number).name for number in range(setting.parties))
+    setup = Setup(
+        dict(zip(names, dealt.parties, strict=True)),
+        dealt.public.inputs,
+        dealt.public.classes,
+        expected_records=sum(map(len, dealt.parties)),
+        encoder=encoder,
+    )
+    done = simulated(setting, setup, screen)
+    evaluation = None if done.student is None else evaluated_on(done.student, dealt.test)
+    report = Report.of(
+        done.statement,
+        done.labels,
+        parties=setting.parties,
+        truth=dealt.public,
+        test=dealt.test,
+        mechanism=setting.aggregator,
+        teachers=done.teachers,
+        student_accuracy=evaluation.accuracy if isinstance(evaluation, Evaluation) else None,
+        student_scores=(
+            None
+            if evaluation is None or isinstance(evaluation, Evaluation)
+            else evaluation.in_words
+        ),
+        seconds=time.monotonic() - began,
+        files={"picture": str(setting.out / "campaign.png"), "ledger": str(done.ledger)},
+    )
+    draw(setting.out / "campaign.png", report, done.labels, setup.public, dealt.public)
+    return report
+
+
+def simulated(setting: SimulationOptions, setup: Setup, screen: Screen) -> Finished:
+    """Run a campaign over any records in this process tree; its ledger and student are in ``setting.out``.
+
+    Raises:
+        PateError: if the data, the budget or the parties do not allow it.
+    """
     private_directory(setting.out)
+    train, student = None, setting.out / "student"
+    if setting.student:
+        from student.export import check_out
+
+        check_out(student)
+        train = _trainer(setup.seed, screen)
     with tempfile.TemporaryDirectory(prefix="pate-simulation-") as scratch:
         place = Path(scratch)
         min_parties, colluders = _said_quorum(setting, screen)
@@ -106,9 +193,10 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
                 parties=str(setting.parties),
                 min_parties=min_parties,
                 colluders=colluders,
-                classes=",".join(dealt.public.classes) or None,
+                classes=",".join(setup.classes) or None,
                 epsilon=setting.epsilon,
                 delta=setting.delta,
+                unit=setup.unit,
                 aggregation=setting.aggregation,
                 noise=setting.noise,
                 noise_law=setting.noise_law,
@@ -118,22 +206,32 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
                 release=setting.release,
                 rounds=setting.rounds,
                 expected_records=(
-                    sum(map(len, dealt.parties))
+                    setup.expected_records
                     if setting.aggregator == "neighbour" or setting.release == ARRAYS
                     else None
                 ),
             ),
-            dealt.public.inputs,
+            setup.public,
             say=screen.say,
         )
-        if encoder is not None:
-            spec = replace(spec, encoder=encoder.encoder.description.statement())
+        if setup.encoder is not None:
+            spec = replace(spec, encoder=setup.encoder.encoder.description.statement())
         folder = place / "campaign"
         with (
             Ledger.create(folder / LEDGER_FILE, spec) as ledger,
-            _link(setting, dealt, place, screen) as link,
+            _link(setting, setup, place, screen) as link,
         ):
-            evaluation = _campaign(setting, ledger, link, dealt, screen)
+            run_campaign(
+                ledger,
+                setup.public,
+                link,
+                screen=screen,
+                await_predictions=(
+                    None
+                    if train is None
+                    else lambda number: _predict(ledger, setup.public, train, number, screen)
+                ),
+            )
             statement = privacy_statement(ledger.state())
             teachers = ledger.state().teachers
         if setting.outside:
@@ -146,23 +244,47 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
         # Kept where `pate-server ledger verify --home OUT` finds it.
         kept = private_directory(setting.out / folder.name) / LEDGER_FILE
         write_file(kept, (folder / LEDGER_FILE).read_bytes())
-    report = Report.of(
-        statement,
-        labels,
-        dealt,
-        mechanism=setting.aggregator,
-        teachers=teachers,
-        student_accuracy=evaluation.accuracy if isinstance(evaluation, Evaluation) else None,
-        student_scores=(
-            None
-            if evaluation is None or isinstance(evaluation, Evaluation)
-            else evaluation.in_words
-        ),
-        seconds=time.monotonic() - began,
-        files={"picture": str(setting.out / "campaign.png"), "ledger": str(kept)},
-    )
-    draw(setting.out / "campaign.png", report, labels, dealt.public)
-    return report
+    if train is None:
+        return Finished(labels, statement, teachers, kept, None)
+    from student.session import NO_LABELS, graduate
+    from student.trainers.base import learns_from_counts
+
+    if not labels.rows and not learns_from_counts(labels.noisy):
+        raise DataError(NO_LABELS)
+    facts = {"seed": setup.seed}
+    graduate(labels, setup.public, train, student, facts=facts, name=spec.name, say=screen.say)
+    return Finished(labels, statement, teachers, kept, student)
+
+
+def _trainer(seed: int, screen: Screen) -> Trainer:
+    """Return what trains the student of a round; number 0 is the final one."""
+    from pate.features.progress import telling
+    from student.trainers.choose import train as teach
+
+    def train(lesson: Lesson, number: int) -> Student:
+        title = f"student for round {number}" if number else "final student"
+        describing = screen.bar("describing the public inputs", percent=True, late=True)
+        with screen.bar(title) as move, describing as described, telling(described):
+            return teach(
+                lesson,
+                seed=seed + number,
+                progress=lambda step, total, _loss: move(step, total),
+            )
+
+    return train
+
+
+def _predict(ledger: Ledger, public: Inputs, train: Trainer, number: int, screen: Screen) -> None:
+    """Record the predictions of a student of the labels so far."""
+    from student.session import predictions
+
+    state = ledger.state()
+    rows = [
+        LabelRow(query, held.label, held.round, held.source) for query, held in state.labels.items()
+    ]
+    _, probabilities = predictions(public, rows, state.classes, number, train)
+    ledger.record_predictions(number, probabilities)
+    screen.say(f"round {number}: predictions submitted")
 
 
 def _dealt(setting: SimulationOptions, encoder: Reader | None, screen: Screen) -> DatasetSplit:
@@ -219,7 +341,7 @@ def _said_quorum(setting: SimulationOptions, screen: Screen) -> tuple[int | None
 
 
 def _voters(
-    setting: SimulationOptions, parties: Sequence[Dataset], place: Path, screen: Screen
+    setting: SimulationOptions, parties: Mapping[str, Dataset], place: Path, screen: Screen
 ) -> list[Voter]:
     voters = []
     teachers = _teachers(setting)
@@ -227,10 +349,9 @@ def _voters(
         "opening each party" if teachers is None else f"training {teachers} teachers at each party"
     )
     with screen.bar(what) as progress:
-        for number, records in enumerate(parties):
-            home = party_home(place, number)
-            voters.append(open_party(home, records, teachers=teachers))
-            progress(number + 1, len(parties))
+        for name, records in parties.items():
+            voters.append(open_party(place / name, records, teachers=teachers))
+            progress(len(voters), len(parties))
     return voters
 
 
@@ -239,17 +360,15 @@ def _teachers(setting: SimulationOptions) -> int | None:
 
 
 @contextlib.contextmanager
-def _link(
-    setting: SimulationOptions, dealt: DatasetSplit, place: Path, screen: Screen
-) -> Iterator[Wire]:
+def _link(setting: SimulationOptions, setup: Setup, place: Path, screen: Screen) -> Iterator[Wire]:
     """Yield the wire to the parties, which run as long as the block."""
     if setting.outside:
         private_directory(place)
-        for number, records in enumerate(dealt.parties):
-            store_records(private_directory(party_home(place, number)), records)
-        if setting.parties * _size(dealt.public.inputs) > _MOST_COPIED:
+        for name, records in setup.parties.items():
+            store_records(private_directory(place / name), records)
+        if setting.parties * _size(setup.public) > _MOST_COPIED:
             screen.say("parties share one copy of the public set: as many would fill the disk")
-            store_inputs(place / PUBLIC_FILE, dealt.public.inputs)
+            store_inputs(place / PUBLIC_FILE, setup.public)
         with PartyProcesses(
             "simulation.party",
             worker(place, _teachers(setting)),
@@ -259,7 +378,7 @@ def _link(
         ) as processes:
             yield processes
         return
-    voters = _voters(setting, dealt.parties, place, screen)
+    voters = _voters(setting, setup.parties, place, screen)
     with wire_to(voters) as wire:
         yield wire
 
@@ -273,52 +392,8 @@ def _size(inputs: Inputs) -> int:
     return sum(column.nbytes for column in inputs.columns)
 
 
-def _campaign(
-    setting: SimulationOptions, ledger: Ledger, link: Wire, dealt: DatasetSplit, screen: Screen
-) -> AnyEvaluation | None:
-    """Run the campaign with a student; return its evaluation."""
-    token = setting.out / STUDENT_TOKEN
-    service = StudentService(ledger, token=kept_token(token))
-    stop = threading.Event()
-    failed: list[ProcessError] = []
-
-    def watch(programs: Programs) -> None:
-        try:
-            programs.wait("student")
-        except ProcessError as error:
-            failed.append(error)
-            stop.set()
-
-    with Programs(screen, setting.out) as programs:
-        port = service.start()
-        watcher = threading.Thread(target=watch, args=(programs,), daemon=True)
-        try:
-            if setting.student:
-                public = write_inputs(setting.out / "public", dealt.public.inputs)
-                programs.start(
-                    "student", "student",
-                    "train", "--server", f"127.0.0.1:{port}", "--public", str(public),
-                    "--token-file", str(token), "--out", str(setting.out / "student"), "--json",
-                )  # fmt: skip
-                watcher.start()
-            run_campaign(
-                ledger,
-                dealt.public.inputs,
-                link,
-                screen=screen,
-                await_predictions=lambda round_: service.wait_for_predictions(round_, stop),
-            )
-            if setting.student:
-                watcher.join()
-        finally:
-            service.stop()
-            token.unlink(missing_ok=True)
-            if failed:
-                raise failed[0]
-    return _evaluated(setting.out / "student", dealt.test) if setting.student else None
-
-
-def _evaluated(folder: Path, test: Dataset) -> AnyEvaluation:
+def evaluated_on(folder: Path, test: Dataset) -> AnyEvaluation:
+    """Return the evaluation of the student in a folder on labelled records."""
     from student.evaluation.evaluate import LabelledData, evaluated
     from student.weights import load
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from pate.formats.noisy_counts import NoisyVotes
     from student.client import StudentClient
     from student.evaluation.evaluate import AnyEvaluation
@@ -33,6 +35,11 @@ Measure: TypeAlias = Callable[[Student], float]
 #: Trains a student for a round; the number varies the seed by round; 0 is the final training.
 Trainer: TypeAlias = Callable[[Lesson, int], Student]
 Say: TypeAlias = Callable[[str], None]
+#: Why a campaign that has ended teaches nothing.
+NO_LABELS: Final = (
+    "the campaign ended without a single label: the vote was never clear enough, or the budget too "
+    "small"
+)
 
 
 @dataclass(frozen=True)
@@ -90,10 +97,7 @@ def follow(
     # Before the statement: once labels and statement are delivered, the server may stop.
     noisy = client.noisy_votes()
     if not rows and not learns_from_counts(noisy):
-        raise DataError(
-            "the campaign ended without a single label: the vote was never clear enough, or "
-            "the budget too small"
-        )
+        raise DataError(NO_LABELS)
     return LabelSet(
         campaign=campaign.id,
         classes=campaign.classes,
@@ -116,15 +120,10 @@ def _predict(
     measure: Measure | None,
     seen: Inputs | None,
 ) -> None:
-    accuracy = None
-    classes = client.campaign().classes
-    if rows:
-        student = train(lesson(public, rows, classes), number)
-        probabilities = student.predict_probabilities(public if seen is None else seen)
-        accuracy = None if measure is None else measure(student)
-    else:
-        # Without labels all classes are equally likely.
-        probabilities = np.full((len(public), len(classes)), 1 / len(classes), dtype=np.float32)
+    student, probabilities = predictions(
+        public, rows, client.campaign().classes, number, train, seen=seen
+    )
+    accuracy = None if student is None or measure is None else measure(student)
     try:
         had = client.submit(number, probabilities, accuracy)
     except RefusedError:
@@ -134,6 +133,26 @@ def _predict(
         say(f"round {number}: the campaign ended before the predictions were made")
         return
     say(f"round {number}: predictions {'existed already' if had else 'submitted'}")
+
+
+def predictions(
+    public: Inputs,
+    rows: Sequence[LabelRow],
+    classes: tuple[str, ...],
+    number: int,
+    train: Trainer,
+    *,
+    seen: Inputs | None = None,
+) -> tuple[Student | None, NDArray[np.float32]]:
+    """Return a student of the labels so far, and its probabilities for the whole public set.
+
+    Without labels there is no student, and all classes are equally likely.
+    """
+    if not rows:
+        even = np.full((len(public), len(classes)), 1 / len(classes), dtype=np.float32)
+        return None, even
+    student = train(lesson(public, rows, classes), number)
+    return student, student.predict_probabilities(public if seen is None else seen)
 
 
 def lesson(

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import pate
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -27,6 +29,10 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("simulation",),
     ("benchmarks", "deploy", "tests"),
 )
+#: The one door: pate/__init__ names for its users what is built of all roles, as text and for type checkers.
+DOOR = {
+    ("pate", "simulation.classifier"), ("pate", "simulation.library"), ("pate", "student.published"),
+}  # fmt: skip
 ROLES = FLOORS[2]
 SHIPPED = ("pate", "protos", *ROLES, "simulation")
 #: Beneath the roles, and the roles: what runs at the parties, the server and the student.
@@ -276,7 +282,15 @@ def found() -> list[Import]:
 
 
 def test_no_import_runs_up(found: list[Import]) -> None:
-    assert not upward(found), "\n".join(map(str, upward(found)))
+    wrong = [each for each in upward(found) if (each.by, each.of) not in DOOR]
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_the_door_leads_up_and_opens_only_when_it_is_used(found: list[Import]) -> None:
+    assert {(each.by, each.of) for each in upward(found)} == DOOR
+    rooms = {room for room in pate._ROOMS.values() if not room.startswith("pate.")}
+    assert {of for _, of in DOOR} == rooms
+    assert not top(loaded(ROOT, ("pate",))["pate"]) & set(SHIPPED[1:])
 
 
 def test_no_module_imports_itself_by_way_of_others(found: list[Import]) -> None:

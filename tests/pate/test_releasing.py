@@ -44,7 +44,9 @@ def test_an_answer_costs_once() -> None:
     for _ in range(20):
         assert labels.answer([7]).labels == {7: 0}
     assert labels.answer().asked == (7, 0, 1, 2, 3)
-    assert labels.answer([50]).asked == (7, 0, 1, 2, 3)
+    with pytest.warns(UserWarning, match="pays for no further answer: 1 queries are not answered"):
+        assert labels.answer([50, 7]).asked == (7, 0, 1, 2, 3)
+    assert labels.answer([7]).asked == (7, 0, 1, 2, 3)
 
 
 def test_a_query_without_an_answer_gives_back_the_cost_of_its_label() -> None:
@@ -145,7 +147,20 @@ def test_a_notebook_shows_the_figures_and_no_label() -> None:
     said = "5 labels of 5 queries asked; epsilon"
     assert repr(answers) == str(answers)
     assert repr(answers).startswith(said)
+    assert repr(answers).endswith("; 9 % of the budget is left")
+    assert answers.left == pytest.approx(0.5 / 5.5)
     assert answers._repr_html_().startswith(f"<p>{said}")
+
+
+def test_a_series_has_a_row_for_each_query() -> None:
+    answers = source(queries=2).answer([7, 3])
+    index = [f"patient {number}" for number in range(100)]
+    series = answers.to_series(index)
+    assert (list(series.index), series.name, str(series.dtype)) == (index, "label", "Int64")
+    assert series.dropna().to_dict() == {"patient 3": 0, "patient 7": 0}
+    assert answers.to_series().dropna().index.tolist() == [3, 7]
+    with pytest.raises(UsageError, match="an index of 3 for 100 queries"):
+        answers.to_series([1, 2, 3])
 
 
 def test_what_is_charged_and_left_is_said() -> None:

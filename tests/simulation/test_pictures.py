@@ -48,7 +48,7 @@ def campaign(folder: Path, *, labels: int, teachers: int, unit: str = "record") 
         delta=1e-4, unit=unit, adjacency="", observer="public", mechanism="neighbour", seconds=1.0,
     )  # fmt: skip
     with drawn() as figures:
-        draw(folder / "campaign.png", report, made, public)
+        draw(folder / "campaign.png", report, made, public.inputs, public)
     (figure,) = figures
     return figure
 

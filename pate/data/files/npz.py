@@ -110,7 +110,7 @@ class Archive:
         """
         array = self._one_of(self._keys[0])
         deep = array.dtype.kind in "iu" and array.dtype.itemsize > 1
-        pixels, _ = _as_pixels(array, self._path, window, None, deep=deep)
+        pixels, _ = as_pixels(array, self._path, window, None, deep=deep)
         return Images(pixels, window)
 
     def usable_images(self, window: Window | None = None) -> tuple[Images, NDArray[np.bool_]]:
@@ -124,7 +124,7 @@ class Archive:
             DataError: if there are none, or they have NaN or values out of range.
         """
         array = self._one_of(self._keys[0])
-        pixels, good = _as_pixels(array, self._path, window, self._odd, deep=window is not None)
+        pixels, good = as_pixels(array, self._path, window, self._odd, deep=window is not None)
         _note_bytes(array, window, self._odd)
         return Images(pixels, window), good
 
@@ -319,7 +319,7 @@ class Archive:
             ) from error
 
 
-def _as_pixels(
+def as_pixels(
     array: NDArray[np.generic],
     path: Path,
     window: Window | None,

@@ -1,0 +1,333 @@
+"""Data sets from what a notebook has: arrays, data frames, torch data sets, or a path.
+
+The rules are those of files: a cell, a label or a picture has the same value here, and so the same hash.
+Neither pandas nor torch is imported; an object counts as one of theirs by what it has.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from pate.data.embeddings import Embeddings
+from pate.data.files.npz import as_pixels
+from pate.data.files.tables import TextTable, clean, column_names
+from pate.data.labels import encode_labels, float_text, plain_identity, plain_name
+from pate.data.odd import Odd
+from pate.data.read import read_dataset, read_inputs
+from pate.data.schema import Schema
+from pate.data.values import Dataset, Images, Inputs, Table
+from pate.errors import DataError, SchemaError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from pate.data.encoded import Embedder
+    from pate.data.values import Column
+
+#: Whatever holds values: this module looks at what it is.
+Source: TypeAlias = Any
+#: In place of a file's path in messages.
+_HERE: Final = Path("the data")
+_LABELS: Final = Path("the labels")
+_CHANNELS: Final = (1, 3)
+
+
+def inputs_in(
+    data: Source,
+    *,
+    schema: Schema | None = None,
+    drop: Sequence[str] = (),
+    encoder: Embedder | None = None,
+    text: str | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Inputs:
+    """Return inputs without labels.
+
+    Args:
+        data: (n, columns) numbers or text; (n, height, width), or with 1 or 3 channels first or last, images;
+            a data frame; a torch data set, whose labels are ignored; a path, or inputs as they are.
+        schema: what they must be: columns in this order and of these kinds, by name in a frame and by place
+            in an array. None: inferred, the columns of an array are x0, x1 and so on.
+        drop: columns of a frame or a file that are no feature.
+        encoder: makes embeddings of the records at a path.
+        text: as of :func:`~pate.data.read.read_inputs`.
+        say: called with a line about what may be read otherwise than intended.
+
+    Raises:
+        DataError: if nothing can be made of it.
+        SchemaError: if it is not of the schema.
+    """
+    made: Inputs
+    if isinstance(data, Images | Table | Embeddings):
+        made = data
+    elif isinstance(data, str | Path):
+        made = read_inputs(Path(data), drop=drop, encoder=encoder, text=text, say=say)
+    elif is_frame(data):
+        made = _of_frame(data, {*drop})
+    elif is_torch_data(data):
+        made, _ = _of_torch(data, schema)
+    else:
+        made = _of_array(_array(data), schema)
+    if schema is not None and schema.numeric is not None and isinstance(made, Table):
+        made = made.aligned([*schema.numeric], [*schema.numeric.values()])
+    if not len(made):
+        raise DataError(f"{_HERE} holds no records")
+    return made
+
+
+def records_in(
+    data: Source,
+    labels: Source = None,
+    groups: Source = None,
+    *,
+    classes: Sequence[str] | None = None,
+    schema: Schema | None = None,
+    label: str | None = None,
+    encoder: Embedder | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Dataset:
+    """Return labelled records.
+
+    Args:
+        data: as of :func:`inputs_in`; of a torch data set the second part of each item is its label.
+        labels: (n,) one class each; None: those of a data set or path, or the column ``label``.
+        groups: (n,) the group (patient) of each record; None: there are none.
+        classes: the class list; None: the classes that occur.
+        schema: of the campaign's inputs. Each cell of a table is read by it, without effect on others.
+        label: the column of the class of a frame, or at a path.
+        encoder: as of :func:`inputs_in`.
+        say: called with a line about records and cells at a path that are left out.
+
+    Raises:
+        DataError: if records and labels are not of one number, a label is missing, or nothing can be made of
+            them.
+        SchemaError: if a label is not in ``classes``, or the records are not of the schema.
+        UsageError: if there are no labels, or twice.
+    """
+    if isinstance(data, str | Path):
+        return _at_path(Path(data), labels, groups, classes, schema, label, encoder, say)
+    if is_frame(data) and label is not None:
+        if labels is not None:
+            raise UsageError(f"the labels are in the column {label!r} already: give them once")
+        labels = data[label]
+        inputs: Inputs = _of_frame(data, {label})
+    elif is_torch_data(data) and labels is None:
+        inputs, labels = _of_torch(data, schema)
+    elif is_frame(data):
+        inputs = _of_frame(data, set())
+    else:
+        plain = is_torch_data(data) or isinstance(data, Images | Table | Embeddings)
+        inputs = inputs_in(data, schema=schema) if plain else _of_array(_array(data), schema)
+    if labels is None:
+        raise UsageError("the records have no labels: give them as (X, y), or name their column")
+    names = names_of(labels)
+    if len(names) != len(inputs):
+        raise DataError(f"{len(inputs)} records and {len(names)} labels")
+    encoded, known = encode_labels(names, classes, path=_LABELS)
+    if schema is not None:
+        inputs = _by_schema(inputs, schema)
+    return Dataset(inputs, encoded, known, None if groups is None else _groups(groups, len(inputs)))
+
+
+def names_of(labels: Source) -> list[str]:
+    """Return the name of each label, as files have it.
+
+    >>> names_of([True, 2.0, "benign "]), names_of(np.array([3, 1]))
+    (['1', '2', 'benign'], ['3', '1'])
+
+    Raises:
+        DataError: if they are not one for each record.
+    """
+    array = labels if isinstance(labels, list | tuple) else _array(labels)
+    if not isinstance(array, list | tuple) and array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if not isinstance(array, list | tuple):
+        if array.ndim != 1:
+            raise DataError(f"labels have shape {array.shape}; they must be one for each record")
+        array = array.tolist()
+    return [plain_name(_cell(each)) for each in array]
+
+
+def is_frame(data: object) -> bool:
+    """Return whether it is a data frame, of pandas or alike: it has named columns with types."""
+    return hasattr(data, "columns") and hasattr(data, "dtypes")
+
+
+def is_torch_data(data: object) -> bool:
+    """Return whether it is a torch data set: items by number, and nothing of an array or a list."""
+    return (
+        hasattr(data, "__getitem__")
+        and hasattr(data, "__len__")
+        and not hasattr(data, "__array__")
+        and not isinstance(data, list | tuple | str | dict)
+        and not is_frame(data)
+    )
+
+
+def _array(data: Source) -> NDArray[Any]:
+    """Return an array of numbers, text or objects.
+
+    Raises:
+        DataError: if it is none, or of other values.
+    """
+    if hasattr(
+        data, "detach"
+    ):  # a tensor, which may be part of a computation, or on another device
+        data = data.detach().cpu()
+    try:
+        made = np.asarray(data)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"{_HERE} are no array: {error}") from error
+    if made.dtype.kind not in "biufOUM":
+        raise DataError(f"{_HERE} are {made.dtype}, neither numbers nor text")
+    return made
+
+
+def _of_array(array: NDArray[Any], schema: Schema | None) -> Inputs:
+    if array.ndim in (3, 4):
+        if array.ndim == 4 and array.shape[1] in _CHANNELS and array.shape[3] not in _CHANNELS:
+            array = array.transpose(0, 2, 3, 1)
+        if array.dtype.kind == "b":
+            array = array.astype(np.uint8)
+        pixels, _ = as_pixels(array, _HERE, None, None, deep=False)
+        return Images(pixels)
+    if array.ndim != 2:
+        raise DataError(
+            f"{_HERE} have shape {array.shape}; give (n, columns), or images as (n, height, width)"
+        )
+    names = [f"x{at}" for at in range(array.shape[1])]
+    if schema is not None and schema.numeric is not None:
+        if len(schema.numeric) != array.shape[1]:
+            raise SchemaError(
+                f"{_HERE} have {array.shape[1]} columns, the campaign's inputs have {len(schema.numeric)}"
+            )
+        names = list(schema.numeric)
+    return _table(dict(zip(names, array.T, strict=True)))
+
+
+def _of_frame(frame: Source, drop: set[str]) -> Table:
+    written = list(frame.columns)
+    names = column_names(_HERE, [str(each) for each in written])
+    return _table(
+        {
+            name: _array(frame[each])
+            for name, each in zip(names, written, strict=True)
+            if str(each) not in drop
+        }
+    )
+
+
+def _table(columns: Mapping[str, NDArray[Any]]) -> Table:
+    """Return columns as numbers or categories: by their type, else by their cells, as those of a file."""
+    made: dict[str, Column] = {}
+    texts: dict[str, list[str]] = {}
+    for name, column in columns.items():
+        if column.ndim != 1:
+            raise DataError(f"column {name!r} has shape {column.shape}")
+        if column.dtype.kind in "biuf":
+            made[name] = column.astype(np.float64)
+        else:
+            cells = column.tolist() if column.dtype.kind != "M" else column.astype(np.str_).tolist()
+            texts[name] = [_cell(each) for each in cells]
+    if not columns:
+        raise DataError(f"{_HERE} have no columns")
+    if texts:
+        empty = TextTable(_HERE, {})
+        read = TextTable(_HERE, {name: clean(empty, name, cells) for name, cells in texts.items()})
+        parsed = read.table(()).plain()
+        made |= dict(zip(parsed.names, parsed.columns, strict=True))
+    return Table(tuple(columns), tuple(made[name] for name in columns))
+
+
+def _cell(value: object) -> str:
+    """Return a value as the text of a cell, "" for none.
+
+    Raises:
+        DataError: if it is no value of a cell, such as a list.
+    """
+    if isinstance(value, str):
+        return value
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return ""
+    if isinstance(value, bool | np.bool_):
+        return str(int(value))
+    if isinstance(value, int | np.integer):
+        return str(int(value))
+    if isinstance(value, float | np.floating):
+        return "" if math.isnan(value) else float_text(value)
+    if hasattr(value, "isoformat"):
+        return str(value)
+    raise DataError(f"a cell has a {type(value).__name__}, neither a number nor text")
+
+
+def _of_torch(data: Source, schema: Schema | None) -> tuple[Inputs, list[object] | None]:
+    """Return the inputs of a data set, and its labels; None if it has none."""
+    items = [data[at] for at in range(len(data))]
+    if not items:
+        raise DataError(f"{_HERE} holds no records")
+    labels: list[object] | None = None
+    if isinstance(items[0], list | tuple):
+        if all(len(each) >= 2 for each in items):
+            labels = [_scalar(each[1]) for each in items]
+        items = [each[0] for each in items]
+    arrays = [_array(each) for each in items]
+    if len({each.shape for each in arrays}) > 1:
+        raise DataError(f"{_HERE} have items of several shapes; make them of one size first")
+    return _of_array(np.stack(arrays), schema), labels
+
+
+def _scalar(value: Source) -> object:
+    return value.item() if hasattr(value, "item") else value
+
+
+def _by_schema(inputs: Inputs, schema: Schema) -> Inputs:
+    """Return a party's records as the campaign's inputs are, cell by cell."""
+    if isinstance(inputs, Table) and schema.numeric is not None:
+        kinds = [*schema.numeric.values()]
+        return inputs.aligned([*schema.numeric], kinds, cell_by_cell=True).plain()
+    if Schema.of(inputs) != schema:
+        raise SchemaError(
+            f"the campaign's inputs are {schema.in_words()}, the records are "
+            f"{Schema.of(inputs).in_words()}"
+        )
+    return inputs
+
+
+def _groups(groups: Source, number: int) -> NDArray[np.str_]:
+    array = _array(groups)
+    if array.shape != (number,):
+        raise DataError(f"{number} records and groups of shape {array.shape}")
+    names = [plain_identity(_cell(each)) for each in array.tolist()]
+    if not all(names):
+        raise DataError(f"record {names.index('') + 1} has no group; name it, or leave it out")
+    return np.array(names, dtype=np.str_)
+
+
+def _at_path(
+    path: Path,
+    labels: Source,
+    groups: Source,
+    classes: Sequence[str] | None,
+    schema: Schema | None,
+    label: str | None,
+    encoder: Embedder | None,
+    say: Callable[[str], None] | None,
+) -> Dataset:
+    if labels is not None:
+        raise UsageError(f"the labels of {path} are in its files: give the path only")
+    if groups is not None and not isinstance(groups, str):
+        raise UsageError(f"the groups of {path} are a column of it: give its name")
+    odd = Odd()
+    made = read_dataset(
+        path, label=label, group=groups, classes=classes, schema=schema, encoder=encoder, odd=odd
+    )
+    for line in odd.lines() if say is not None else ():
+        if say is not None:
+            say(f"{path}: {line}")
+    return made
