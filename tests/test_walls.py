@@ -33,7 +33,7 @@ SHIPPED = ("pate", "protos", *ROLES, "simulation")
 IN_USE = ("pate", "protos", *ROLES)
 MOST_FILES = 16
 #: Their parts need each other: one kind of model a file.
-LARGE = {"student/trainers", "party/teachers"}
+LARGE = {"student/trainers"}
 #: Packages of pure mathematics, and their allowed imports besides the standard library and pate/.
 MATHEMATICS = (
     "mechanisms", "accounting", "auditing", "planning", "noise", "rounds", "codes.py", "votes.py",

@@ -61,6 +61,7 @@ from protos.pate.v1 import vote_pb2
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from pate.codes import Code
     from pate.data.values import Inputs
     from pate.runtime.screen import Screen
     from pate.votes import Counts
@@ -82,6 +83,7 @@ class Teachers:
     teachers = TEACHERS
     classes = CLASSES
     unit = "record"
+    answer = "class"
     schema = "images 4x4x1"
 
     def __init__(self, number: int) -> None:
@@ -91,9 +93,9 @@ class Teachers:
     def conform(self, inputs: Inputs) -> Inputs:
         return inputs
 
-    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
-        rng = np.random.default_rng([self._number, len(inputs)])
-        return rng.multinomial(TEACHERS, [1 / len(classes)] * len(classes), len(inputs))
+    def vote(self, _: Inputs, rows: Sequence[int], classes: Sequence[str], _code: Code) -> Counts:
+        rng = np.random.default_rng([self._number, len(rows)])
+        return rng.multinomial(TEACHERS, [1 / len(classes)] * len(classes), len(rows))
 
 
 class Records(NeighbourVotes):

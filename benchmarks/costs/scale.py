@@ -36,6 +36,7 @@ from aggregator_server.results.report import LEDGER_FILE
 from benchmarks.costs import add_out, publish
 from pate.campaign.choices import Aggregation
 from pate.campaign.settings import spec_of
+from pate.codes import Code
 from pate.data.values import Images, Inputs
 from pate.runtime.child import python, python_environment
 from pate.runtime.screen import Screen
@@ -121,6 +122,7 @@ class PixelTeachers:
     """A party's teachers that read one pixel and err on fixed queries."""
 
     unit = "record"
+    answer = "class"
     schema = f"images {_SIDE}x{_SIDE}x1"
 
     def __init__(self, number: int, teachers: int, classes: int) -> None:
@@ -133,8 +135,11 @@ class PixelTeachers:
         """Return the inputs as they are."""
         return inputs
 
-    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+    def vote(
+        self, public: Inputs, rows: Sequence[int], classes: Sequence[str], _code: Code
+    ) -> Counts:
         """Return (n, m) votes."""
+        inputs = public.take(list(rows))
         assert isinstance(inputs, Images)
         flat = np.ascontiguousarray(inputs.pixels.reshape(len(inputs), -1))
         seen, noise = flat[:, 0].astype(np.int64), flat.view("<u8")[:, -1].astype(np.uint64)

@@ -29,7 +29,6 @@ from aggregator_server.results.statement import privacy_statement, server_epsilo
 from benchmarks.record import Cost
 from benchmarks.rows import Options
 from party.identity.keys import shard_key
-from party.teachers.averaged import Averaged
 from party.voting.neighbour import NeighbourVotes
 from party.voting.request import Ensemble
 from party.voting.voter import Voter
@@ -50,7 +49,7 @@ from student.trainers.base import Lesson, Student
 #: Trains a student for a round, given a number that varies the seed.
 Trainer: TypeAlias = Callable[[Lesson, int], Student]
 #: The voters of a party: its teachers, or its records.
-Source: TypeAlias = Ensemble | Averaged | NeighbourVotes
+Source: TypeAlias = Ensemble | NeighbourVotes
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@
 
 Training runs in one thread and needs no data. It may be interrupted and go on with ``--resume``: the
 tables of a step depend on the seed and the step only. ``export`` writes the weights into the package and
-prints their digest, which belongs into party/teachers/prior/weights.py. On another processor or
+prints their digest, which belongs into party/teachers/prior/teacher.py. On another processor or
 version of PyTorch the rounding differs, and so does the digest.
 """
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from benchmarks.data import data_folder, tables
-from party.teachers.constant import Constant
+from party.teachers.protocol import Constant
 from party.teachers.registry import kind_for
 from pate.data.values import Dataset, Table
 

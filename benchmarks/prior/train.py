@@ -15,7 +15,7 @@ import party.teachers.prior
 from benchmarks.prior import RATES, SEED
 from benchmarks.prior.tables import draw
 from party.teachers.prior.network import PriorNetwork
-from party.teachers.prior.weights import NAME
+from party.teachers.prior.teacher import NAME
 
 if TYPE_CHECKING:
     from pathlib import Path

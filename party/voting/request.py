@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, cast
 
 from party.offer import Offer
 from pate.answers import NONE
@@ -19,12 +19,8 @@ if TYPE_CHECKING:
     from protos.pate.v1 import vote_pb2
 
 
-class Ensemble(Protocol):
-    """The voter's interface of a party's teachers."""
-
-    @property
-    def teachers(self) -> int:
-        """k, the number of teachers."""
+class Voting(Protocol):
+    """The common interface of teachers and voting records."""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -32,11 +28,23 @@ class Ensemble(Protocol):
 
     @property
     def unit(self) -> str:
-        """``record`` or ``patient``: which rows share a shard."""
+        """``record`` or ``patient``: the unit of one vote, or of a bounded number of votes."""
 
     @property
     def schema(self) -> str:
-        """One line that describes the inputs the teachers take."""
+        """One line that describes the inputs."""
+
+
+class Ensemble(Voting, Protocol):
+    """The voter's interface of a party's teachers."""
+
+    @property
+    def teachers(self) -> int:
+        """k, the number of teachers."""
+
+    @property
+    def answer(self) -> str:
+        """What they say: ``class`` or ``labels``."""
 
     @property
     def fingerprint(self) -> bytes:
@@ -45,35 +53,10 @@ class Ensemble(Protocol):
     def conform(self, inputs: Inputs) -> Inputs:
         """Return inputs with only what the teachers use."""
 
-
-@runtime_checkable
-class ByQuery(Protocol):
-    """Additional interface of teachers that answer query by query."""
-
-    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
-        """Return (n, m) int64 votes, columns in the order of ``classes``."""
-
-
-@runtime_checkable
-class OneRelease(Protocol):
-    """Additional interface of teachers whose votes for a class may be one release."""
-
-    def vote_once(
-        self, public: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code
+    def vote(
+        self, public: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code, /
     ) -> Counts:
-        """Return (places, m) int64, in units of the code, of teachers at rows of the public set."""
-
-
-@runtime_checkable
-class LabelEnsemble(Protocol):
-    """Additional interface of teachers of several labels."""
-
-    @property
-    def answer(self) -> str:
-        """What they say: ``class`` or ``labels``."""
-
-    def vote_labels(self, inputs: Inputs, classes: Sequence[str], most: int) -> Counts:
-        """Return (n, m) int64 votes, of each teacher for at most ``most`` labels."""
+        """Return (rows, m) int64, in units of the code, of teachers at rows of the public set."""
 
 
 def offer_of(key: bytes, campaign: vote_pb2.Campaign, queries: int) -> Offer:
@@ -115,22 +98,6 @@ def offer_of(key: bytes, campaign: vote_pb2.Campaign, queries: int) -> Offer:
         series=campaign.series or None,
         wanted_teachers=campaign.wanted_teachers or None,
     )
-
-
-class Voting(Protocol):
-    """The common interface of teachers and voting records."""
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The class list of the party's data."""
-
-    @property
-    def unit(self) -> str:
-        """``record`` or ``patient``: the unit of one vote, or of a bounded number of votes."""
-
-    @property
-    def schema(self) -> str:
-        """One line that describes the inputs."""
 
 
 def check_fits(campaign: vote_pb2.Campaign, ensemble: Voting) -> None:

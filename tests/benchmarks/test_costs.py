@@ -26,6 +26,7 @@ from benchmarks.costs.scale import (
     write_public,
 )  # fmt: skip
 from pate.campaign.settings import spec_of
+from pate.codes import NEAREST, code_of
 from pate.noise.exact import SystemNoise
 from simulation.party_processes import PartyProcesses
 
@@ -75,8 +76,8 @@ def test_twenty_thousand_queries_never_lie_in_memory_together(tmp_path: Path) ->
         assert counts.nbytes == WHOLE
     assert peak < WHOLE / 2, f"{peak} bytes at the peak"
     teachers = [PixelTeachers(number, 3, CLASSES) for number in range(PARTIES)]
-    some = inputs.take(range(0, QUERIES, 500))
-    expected = sum(each.vote(some, class_names(CLASSES)) for each in teachers)
+    some, code = range(0, QUERIES, 500), code_of(NEAREST)
+    expected = sum(each.vote(inputs, some, class_names(CLASSES), code) for each in teachers)
     np.testing.assert_array_equal(counts[::500], expected)
     verify(tmp_path / "ledger.db")
 

@@ -10,7 +10,7 @@ import pytest
 import party.teachers.prior
 from benchmarks.prior import RATES
 from benchmarks.prior.evaluate import answers, parts
-from party.teachers.prior import weights
+from party.teachers.prior import teacher
 from pate.data.values import Dataset, Table
 
 if TYPE_CHECKING:
@@ -90,10 +90,10 @@ def test_a_resumed_training_is_the_same(tmp_path: Path, monkeypatch: pytest.Monk
     # What is exported is what the package loads, to the last byte.
     monkeypatch.setattr(party.teachers.prior, "__path__", [str(tmp_path)])
     digest = train.export(tmp_path / "b" / "step-000004.pt")
-    content = (tmp_path / weights.NAME).read_bytes()
+    content = (tmp_path / teacher.NAME).read_bytes()
     assert train.export(tmp_path / "a" / "step-000004.pt") == digest
-    monkeypatch.setattr(weights, "DIGEST", digest)
-    weights.check(content)
+    monkeypatch.setattr(teacher, "DIGEST", digest)
+    teacher.check_weights(content)
 
 
 def test_shards_of_one_size_and_the_same_queries() -> None:

@@ -18,7 +18,6 @@ import pytest
 from typer.testing import CliRunner
 
 import party.ledger.entry_log
-import party.voting.cache
 import party.voting.casting
 import party.voting.series
 import party.voting.site
@@ -60,7 +59,7 @@ Row = tuple[str, int]
 CRASHES: Final = ("party-entry-written", "answer-recorded", "votes-cached", "voting")
 PLACES: Final = (
     party.ledger.entry_log,
-    party.voting.cache,
+    party.voting.casting,
     party.voting.site,
     party.voting.casting,
 )
