@@ -167,13 +167,16 @@ def check_weights(content: bytes) -> None:
 @functools.cache
 def trained_network() -> PriorNetwork:
     """Return the network with its weights, to answer only."""
+    import torch
     from safetensors.torch import load as load_tensors
 
     from party.teachers.prior.network import PriorNetwork
 
     content = files(__package__).joinpath(NAME).read_bytes()
     check_weights(content)
-    made = PriorNetwork()
+    # Its first weights, which are replaced, would be drawn from PyTorch's global generator.
+    with torch.random.fork_rng(devices=[]):
+        made = PriorNetwork()
     made.load_state_dict(load_tensors(content))
     return made.eval().requires_grad_(requires_grad=False)
 
