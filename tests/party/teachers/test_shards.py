@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from party.teachers.shards import assign_shards, split
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 KEY = b"k" * 32
 values = st.lists(st.integers(-50, 50), min_size=1, max_size=40)
 teachers = st.integers(1, 9)
+#: A busy machine is no slow hash.
+UNTIMED = settings(deadline=None)
 
 
 def dataset(cells: list[int], groups: list[str] | None = None) -> Dataset:
@@ -30,6 +32,7 @@ def dataset(cells: list[int], groups: list[str] | None = None) -> Dataset:
 
 
 @given(values, teachers)
+@UNTIMED
 def test_each_record_is_in_exactly_one_shard(cells: list[int], k: int) -> None:
     shards = assign_shards(dataset(cells), k, KEY)
     assert shards.shape == (len(cells),)
@@ -39,6 +42,7 @@ def test_each_record_is_in_exactly_one_shard(cells: list[int], k: int) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-50, 50), st.text(max_size=2)), min_size=1), teachers)
+@UNTIMED
 def test_each_group_is_in_exactly_one_shard(rows: list[tuple[int, str]], k: int) -> None:
     # numpy drops trailing NULs of text; the group is what the array holds.
     data = dataset([v for v, _ in rows], [g for _, g in rows])
@@ -51,6 +55,7 @@ def test_each_group_is_in_exactly_one_shard(rows: list[tuple[int, str]], k: int)
 
 
 @given(values, st.integers(-50, 50), st.data(), teachers)
+@UNTIMED
 def test_adding_a_record_moves_no_other(
     cells: list[int], more: int, draw: st.DataObject, k: int
 ) -> None:
@@ -61,6 +66,7 @@ def test_adding_a_record_moves_no_other(
 
 
 @given(values, st.data(), teachers)
+@UNTIMED
 def test_adding_a_group_moves_no_other(cells: list[int], draw: st.DataObject, k: int) -> None:
     names = draw.draw(
         st.lists(st.sampled_from("abcdefg"), min_size=len(cells), max_size=len(cells))
