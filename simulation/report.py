@@ -151,7 +151,6 @@ def show(*reports: Report) -> None:
 def _rows(report: Report) -> list[tuple[str, str]]:
     return [
         ("parties, teachers", _who(report)),
-        ("labels asked", f"{report.labels_asked}"),
         *_of_labels(report),
         ("epsilon", f"{rounded_up(report.epsilon)} at delta {report.delta:g}"),
         ("  unit", report.unit),
@@ -164,8 +163,9 @@ def _rows(report: Report) -> list[tuple[str, str]]:
 
 def _of_labels(report: Report) -> list[tuple[str, str]]:
     if report.label_accuracy is None:
-        return [("labels answered", "none: noisy counts are released")]
+        return [("labels", "none: noisy sums are released")]
     return [
+        ("labels asked", f"{report.labels_asked}"),
         ("labels answered", f"{report.labels_answered}"),
         ("label accuracy", _percent(report.label_accuracy)),
     ]

@@ -27,7 +27,6 @@ from pate.campaign.parameters import exact, parameters_of
 from pate.campaign.spec import CampaignSpec, new_campaign_id
 from pate.campaign.sum_terms import SumTerms
 from pate.codes import AXES, DENSE, MOST_DIRECTIONS, NEAREST, code_of
-from pate.data.embeddings import Embeddings
 from pate.data.labels import clean_name
 from pate.data.values import Images, Inputs, content_hash
 from pate.errors import UsageError
@@ -195,26 +194,25 @@ def _rounds_in_words(spec: CampaignSpec) -> str:
 def _default_code(options: MechanismOptions, inputs: Inputs | None, delta: float, say: Say) -> str:
     """Return the code where none is stated, by what the public set is; a line says so.
 
-    Two classes of an encoder's rows are rather a direction of these than clusters; more classes, and those
-    of tables and images, are not. That was found on public benchmarks: docs/votes.md has the figures.
-    Whatever asks for something else, or for delta 0, has the nearest representative.
+    Rows of an encoder and of a table have directions, in which records vote in rounds; images without
+    an encoder have clusters. That was found on public benchmarks: docs/votes.md has the figures.
+    Whatever rounds cannot have, as delta 0, has the nearest representative.
     """
-    if options.aggregator != "neighbour" or not isinstance(inputs, Embeddings):
+    if options.aggregator != "neighbour" or inputs is None or isinstance(inputs, Images):
         return NEAREST
-    others = (options.answer, options.range, options.representatives, options.scale)
-    if delta == 0 or options.noise_law == "geometric" or any(each is not None for each in others):
+    others = (options.answer, options.range, options.representatives)
+    if any(each is not None for each in others) or delta == 0:
         return NEAREST
-    columns = _columns(options)
-    if columns is None:
-        say(
-            "records vote at the nearest representative (--code nearest); if there are two classes, name "
-            "them (--classes a,b): an encoder's rows tell these apart better in directions (--code dense)"
-        )
-    if columns is None or len(columns) != 2:
+    if not _votes_in_rounds(options, DENSE, delta):
+        if options.classes is None and options.series is None:
+            say(
+                "records vote at the nearest representative (--code nearest), in one release; if you name "
+                "the classes (--classes a,b), they vote in directions, in rounds, which is mostly better"
+            )
         return NEAREST
     say(
-        "records vote in directions (--code dense), since there are two classes of an encoder's rows; --code "
-        "nearest is for clusters, and delta 0"
+        "records vote in directions, in rounds (--code dense), since the classes are named; --code nearest "
+        "is one release, for clusters and for delta 0"
     )
     return DENSE
 

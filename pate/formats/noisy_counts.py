@@ -107,6 +107,8 @@ class NoisyVotes:
             return f"a model in {number} directions, after {len(self.earlier)} rounds"
         if code.name == AXES:
             return f"the noisy sum of teachers' answers in {number} directions"
+        if self.dense:
+            return f"noisy sums in {number} directions"
         one, more = (
             ("query", "queries") if code.of_teachers else ("representative", "representatives")
         )

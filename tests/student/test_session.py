@@ -163,7 +163,7 @@ def test_of_several_labels_noisy_counts_are_all_that_a_student_needs() -> None:
     server.noisy.code = "dense-2"
     dense, _ = follow_scripted(server, public.inputs, Teaching())
     check_labels(dense, public.inputs)
-    assert dense.content_in_words == "noisy counts of 2 representatives"
+    assert dense.content_in_words == "noisy sums in 2 directions"
     server.noisy.code = "nearest"
     with pytest.raises(DataError, match="without a single label"):
         follow_scripted(server, public.inputs, Teaching())

@@ -421,7 +421,8 @@ def test_no_sum_has_answers_to_two_models(tmp_path: Path) -> None:
         ({"code": "dense-16", "sigma2": "40"}, 1, "dense-16"),
         ({"code": "dense-16", "series": "s", "unit": "patient"}, 1, "dense-16"),
         ({"code": "dense-16", "classes": None}, 1, "dense-16"),
-        ({}, 1, "nearest"),
+        ({"representatives": 20}, 1, "nearest"),
+        ({}, 5, "dense-64 residual"),
     ],
 )
 def test_records_vote_in_rounds_by_rule(given: dict[str, Any], number: int, code: str) -> None:
@@ -433,7 +434,7 @@ def test_records_vote_in_rounds_by_rule(given: dict[str, Any], number: int, code
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"rounds": 2}, "in directions"),
+        ({"rounds": 2, "code": "nearest"}, "in directions"),
         ({"code": "dense-16", "rounds": 2, "series": "s", "unit": "patient"}, "outside of a series"),
         ({"code": "dense-16", "answer": "residual", "series": "s", "unit": "patient"}, "one release"),
         ({"code": "dense-16", "answer": "residual", "sigma2": "40"}, "leave sigma2"),

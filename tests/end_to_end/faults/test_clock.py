@@ -129,7 +129,7 @@ def test_the_servers_clock_jumps(sites: Sites, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("seconds", "explained"),
-    [(-_DAY_S, "24 hours behind that of"), (30, " s ahead of that of"), (7, " s ahead of that of")],
+    [(-_DAY_S, "24 hours behind that of"), (7, " s ahead of that of")],
 )
 def test_a_partys_clock_jumps(sites: Sites, tmp_path: Path, seconds: int, explained: str) -> None:
     clock = Clock(tmp_path)

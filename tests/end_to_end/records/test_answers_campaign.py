@@ -48,11 +48,22 @@ def columns(answer: str, count: int, seed: int) -> Table:
     return Table((*held.names, *names), (*held.columns, *values.T))
 
 
+#: Of a number: the points of its range, and the directions in which records vote.
+POINTS: Final = [str(day) for day in range(13)]
+DIRECTIONS: Final = 24
 #: Options of the server, of each party and of the student, by answer.
 OPTIONS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "labels-2": ((), ("--labels", ",".join(LABELS)), ()),
-    "number": (("--range", "0,14"), ("--number", "days"), ("--label", "days")),
+    "number": (
+        ("--range", ",".join(POINTS), "--code", f"dense-{DIRECTIONS}"),
+        ("--number", "days"), ("--label", "days"),
+    ),
     "ordered": (("--classes", ",".join(THREE)), ("--label", "stage"), ("--label", "stage")),
+}  # fmt: skip
+CODE: Final = {
+    "labels-2": "nearest labels-2",
+    "number": f"dense-{DIRECTIONS} number",
+    "ordered": "nearest ordered",
 }
 #: What the model card says, and each last line of a screen.
 CARD: Final = {
@@ -62,7 +73,7 @@ CARD: Final = {
 }
 VOTES: Final = {
     "labels-2": "it casts one vote, for up to 2 labels, and changes no other vote",
-    "number": "it casts one vote, divided between two points of a range, and changes no other vote",
+    "number": "it casts one vote, counted in 24 directions, divided between two points of a range",
     "ordered": "it casts one vote, for classes in their order, and changes no other vote",
 }
 FIGURE: Final = {
@@ -103,12 +114,17 @@ class Told:
         return flat(program)
 
 
+def number(answer: str) -> int:
+    """Return the number of representatives or directions."""
+    return DIRECTIONS if answer == "number" else 60
+
+
 def flat(program: Program) -> str:
     return " ".join((program.text + program.output).replace("│", " ").split())
 
 
-def ended(folder: Path, answer: str, *more: str) -> Told:
-    """Run a campaign to its end; more options of the server win."""
+def ended(folder: Path, answer: str) -> Told:
+    """Run a campaign to its end."""
     sites = Tables(folder, NAMES, answer=answer).deal()
     write_inputs(folder / "test", columns(answer, 400, 50))
     served, voted, measured = OPTIONS[answer]
@@ -117,7 +133,7 @@ def ended(folder: Path, answer: str, *more: str) -> Told:
         public = sites.public()
         server = campaign.serve(
             public, "--aggregator", "neighbour", "--answer", answer, *served, "--epsilon", "4",
-            "--representatives", "60", "--linger", "120", *more, parties=",".join(NAMES),
+            "--representatives", number(answer), "--linger", "120", parties=",".join(NAMES),
         )  # fmt: skip
         parties = [campaign.party(name, "--votes", "neighbour", *voted) for name in NAMES]
         student = campaign.run(
@@ -148,8 +164,12 @@ def test_every_screen_says_what_was_released(told: Told) -> None:
         assert "13 labels" not in screen
     assert VOTES[told.answer] in status
     assert FIGURE[told.answer] in student
-    assert ("learnt from noisy counts of 60 representatives" in student) == counts_only
-    assert ("training the final student on noisy counts of 60" in student) == counts_only
+    learnt = {
+        "labels-2": "noisy counts of 60 representatives",
+        "number": "noisy sums in 24 directions",
+    }.get(told.answer)
+    for doing in ("learnt from", "training the final student on"):
+        assert learnt is None or f"{doing} {learnt}" in student
 
 
 def test_the_ledger_holds_and_a_party_agrees_with_the_statement(told: Told) -> None:
@@ -157,7 +177,7 @@ def test_the_ledger_holds_and_a_party_agrees_with_the_statement(told: Told) -> N
     assert found["spent"] == found["cap"]
     statement = told.student / "privacy.json"
     said = json.loads(statement.read_text())
-    code = f"nearest {told.answer}"
+    code = CODE[told.answer]
     assert said["adjacency"] == adjacency_of("record", records_vote=True, code=code)
     assert said["mechanism"][0]["code"] == code
     assert (said["labels_released"] > 0) == (told.answer == "ordered")
@@ -179,6 +199,9 @@ def test_counts_of_all_records_are_in_the_file_and_labels_of_classes_only(told: 
     assert f"{labels.content_in_words} written to" in shown
     assert labels.noisy is not None
     assert bool(labels.rows) == (told.answer == "ordered")
+    if told.answer == "number":
+        assert labels.noisy.dense, "sums of features, whose total says nothing"
+        return
     counts = labels.noisy.counts.astype(np.float64)
     if told.answer == "labels-2":
         # A record is in `none` and in half of each of its labels, once in all.
@@ -186,7 +209,7 @@ def test_counts_of_all_records_are_in_the_file_and_labels_of_classes_only(told: 
         weights = [1 if at == none else 1 / 2 for at in range(len(labels.classes))]
         grid = 2
     else:
-        weights, grid = [1] * len(labels.classes), 64 if told.answer == "number" else 1
+        weights, grid = [1] * len(labels.classes), 1
     total = float((counts * weights).sum()) / grid
     # Noise of geometric law: at most eight of its standard deviations, about 1e-5 of all runs.
     allowed = 8 * labels.noisy.sigma / grid * np.sqrt(counts.size)
@@ -213,24 +236,17 @@ def test_the_card_says_what_was_voted_for_and_what_was_measured(told: Told) -> N
     assert again.result()["count"] == 400
 
 
-def test_a_number_among_many_points_is_learnt_in_directions(tmp_path: Path) -> None:
-    """Parties' CSVs, votes in directions for the points next to each number, and a student's medians."""
-    points = [str(day) for day in range(13)]
-    told = ended(
-        tmp_path, "number", "--range", ",".join(points), "--code", "dense-24",
-        "--representatives", "24",
-    )  # fmt: skip
+def test_a_number_among_many_points_is_learnt_in_directions(told: Told) -> None:
+    """Of a number: votes in directions for the points next to it, and a student's medians."""
+    if told.answer != "number":
+        return
     found = describe(told.campaign.place)
     assert (found["aggregation"], found["noise"]) == ("masked", "distributed")
     assert found["answer"] == "number"
-    assert found["queries_asked"] == 24
-    code = "dense-24 number"
-    said = json.loads((told.student / "privacy.json").read_text())
-    assert said["mechanism"][0]["code"] == code
-    assert said["adjacency"] == adjacency_of("record", records_vote=True, code=code)
+    assert found["queries_asked"] == DIRECTIONS
     about = json.loads((told.student / "model.json").read_text())
-    assert about["classes"] == points
-    assert code_of(code).in_words in flat(told.campaign.programs[0])
+    assert about["classes"] == POINTS
+    assert code_of(CODE["number"]).in_words in flat(told.campaign.programs[0])
     measured = json.loads((told.student / "evaluation.json").read_text())
     error = measured["mean_absolute_error"]
     # Of the made-up days nothing predicts better than about 0.8, and always one number errs by 2.2.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 from typing import Any
 
@@ -14,12 +15,13 @@ from pate.campaign.settings import spec_of
 from pate.campaign.spec import CampaignSpec
 from pate.campaign.terms import budget, composition_of, matrix_mechanism, recorded_terms
 from pate.data.embeddings import Embeddings
-from pate.data.values import Inputs, Table
+from pate.data.values import Images, Inputs, Table
 from pate.errors import PateError, UsageError
 from pate.mechanisms import DistributedNeighbour, Neighbour
 from tests.support.server.campaigns import make_parties
 
 PUBLIC = Table(("x",), (np.arange(300.0),))
+PICTURES = Images(np.random.default_rng(1).integers(0, 255, (90, 8, 8, 1)).astype(np.uint8))
 
 
 def made(say: Any = lambda _: None, **options: Any) -> CampaignSpec:
@@ -55,17 +57,20 @@ ROWS = Embeddings(
 @pytest.mark.parametrize(
     ("public", "options", "code", "said"),
     [
-        (ROWS, {}, "dense-64 residual", "two classes of an encoder's rows"),
-        (ROWS, {"classes": "a,b,c"}, "nearest", ""),
-        (ROWS, {"classes": None}, "nearest", "name them (--classes a,b)"),
+        (ROWS, {}, "dense-64 residual", "since the classes are named"),
+        (ROWS, {"classes": "a,b,c"}, "dense-64 residual", "since the classes are named"),
+        (ROWS, {"classes": None}, "nearest", "name the classes (--classes a,b)"),
+        (ROWS, {"series": "s", "unit": "patient"}, "nearest", ""),
         (ROWS, {"delta": 0.0}, "nearest", ""),
         (ROWS, {"noise_law": "geometric"}, "nearest", ""),
         (ROWS, {"representatives": 20}, "nearest", ""),
         (ROWS, {"answer": "ordered"}, "nearest ordered", ""),
         (ROWS, {"code": "nearest"}, "nearest", ""),
-        (PUBLIC, {}, "nearest", ""),
+        (PUBLIC, {}, "dense-128 residual", "since the classes are named"),
+        (PUBLIC, {"delta": 0.0}, "nearest", ""),
+        (PICTURES, {}, "nearest", ""),
     ],
-    ids=str,
+    ids=itertools.count(),
 )
 def test_the_code_follows_from_what_the_public_set_is(
     public: Inputs, options: dict[str, Any], code: str, said: str
