@@ -61,8 +61,8 @@ check: $(VENV)/.tools
 	$(BIN)/mypy
 
 bench: $(VENV)/.tools
-	$(BIN)/python -m benchmarks.costs.masking
-	$(BIN)/python -m benchmarks.costs.accounting
+	$(BIN)/python -m benchmarks cost masking
+	$(BIN)/python -m benchmarks cost accounting
 
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: $(VENV)/.tools

@@ -175,7 +175,7 @@ class ResumeOptions(ServingOptions):
     ] = None
     close: Annotated[
         bool,
-        of_storage("--close", help="End the campaign where its ledger ends."),
+        of_storage("--close", help="End the campaign with what was released."),
     ] = False
 
 

@@ -229,7 +229,7 @@ def resume_campaign(
         encoder: as of :func:`start_campaign`.
         head: the newest head that is known from elsewhere, ``number:digest``; it must be in the
             ledger.
-        close: end a campaign whose ledger may be stale.
+        close: end the campaign where its ledger ends; what was released is published.
 
     Raises:
         UsageError: if the ledger may be stale, and neither ``head`` nor ``close`` is given.

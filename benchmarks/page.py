@@ -49,11 +49,7 @@ _SEEN: Final = re.compile(
 
 
 def write(docs: Path = ROOT / "docs", folder: Path = RESULTS) -> Path:
-    """Write the page, its CSV and its pictures below ``docs`` from the results in a folder; return the page.
-
-    Raises:
-        DataError: if a result cannot be read, or there is none.
-    """
+    """Write the page, its CSV and its pictures below ``docs`` from the results; return the page."""
     for name, text in render(read_all(folder)).items():
         path = docs / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,11 +58,7 @@ def write(docs: Path = ROOT / "docs", folder: Path = RESULTS) -> Path:
 
 
 def render(results: Mapping[str, Result]) -> dict[str, str]:
-    """Return the text of each file by its path below docs/.
-
-    Raises:
-        DataError: if a result that the page needs is missing.
-    """
+    """Return the text of each file by its path below docs/."""
     if not results:
         raise DataError("there are no results: run a row first")
     text = Path(__file__).with_name("page.md").read_text(encoding="utf-8")

@@ -53,7 +53,7 @@ _PLAIN: Final[dict[str, Callable[[], Split]]] = {
     "glyph": glyph.glyph,
     "svhn-votes": images.svhn_votes,
 }
-_ENCODED: Final[dict[str, Callable[[encoded.Embedder], Split]]] = {
+_ENCODED: Final[dict[str, Callable[[encoded.Embed], Split]]] = {
     "ag-news": encoded.ag_news,
     "banking77": encoded.banking77,
     "sst2": encoded.sst2,
@@ -161,15 +161,7 @@ class Problem:
 
 
 def load(row: Row, work: Path) -> Problem:
-    """Return the data of a row.
-
-    Args:
-        row: to run.
-        work: folder for embeddings.
-
-    Raises:
-        DataError: naming the files that are missing.
-    """
+    """Return the data of a row, with embeddings stored in a folder."""
     data = DATA[row.data]
     if missing := [name for name in data.files if not (data_folder() / name).exists()]:
         raise DataError(
@@ -177,8 +169,8 @@ def load(row: Row, work: Path) -> Problem:
         )
     words = ""
     if data.encoder:
-        embedder = encoded.Embedder.of(data.encoder, work)
-        split, words = _ENCODED[row.data](embedder), embedder.in_words
+        reader = encoded.reader_of(data.encoder, work)
+        split, words = _ENCODED[row.data](partial(encoded.embeddings, reader)), reader.words
     else:
         split = _PLAIN[row.data]()
     if row.epsilons and split.validation is None:

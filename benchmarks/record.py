@@ -7,8 +7,8 @@ import math
 import os
 import platform
 import subprocess
-from dataclasses import asdict, dataclass, field, replace
-from datetime import date
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import UTC, date, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, cast
@@ -60,30 +60,20 @@ class Cost:
     @classmethod
     def of_parties(cls, parties: list[Cost], seconds: float) -> Cost:
         """Return the largest cost of any party, by kind; the server has the rest of ``seconds`` in all."""
-        return cls(
-            exchanges=max(cost.exchanges for cost in parties),
-            up=max(cost.up for cost in parties),
-            down=max(cost.down for cost in parties),
-            seconds=max(cost.seconds for cost in parties),
-            waiting=max(seconds - sum(cost.seconds for cost in parties), 0.0),
-        )
+        most = {
+            name: max(getattr(cost, name) for cost in parties)
+            for name in ("exchanges", "up", "down", "seconds")
+        }
+        return cls(**most, waiting=max(seconds - sum(cost.seconds for cost in parties), 0.0))
 
     @classmethod
     def mean(cls, costs: list[Cost]) -> Cost:
         """Return the mean over trainings; numbers and steps are the same in all."""
-
-        def of(kind: str) -> float:
-            return float(np.mean([getattr(cost, kind) for cost in costs]))
-
-        return cls(
-            exchanges=round(of("exchanges")),
-            up=round(of("up")),
-            down=round(of("down")),
-            seconds=of("seconds"),
-            waiting=of("waiting"),
-            numbers=costs[0].numbers,
-            steps=costs[0].steps,
-        )
+        found: dict[str, Any] = {}
+        for one in fields(cls):
+            mean = float(np.mean([getattr(cost, one.name) for cost in costs]))
+            found[one.name] = mean if one.name in ("seconds", "waiting") else round(mean)
+        return cls(**found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,6 +202,13 @@ class Result:
         if len({cell.key for cell in self.cells}) != len(self.cells):
             raise DataError(f"{self.row} with a method and epsilon twice")
 
+    @classmethod
+    def begun(cls, row: str, data: dict[str, Any], **others: Any) -> Result:
+        """Return the result of a run that begins now, on this machine."""
+        today = datetime.now(UTC).date().isoformat()
+        versions, machine = surroundings()
+        return cls(row=row, date=today, data=data, versions=versions, machine=machine, **others)
+
     @property
     def campaign(self) -> Cell | None:
         """The first cell of this project, None if it has none."""
@@ -233,11 +230,7 @@ class Result:
 
     @classmethod
     def from_json(cls, text: str) -> Result:
-        """Read back what :meth:`to_json` wrote.
-
-        Raises:
-            DataError: for another format, or fields that are unknown or missing.
-        """
+        """Read back what :meth:`to_json` wrote."""
         try:
             body = cast("dict[str, Any]", json.loads(text))
             if body.pop("format") != FORMAT:
@@ -255,11 +248,7 @@ class Result:
 
 
 def read(row: str, folder: Path = RESULTS) -> Result | None:
-    """Return the result of a row in a folder; None without one.
-
-    Raises:
-        DataError: naming an invalid file.
-    """
+    """Return the result of a row in a folder; None without one."""
     path = folder / f"{row}.json"
     if not path.is_file():
         return None
@@ -273,11 +262,7 @@ def read(row: str, folder: Path = RESULTS) -> Result | None:
 
 
 def read_all(folder: Path = RESULTS) -> dict[str, Result]:
-    """Return the results in a folder in the order of rows.toml.
-
-    Raises:
-        DataError: for an invalid file, or one of no row.
-    """
+    """Return the results in a folder in the order of rows.toml."""
     from benchmarks.rows import ROWS
 
     if odd := sorted({path.stem for path in folder.glob("*.json")} - set(ROWS)):
@@ -329,15 +314,14 @@ def rounded(epsilon: float) -> str:
 def _cell(body: dict[str, Any]) -> Cell:
     made = dict(body)
     made["figures"] = {name: Estimate(**each) for name, each in body.get("figures", {}).items()}
-    made["runs"] = tuple(
-        Run(
-            **each
-            | {"bounds": {name: tuple(pair) for name, pair in each.get("bounds", {}).items()}}
-        )
-        for each in body.get("runs", ())
-    )
+    made["runs"] = tuple(_run(each) for each in body.get("runs", ()))
     made["cost"] = Cost(**body["cost"]) if "cost" in body else None
     return Cell(**made)
+
+
+def _run(body: dict[str, Any]) -> Run:
+    bounds = {name: (one, other) for name, (one, other) in body.get("bounds", {}).items()}
+    return Run(**body | {"bounds": bounds})
 
 
 def _told(value: Any) -> Any:

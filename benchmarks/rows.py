@@ -22,9 +22,7 @@ _ALWAYS: Final = ("aggregator", "epsilon", "delta", "unit")
 class Options(MechanismOptions):
     """Start options of a campaign, named as in ``pate-server`` and ``pate-party start``.
 
-    Attributes:
-        teachers: per party, one number for all or one each; ignored by records' votes.
-        model: kind of the teachers.
+    ``teachers`` are those of a party, one number for all or one each; ``model`` is their kind.
     """
 
     aggregator: Aggregator = field()
@@ -45,11 +43,7 @@ class Options(MechanismOptions):
         }
 
     def teachers_of(self, parties: int) -> tuple[int, ...]:
-        """Return the number of teachers of each party.
-
-        Raises:
-            UsageError: if there is not one number for each.
-        """
+        """Return the number of teachers of each party."""
         if isinstance(self.teachers, int):
             return (self.teachers,) * parties
         if len(self.teachers) != parties:
@@ -113,25 +107,15 @@ class Data:
     files: tuple[str, ...]
     encoder: str = ""
     parties: int = 5
-    sites: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """What a reader must know of a method.
+    """A method: its name in pictures, whether one curator has all records, and whether it protects all
+    records of a party, and not one unit."""
 
-    Attributes:
-        title: in tables.
-        short: in pictures.
-        sees: who sees what of a party's records.
-        promise: whom the guarantee holds against, and what it protects; ``{unit}`` is record or patient.
-        whole: whether it protects all records of a party, and not one unit.
-    """
-
-    title: str
     short: str
-    sees: str
-    promise: str
+    curator: bool = False
     whole: bool = False
 
 
@@ -178,10 +162,10 @@ class Row:
 
 def _row(table: dict[str, Any]) -> Row:
     made = _frozen(table)
-    if options := made.get("options"):
-        made["options"] = Options(**_frozen(options))
-    if paper := made.get("paper"):
-        made["paper"] = Paper(**paper)
+    if "options" in made:
+        made["options"] = Options(**_frozen(made["options"]))
+    if "paper" in made:
+        made["paper"] = Paper(**made["paper"])
     made["goals"] = tuple(Goal(**goal) for goal in made.get("goals", ()))
     return Row(**made)
 
@@ -193,7 +177,7 @@ def _frozen(table: dict[str, Any]) -> dict[str, Any]:
 _READ: Final = tomllib.loads(_FILE.read_text(encoding="utf-8"))
 #: Data sets by name.
 DATA: Final = {name: Data(**_frozen(table)) for name, table in _READ["data"].items()}
-#: What is said of methods, by name, in the order of tables.
+#: Methods by name.
 METHODS: Final = {name: Words(**table) for name, table in _READ["methods"].items()}
 #: All rows by name, in the order of tables.
 ROWS: Final = {table["name"]: _row(table) for table in _READ["row"]}

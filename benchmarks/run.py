@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +41,6 @@ def run_row(
         dealings: number of runs; None: the row's.
         out: folder of the result.
         go_on: run only what the file in ``out`` lacks, and leave the rest.
-
-    Raises:
-        UsageError: for another method, files that are not committed, or a result to go on with of other
-            records or packages.
-        PateError: if the data are missing, or do not allow the campaign.
     """
     commit = record.commit()
     if out.resolve() == RESULTS and (commit is None or commit.endswith("+")):
@@ -97,7 +91,7 @@ def methods_of(row: Row, work: Path, screen: Screen) -> list[Method]:
         from benchmarks.methods import federated, networks
 
         sgd = networks.pooled_sgd(work)
-        made += [sgd, networks.taught(sgd), federated.opacus_at_each(work), *federated.METHODS]
+        made += [sgd, networks.taught(sgd), *federated.methods(work)]
     known = {method.name: method for method in made}
     return [known[name] for name in row.methods]
 
@@ -175,30 +169,20 @@ def _beside(chosen: Choice, problem: Problem) -> dict[str, float]:
 
 def _begun(row: Row, problem: Problem, out: Path, dealings: int, *, go_on: bool) -> Result:
     """Return the stored result to go on with, or an empty one."""
-    split, today = problem.split, datetime.now(UTC).date().isoformat()
+    split = problem.split
     parts = {"private": split.private, "public": split.public, "test": split.test}
     if row.epsilons and split.validation is not None:
         parts["validation"] = split.validation
     sizes: dict[str, Any] = {}
     for name, part in parts.items():
         sizes |= {name: len(part), f"{name}_units": units_in(part)}
-    versions, machine = record.surroundings()
-    fresh = Result(
-        row=row.name,
-        date=today,
-        data={
-            "unit": problem.unit,
-            "parties": problem.parties,
-            "dealings": 1 if split.sizes else dealings,
-            **sizes,
-            "classes": problem.classes,
-            "majority": majority_accuracy(split.test) if split.test.kind == "class" else None,
-            "note": split.note,
-        },
-        versions=versions,
-        machine=machine,
-        note=row.lacks,
-    )
+    data = {
+        "unit": problem.unit, "parties": problem.parties, "dealings": 1 if split.sizes else dealings,
+        **sizes, "classes": problem.classes,
+        "majority": majority_accuracy(split.test) if split.test.kind == "class" else None,
+        "note": split.note,
+    }  # fmt: skip
+    fresh = Result.begun(row.name, data, note=row.lacks)
     stored = record.read(row.name, out) if go_on else None
     if stored is None:
         return fresh

@@ -128,7 +128,7 @@ def check_campaign(campaign: vote_pb2.Campaign) -> None:
     line(campaign.mechanism, MAX_NAME, "mechanism")
     sums = sums_of(campaign)
     check(
-        not campaign.proofs or (sums.masked and not sums.distributed),
+        not campaign.proofs or sums.exact,
         "proofs of votes are for masked sums without noise shares",
     )
     matrix = campaign.mechanism == "neighbour"

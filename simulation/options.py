@@ -16,6 +16,8 @@ from pate.campaign.options import (
     CodeOption,
     NoiseLawOption,
     RangeOption,
+    ReleaseOption,
+    RoundsOption,
     SumOptions,
 )
 from pate.errors import UsageError
@@ -60,6 +62,8 @@ class SimulationOptions(SumOptions, CommandOptions):
     code: CodeOption = None
     answer: AnswerOption = None
     range: RangeOption = None
+    release: ReleaseOption = None
+    rounds: RoundsOption = None
     data: Annotated[
         Path | None,
         of_data(help="Labelled records to deal out. Default: digits", metavar="PATH"),

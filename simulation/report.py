@@ -86,7 +86,11 @@ class Report:
             teachers=teachers,
             labels_asked=statement.queries_asked,
             labels_answered=len(labels.rows),
-            label_accuracy=label_accuracy(labels, dealt.public) if labels.answer.labelled else None,
+            label_accuracy=(
+                label_accuracy(labels, dealt.public)
+                if labels.answer.labelled and (labels.rows or labels.noisy is None)
+                else None
+            ),
             student_accuracy=student_accuracy,
             nonprivate_accuracy=nonprivate_accuracy,
             majority_accuracy=(

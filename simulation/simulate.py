@@ -15,6 +15,7 @@ from aggregator_server.options import CampaignOptions
 from aggregator_server.results.report import LEDGER_FILE, label_set
 from aggregator_server.results.statement import privacy_statement
 from aggregator_server.student_service import StudentService
+from pate.campaign.choices import ARRAYS
 from pate.campaign.settings import spec_of
 from pate.data.embeddings import Embeddings
 from pate.data.odd import Odd
@@ -114,8 +115,12 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
                 code=setting.code,
                 answer=setting.answer,
                 range=setting.range,
+                release=setting.release,
+                rounds=setting.rounds,
                 expected_records=(
-                    sum(map(len, dealt.parties)) if setting.aggregator == "neighbour" else None
+                    sum(map(len, dealt.parties))
+                    if setting.aggregator == "neighbour" or setting.release == ARRAYS
+                    else None
                 ),
             ),
             dealt.public.inputs,

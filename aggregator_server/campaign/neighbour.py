@@ -97,9 +97,13 @@ class Models:
         if len(state.released) != state.round or len(state.models) >= state.round:
             return None
         start, kappa = start_of(state), kappa_of(state)
+        present = [
+            len(each.responders) / len(state.batches[0].responders) for each in state.batches
+        ]
+        # Parties that were lost had as many records as the others, as far as anyone knows.
         released = [
-            Released(model, each.counts / GRID, each.sigma / GRID)
-            for model, each in zip(state.models, state.released[1:], strict=True)
+            Released(model, each.counts / GRID / part, each.sigma / GRID / part)
+            for model, each, part in zip(state.models, state.released[1:], present[1:], strict=True)
         ]
         return next_model(self._rows, start, released, kappa)
 

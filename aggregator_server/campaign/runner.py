@@ -238,7 +238,15 @@ class Campaign:
         while (places := next_places(state, self._batch)) is not None:
             self._keep_replies(places.start)
             batch = batch_at(state, self._inputs, places, self._shown())
-            found = self._vote(places.start, batch)
+            try:
+                found = self._vote(places.start, batch)
+            except QuorumError as error:
+                if not state.models:
+                    raise
+                raise QuorumError(
+                    f"{error}; `pate-server resume --close` ends the campaign with the model of the "
+                    f"{len(state.models)} rounds that were released"
+                ) from error
             reach("votes-arrived")
             state = self._ledger.record_votes(places.start, found.total, found.responders)
             reach("votes-recorded")
@@ -267,8 +275,9 @@ class Campaign:
             try:
                 return self._exchange.collect(
                     aggregation,
-                    least=self._least(),
+                    least=self._least(first),
                     patience=self._patience,
+                    ends=bool(self._ledger.state().models),
                     # The number of answers does not predict the remaining time.
                     bar=partial(self._screen.bar, timed=False),
                 )
@@ -276,7 +285,7 @@ class Campaign:
                 if self._sums is not None and isinstance(aggregation, AheadAggregation):
                     self._sums.give_up(aggregation, first)
                     raise
-                self._require_willing(aggregation, error)
+                self._require_willing(aggregation, first, error)
                 if aggregation.first or attempt == _ATTEMPTS:
                     raise
                 self._screen.say(
@@ -289,12 +298,12 @@ class Campaign:
                 ) from error
         raise QuorumError(f"{_ATTEMPTS} attempts at a masked sum failed")
 
-    def _least(self) -> int:
-        """Return the fewest parties in a sum: with keys ahead, all of those in an earlier one."""
+    def _least(self, first: int) -> int:
+        """Return the fewest parties in a sum: with keys ahead, all of those that it needs."""
         state = self._ledger.state()
-        if self._sums is None or state.survivors is None:
+        if self._sums is None or not state.survivors_needed(first):
             return state.spec.sums.min_parties
-        return len(state.survivors)
+        return len(state.survivors or ())
 
     def _aggregation(
         self, first: int, batch: Batch
@@ -313,23 +322,31 @@ class Campaign:
                 state.roster,
                 first,
                 batch,
-                least=self._least(),
+                least=self._least(first),
                 only=state.survivors,
+                all_needed=state.survivors_needed(first),
                 collect=lambda steps: self._exchange.go_through(
                     steps,
-                    least=self._least(),
+                    least=self._least(first),
                     patience=self._patience,
+                    ends=bool(state.models),
                     bar=partial(self._screen.bar, timed=False),
                 ),
                 before_opening=list_unmasking,
             )
         return MaskedAggregation(
-            campaign, state.roster, batch, only=state.survivors, before_opening=list_unmasking
+            campaign,
+            state.roster,
+            batch,
+            only=state.survivors,
+            all_needed=state.survivors_needed(first),
+            before_opening=list_unmasking,
         )
 
     def _require_willing(
         self,
         aggregation: MaskedAggregation | PlainAggregation | AheadAggregation,
+        first: int,
         error: QuorumError,
     ) -> None:
         """Check that a sum whose unmasking has begun can still be completed.
@@ -340,7 +357,11 @@ class Campaign:
         state, refused = self._ledger.state(), self._exchange.refused
         fixed = state.survivors
         needed = len(aggregation.needed) or state.spec.sums.min_parties
-        if fixed is None or len(set(fixed) - refused) >= needed:
+        if (
+            fixed is None
+            or not state.survivors_needed(first)
+            or len(set(fixed) - refused) >= needed
+        ):
             return
         raise QuorumError(
             f"{listed(sorted(refused & set(fixed)))} refused a sum of {listed(fixed)}, so these "

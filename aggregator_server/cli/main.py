@@ -161,8 +161,9 @@ def _above(context: click.Context) -> dict[str, Any]:
 def resume(options: ResumeOptions) -> None:
     """Continue a campaign where it stopped, whatever stopped it.
 
-    Its parameters are those it was started with. Nothing is charged or released twice. With a ledger
-    in a database and a folder that does not know it, --head or --close is needed.
+    Its parameters are those it was started with. Nothing is charged or released twice. --close ends it
+    with what was released, for example if too few parties are left for a further round. With a ledger in a
+    database and a folder that does not know it, --head or --close is needed.
     """
     with importing():
         from aggregator_server.flower.internals import SUPERLINK_MAIN

@@ -61,6 +61,7 @@ class SumsAhead:
         *,
         least: int,
         only: Sequence[str] | None,
+        all_needed: bool,
         collect: Callable[[BundleSteps], None],
         before_opening: Callable[[tuple[str, ...]], None],
     ) -> AheadAggregation:
@@ -72,7 +73,8 @@ class SumsAhead:
             first: place of the batch's first query.
             batch: to be voted on.
             least: number of parties that a sum needs.
-            only: names of the parties in the sum if an unmasking of the campaign has begun.
+            only: names of the parties that may be in the sum; None: all.
+            all_needed: whether all of these must be.
             collect: takes the parties through a step.
             before_opening: see :meth:`AheadAggregation.begin`.
 
@@ -96,7 +98,7 @@ class SumsAhead:
             collect(steps)
             return AheadAggregation.begin(
                 exchange.campaign, roster, batch, sealed=sealed, bundles=steps.bundles,
-                all_needed=only is not None, save=save, before_opening=before_opening,
+                all_needed=all_needed, save=save, before_opening=before_opening,
             )  # fmt: skip
         except (QuorumError, ProtocolError):
             self._store.end_round(first)  # the next one has other bundles

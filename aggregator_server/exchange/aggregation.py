@@ -295,8 +295,8 @@ class MaskedAggregation(MaskedSteps[vote_pb2.AskKeys, ServerMasking]):
         campaign: with its terms.
         roster: of it.
         batch: to be voted on.
-        only: names of the parties in the sum if its unmasking has begun, in the order of the
-            roster: parties unmask it only with these.
+        only: names of the parties that may be in the sum, in the order of the roster; None: all.
+        all_needed: whether all of these must be: parties unmask it only with them.
         before_opening: see :class:`MaskedSteps`.
     """
 
@@ -307,9 +307,11 @@ class MaskedAggregation(MaskedSteps[vote_pb2.AskKeys, ServerMasking]):
         batch: Batch,
         *,
         only: tuple[str, ...] | None = None,
+        all_needed: bool = True,
         before_opening: Callable[[tuple[str, ...]], None] = lambda _: None,
     ) -> None:
         self._only = only
+        self._all_needed = all_needed
         attempt = wire.new_id()
         # Drawn for each attempt, and revealed when all masked votes are in.
         seed = secrets.token_bytes(masked.SEED_BYTES) if campaign.proofs else None
@@ -332,7 +334,8 @@ class MaskedAggregation(MaskedSteps[vote_pb2.AskKeys, ServerMasking]):
     @property
     def needed(self) -> tuple[str, ...]:
         """All parties of the sum until their votes are in it; later steps need only a threshold."""
-        return () if self._only is None or self._masking.survivors else self._only
+        fixed = self._all_needed and not self._masking.survivors
+        return (self._only or ()) if fixed else ()
 
     @property
     def awaited(self) -> frozenset[str]:

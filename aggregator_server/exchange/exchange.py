@@ -211,6 +211,7 @@ class Exchange:
         least: int,
         patience: float,
         bar: Callable[[str], AbstractContextManager[Callable[[int, int], None]]],
+        ends: bool = False,
     ) -> Sum:
         """Return the summed votes of a batch, taken through all steps of ``aggregation``.
 
@@ -226,12 +227,14 @@ class Exchange:
             least: number of parties that the campaign needs.
             patience: seconds.
             bar: shows the progress of a step, in parties of the roster.
+            ends: whether the wait is over if too few parties are left after ``patience``: what was released
+                before is of use without this sum.
 
         Raises:
             QuorumError: if too many refused or failed to reach ``least``, or a needed party did.
             ProtocolError: if the sum cannot be that of the parties' votes.
         """
-        self.go_through(aggregation, least=least, patience=patience, bar=bar)
+        self.go_through(aggregation, least=least, patience=patience, bar=bar, ends=ends)
         return aggregation.result()
 
     def go_through(
@@ -241,6 +244,7 @@ class Exchange:
         least: int,
         patience: float,
         bar: Callable[[str], AbstractContextManager[Callable[[int, int], None]]],
+        ends: bool = False,
     ) -> None:
         """Take the parties through all steps; arguments and errors as of :meth:`collect`."""
         if self._who.roster is None:
@@ -251,7 +255,7 @@ class Exchange:
             while aggregation.step:
                 title = f"{STEPS[aggregation.step]} from parties"
                 with bar(title) as progress, self._waiting(_REMIND_S) as remind:
-                    self._through_step(aggregation, least, patience, progress, remind)
+                    self._through_step(aggregation, least, patience, progress, remind, ends=ends)
                     # The step is over, whether or not all parties answered.
                     progress(len(aggregation.answered), len(aggregation.answered))
                 aggregation.advance()
@@ -266,6 +270,8 @@ class Exchange:
         patience: float,
         progress: Callable[[int, int], None],
         remind: Callable[[str], None],
+        *,
+        ends: bool,
     ) -> None:
         """Ask all parties of one step, and return when the wait is over."""
         least = max(least, len(aggregation.needed))
@@ -293,6 +299,15 @@ class Exchange:
                     f"only {len(able | answered)} of {self._asked(aggregation)} parties can still "
                     f"answer, the campaign needs {least}: nothing was released; "
                     "fix the problems of the parties above, then run `pate-server resume`"
+                )
+            away = (able - answered) - set(self._who.node_of) - by_envelope - self._coming(now)
+            # If nobody is here it is rather our own link that is down.
+            waited = ends and bool(self._who.node_of) and now - began > patience
+            if waited and len((able | answered) - away) < least:
+                raise QuorumError(
+                    f"{listed(sorted(away))} did not come back in {patience:g} s, and this sum needs "
+                    f"{least} of {self._asked(aggregation)} parties: nothing of it was released; "
+                    "`pate-server resume` waits for them again"
                 )
             if len(answered) >= least and not by_envelope:
                 enough_since = now if enough_since is None else enough_since

@@ -20,20 +20,21 @@ if TYPE_CHECKING:
 def must_close(
     place: Place, store: Store, state: CampaignState, *, head: Head | None, close: bool
 ) -> bool:
-    """Return whether an opened ledger may only be closed.
+    """Return whether an opened ledger is closed where it ends: if that was asked for.
 
     Args:
         place: of the ledger.
         store: the open ledger.
         state: of its campaign.
         head: the newest that is known from elsewhere, and was found in it.
-        close: whether to close it if it may be stale.
+        close: whether to close it.
+
+    Raises:
+        UsageError: if it may be stale, and it is neither to be closed nor is its head known.
     """
     if state.phase == "finished":  # nothing can follow
         return False
-    if head is None and store.could_be_older(state.head.seq):
-        if close:
-            return True
+    if not close and head is None and store.could_be_older(state.head.seq):
         raise UsageError(
             f"{place} ends at entry {state.head.seq}, is {state.phase}, and its folder here "
             "does not know whether that is its newest entry: with a stale database, later "
@@ -41,6 +42,4 @@ def must_close(
             "of the server, from a source other than this database; or --close, which keeps "
             "these labels, answers no further query, and is safe whatever was lost"
         )
-    if close:
-        raise UsageError("--close is for a ledger whose newest entry is unknown: leave it out")
-    return False
+    return close

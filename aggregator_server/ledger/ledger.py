@@ -99,7 +99,7 @@ class Ledger:
         Args:
             place: of the ledger.
             head: the newest that is known from elsewhere; it must be in the ledger.
-            close: end the campaign if nothing shows that its ledger is the newest one.
+            close: end the campaign where its ledger ends.
             clock: returns the time of each entry.
 
         Raises:

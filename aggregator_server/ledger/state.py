@@ -132,7 +132,8 @@ class CampaignState:
         spent: charged so far, interrupted charges included.
         wasted: the part of ``spent`` for charges without answers.
         voted: the queries that parties vote on, fixed with the roster.
-        openings: unmaskings of masked sums, ordered by first query; all with the same survivors.
+        openings: unmaskings of masked sums, ordered by first query; all with the same survivors, in rounds
+            with no more than the one before.
         batches: summed votes, ordered by first query.
         labels: by query, in the order of release.
         answered: by round, the queries that got a label or no answer in it.
@@ -180,6 +181,8 @@ class CampaignState:
             for each, model in zip(self.released, shown, strict=False)
         )
         model = self.models[len(earlier)] if len(self.models) > len(earlier) else None
+        if model is None and self.phase == "finished" and self.models:  # closed before it was made
+            model = self.models[-1]
         return replace(self.released[-1], shown=last.shown, earlier=tuple(earlier), model=model)
 
     @property
@@ -277,8 +280,19 @@ class CampaignState:
 
     @property
     def survivors(self) -> tuple[str, ...] | None:
-        """The parties of every further masked sum; None before the first unmasking."""
-        return self.openings[0].survivors if self.openings else None
+        """The parties of every further masked sum, in rounds at most; None before the first unmasking."""
+        return self.openings[-1].survivors if self.openings else None
+
+    def survivors_needed(self, first: int) -> bool:
+        """Return whether a sum needs all survivors; of a round only if its unmasking has begun.
+
+        Each round has noise of its own, by fewer parties too, and other votes on other queries.
+
+        Args:
+            first: place of its first query.
+        """
+        begun = any(each.first == first for each in self.openings)
+        return begun or (bool(self.openings) and not self.spec.in_rounds)
 
     def batch_of(self, query: int) -> VoteBatch:
         """Return the batch of votes that ``query`` is in; where records vote in rounds, of this round.

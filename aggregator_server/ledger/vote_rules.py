@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 def opening(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
     """Return the state after recording the survivors of a masked sum.
 
-    Parties refuse to unmask any sum of the campaign with another list than the first. A server that
-    asked for one would never get its labels.
+    Parties refuse to unmask any sum of the campaign with another list than the first, or in rounds with
+    a party that an earlier list lacks. A server that asked for one would never get its labels.
 
     Raises:
         LedgerError: if votes are not masked, the queries have votes or an unmasking, the parties
-            are not of the roster, or an earlier sum has other ones.
+            are not of the roster, or an earlier sum has other ones: in rounds, lacks one of them.
         QuorumError: if they are too few.
     """
     fields = Fields(body, "first count survivors")
@@ -33,8 +33,10 @@ def opening(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
         raise LedgerError("votes that are not masked need no unmasking")
     first, count = _place(state, fields, "the unmasking of", (*state.openings, *state.batches))
     survivors = _parties(state, fields, "survivors")
-    if state.survivors not in (None, survivors):
-        raise LedgerError(f"the sums of this campaign are unmasked only with {state.survivors}")
+    fixed = state.survivors
+    fewer = state.spec.in_rounds and fixed is not None and set(survivors) < set(fixed)
+    if fixed not in (None, survivors) and not fewer:
+        raise LedgerError(f"the sums of this campaign are unmasked only with {fixed}")
     made = SumUnmasking(first, count, survivors, entry.seq)
     openings = sorted((*state.openings, made), key=lambda each: each.first)
     return replace(state, openings=tuple(openings))

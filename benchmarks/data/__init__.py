@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
+from pate.data.values import Column, Dataset, Images, Inputs, Table
 from pate.errors import UsageError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from pate.data.values import Dataset, Inputs
 
 
 @dataclass(frozen=True)
@@ -60,24 +60,54 @@ class Split:
 
 
 def data_folder() -> Path:
-    """Return the folder of the real data sets, PATE_TEST_DATA.
-
-    Raises:
-        UsageError: if it is not there.
-    """
+    """Return the folder of the real data sets, PATE_TEST_DATA."""
     folder = os.environ.get("PATE_TEST_DATA")
     if not folder or not Path(folder).is_dir():
         raise UsageError("set PATE_TEST_DATA to the folder that has the real data sets")
     return Path(folder)
 
 
+def columns_of(path: Path, names: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
+    """Return the cells of a table below :func:`data_folder` by column; without names its first line has them.
+
+    Lines of another number of cells are left out: remarks, and the empty one at the end.
+    """
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8", newline="") as file:
+        lines = csv.reader(file, skipinitialspace=True)
+        heads = tuple(names) or tuple(next(lines))
+        return dict(
+            zip(
+                heads,
+                zip(*(row for row in lines if len(row) == len(heads)), strict=True),
+                strict=True,
+            )
+        )
+
+
+def joined(*parts: Dataset) -> Dataset:
+    """Return the images, or rows of one kind of table, of several parts."""
+    first = parts[0]
+    some = [part.inputs for part in parts]
+    if isinstance(first.inputs, Images):
+        inputs: Inputs = Images(
+            np.concatenate([one.pixels for one in some if isinstance(one, Images)])
+        )
+    else:
+        tables = [one for one in some if isinstance(one, Table)]
+        columns = zip(*(one.columns for one in tables), strict=True)
+        inputs = Table(tables[0].names, tuple(cast("Column", np.concatenate(of)) for of in columns))
+    groups = [part.groups for part in parts if part.groups is not None]
+    return replace(
+        first, inputs=inputs, labels=np.concatenate([part.labels for part in parts]),
+        groups=np.concatenate(groups) if groups else None,
+    )  # fmt: skip
+
+
 def deal(private: Dataset, parties: int, seed: int) -> tuple[NDArray[np.int64], ...]:
     """Return the rows of random disjoint parts of nearly equal size, one per party.
 
     Records of one group go to one party together, so that a patient has one data holder.
-
-    Raises:
-        UsageError: if there are fewer records, or groups, than parties.
 
     >>> from pate.data.values import Dataset, Table
     >>> table = Table(("age",), (np.arange(7.0),))

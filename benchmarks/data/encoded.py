@@ -14,31 +14,29 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from benchmarks.data import Split, data_folder
-from pate.data.embeddings import Embeddings, embedding_arrays
+from benchmarks.data import Split, columns_of, data_folder
+from pate.data.embeddings import Embeddings
 from pate.data.files.pictures import opened
-from pate.data.read import read_inputs
 from pate.data.values import Dataset
-from pate.encoders.encoder import Encoder
+from pate.encoders.reading import Reader
 from pate.errors import DataError, UsageError
 from pate.features.space import space_over
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from numpy.typing import NDArray
 
     from pate.data.encoded import Record
 
+#: Makes the embeddings of records.
+Embed: TypeAlias = "Callable[[Iterable[Record]], Embeddings]"
 #: The order of the records before they are divided, any fixed number.
 _SHUFFLE: Final = 20261123
 _NEWS: Final = ("World", "Sports", "Business", "Sci/Tech")
@@ -50,56 +48,25 @@ TUMOURS: Final = ("glioma_tumor", "meningioma_tumor", "no_tumor", "pituitary_tum
 _ALIKE: Final = 0.9
 
 
-@dataclass(frozen=True)
-class Embedder:
-    """A public encoder, and the folder of the stored embeddings."""
+def reader_of(name: str, work: Path) -> Reader:
+    """Return the reader of an encoder below PATE_TEST_ENCODERS, which stores embeddings in ``work``."""
+    folder = os.environ.get("PATE_TEST_ENCODERS")
+    if not folder:
+        raise UsageError(
+            "set PATE_TEST_ENCODERS to the folder that has the encoders' folders, "
+            f"here {name} is needed"
+        )
+    return Reader.of(Path(folder, name), home=work)
 
-    encoder: Encoder
-    work: Path
 
-    @classmethod
-    def of(cls, name: str, work: Path) -> Embedder:
-        """Open the encoder in a folder of PATE_TEST_ENCODERS.
-
-        Raises:
-            UsageError: if the variable names no folder.
-            DataError: if there is no encoder of that name.
-        """
-        folder = os.environ.get("PATE_TEST_ENCODERS")
-        if not folder:
-            raise UsageError(
-                "set PATE_TEST_ENCODERS to the folder that has the encoders' folders, "
-                f"here {name} is needed"
-            )
-        return cls(Encoder.open(Path(folder, name)), work)
-
-    @property
-    def in_words(self) -> str:
-        """Name of the encoder and beginning of its digest."""
-        return self.encoder.description.in_words()
-
-    def embed(self, name: str, records: Callable[[], Iterable[Record]]) -> Embeddings:
-        """Return the embeddings of records, stored ones if a file of that name has some."""
-        file = self.work / f"{name}-{self.encoder.digest[:16]}.npz"
-        if file.is_file():
-            stored = read_inputs(file)
-            if not isinstance(stored, Embeddings) or stored.encoder != self.encoder.digest:
-                raise DataError(f"{file} has other inputs: remove it")
-            return stored
-        values, _ = self.encoder.rows(records())
-        made = self.encoder.embeddings(values)
-        draft = file.with_suffix(".draft.npz")
-        np.savez(draft, allow_pickle=False, **embedding_arrays(made))
-        draft.replace(file)
-        return made
+def embeddings(reader: Reader, records: Iterable[Record]) -> Embeddings:
+    """Return the embeddings of records, each of which must be usable."""
+    values, _ = reader.embed(records, 0, odd=None, place=lambda at: f"record {at}")
+    return reader.encoder.embeddings(values)
 
 
 def divided(whole: Dataset, sizes: tuple[int, int], test: Dataset | None, note: str) -> Split:
-    """Return records in a fixed random order: private, public and, where no other is given, test.
-
-    Raises:
-        DataError: if there are fewer records.
-    """
+    """Return records in a fixed random order: private, public and, where no other is given, test."""
     private, public = sizes
     if len(whole) < private + public + (test is None):
         raise DataError(f"{len(whole)} records are too few for {private} private, {public} public")
@@ -116,52 +83,48 @@ def labelled(
     return Dataset(inputs, np.asarray(labels, dtype=np.int64), classes)
 
 
-def ag_news(embedder: Embedder) -> Split:
+def ag_news(embed: Embed) -> Split:
     """Return 5,000 private, 1,600 public and 1,000 test items."""
     path = data_folder() / "text" / "ag_news" / "test.csv"
-    rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
-    inputs = embedder.embed("ag_news", lambda: [f"{row[1]}. {row[2]}" for row in rows])
-    whole = labelled(inputs, [int(row[0]) - 1 for row in rows], _NEWS)
+    cells = columns_of(path, ("class", "title", "words"))
+    texts = [
+        f"{title}. {words}" for title, words in zip(cells["title"], cells["words"], strict=True)
+    ]
     note = (
         "label: the class of a news item; unit: record, one news item; 5,000 private, 1,600 public and "
         "1,000 to test, in a random order, all of the published test part"
     )
+    whole = labelled(embed(texts), [int(number) - 1 for number in cells["class"]], _NEWS)
     return divided(whole, (5_000, 1_600), None, note)
 
 
-def banking77(embedder: Embedder) -> Split:
+def banking77(embed: Embed) -> Split:
     """Return 7,500 private, 2,503 public and 3,080 test questions."""
-    parts = {name: _questions(name) for name in ("train", "test")}
-    classes = tuple(sorted({intent for _, intent in parts["train"]}))
-    made = {}
-    for name, rows in parts.items():
-        texts = [text for text, _ in rows]
-        inputs = embedder.embed(f"banking77-{name}", texts.__iter__)
-        made[name] = labelled(inputs, [classes.index(intent) for _, intent in rows], classes)
+    folder = data_folder() / "text" / "banking77"
+    train, test = (columns_of(folder / f"{name}.csv") for name in ("train", "test"))
+    classes = tuple(sorted(set(train["category"])))
     note = (
         "label: the intent of a question; unit: record, one question; of the 10,003 of train 7,500 "
         "private and 2,503 public, tested on the official 3,080"
     )
-    return divided(made["train"], (7_500, 2_503), made["test"], note)
+    whole, official = (
+        labelled(embed(cells["text"]), [classes.index(each) for each in cells["category"]], classes)
+        for cells in (train, test)
+    )
+    return divided(whole, (7_500, 2_503), official, note)
 
 
-def _questions(name: str) -> list[tuple[str, str]]:
-    path = data_folder() / "text" / "banking77" / f"{name}.csv"
-    with path.open(encoding="utf-8", newline="") as file:
-        return [(row["text"], row["category"]) for row in csv.DictReader(file)]
-
-
-def sst2(embedder: Embedder) -> Split:
+def sst2(embed: Embed) -> Split:
     """Return 5,500 private, 2,292 public and 1,821 test sentences."""
     note = (
         "label: whether a sentence is positive; unit: record, one sentence; of the 7,792 of train and "
         "dev 5,500 private and 2,292 public, tested on the official 1,821"
     )
-    whole = _sentences(embedder, "train-dev", ("train", "dev"))
-    return divided(whole, (5_500, 2_292), _sentences(embedder, "test", ("test",)), note)
+    whole, test = _sentences(embed, "train", "dev"), _sentences(embed, "test")
+    return divided(whole, (5_500, 2_292), test, note)
 
 
-def _sentences(embedder: Embedder, name: str, files: tuple[str, ...]) -> Dataset:
+def _sentences(embed: Embed, *files: str) -> Dataset:
     folder = data_folder() / "text" / "sst2"
     lines = [
         line
@@ -170,21 +133,20 @@ def _sentences(embedder: Embedder, name: str, files: tuple[str, ...]) -> Dataset
         if line.strip()
     ]
     rows = [line.rstrip("\r").rpartition("\t") for line in lines]
-    inputs = embedder.embed(f"sst2-{name}", lambda: [text for text, _, _ in rows])
-    return labelled(inputs, [int(label) for _, _, label in rows], ("negative", "positive"))
+    labels = [int(label) for _, _, label in rows]
+    return labelled(embed([text for text, _, _ in rows]), labels, ("negative", "positive"))
 
 
-def cifar10(embedder: Embedder) -> Split:
+def cifar10(embed: Embed) -> Split:
     """Return 21,000 private, 4,000 public and 1,000 test images."""
     note = (
         "label: the class; unit: record, one image; of the first 25,000 training images 21,000 private "
         "and 4,000 public, tested on the first 1,000 test images"
     )
-    whole, test = _objects(embedder, "train", range(25)), _objects(embedder, "test", (50,))
-    return divided(whole, (21_000, 4_000), test, note)
+    return divided(_objects(embed, range(25)), (21_000, 4_000), _objects(embed, (50,)), note)
 
 
-def _objects(embedder: Embedder, name: str, files: Iterable[int]) -> Dataset:
+def _objects(embed: Embed, files: Iterable[int]) -> Dataset:
     """Return the images of files of a thousand each."""
     known = json.loads((data_folder() / "cifar10" / "labels.json").read_text())
 
@@ -193,13 +155,14 @@ def _objects(embedder: Embedder, name: str, files: Iterable[int]) -> Dataset:
             with opened(data_folder() / "cifar10" / f"batch_{file}.png") as picture:
                 yield from np.asarray(picture.convert("RGB")).reshape(-1, 32, 32, 3)
 
-    inputs = embedder.embed(f"cifar10-{name}", images)
-    return labelled(inputs, [label for file in files for label in known[str(file)]], _OBJECTS)
+    return labelled(
+        embed(images()), [label for file in files for label in known[str(file)]], _OBJECTS
+    )
 
 
-def brain_mri(embedder: Embedder) -> Split:
+def brain_mri(embed: Embed) -> Split:
     """Return 1,900 private, 700 public and 394 test slices."""
-    training, test = _slices(embedder, "Training"), _slices(embedder, "Testing")
+    training, test = _slices(embed, "Training"), _slices(embed, "Testing")
     assert isinstance(training.inputs, Embeddings)
     assert isinstance(test.inputs, Embeddings)
     copied = copies(training.inputs, test.inputs)
@@ -219,15 +182,12 @@ def copies(some: Embeddings, others: Embeddings) -> NDArray[np.bool_]:
     return found
 
 
-def _slices(embedder: Embedder, name: str) -> Dataset:
+def _slices(embed: Embed, name: str) -> Dataset:
     folder = data_folder() / "brain_mri" / name
     files = [
         (at, file) for at, each in enumerate(TUMOURS) for file in sorted((folder / each).iterdir())
     ]
-    inputs = embedder.embed(
-        f"brain_mri-{name.lower()}", lambda: (_slice(file) for _, file in files)
-    )
-    return labelled(inputs, [at for at, _ in files], TUMOURS)
+    return labelled(embed(_slice(file) for _, file in files), [at for at, _ in files], TUMOURS)
 
 
 def _slice(file: Path) -> NDArray[np.uint8]:

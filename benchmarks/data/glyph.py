@@ -15,9 +15,9 @@ Source: Papernot, Song et al., "Scalable Private Learning with PATE", ICLR 2018,
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -69,24 +69,17 @@ _SIZE: Final = 0.16  # of the logarithm
 _LONGER: Final = 0.06  # of the logarithm of the root of height by width
 _SHIFT: Final = 0.8
 _BEND: Final = 0.45
-_FOLDERS: Final = (Path("/usr/share/fonts"),)
+_FONTS: Final = Path("/usr/share/fonts")
 
 
-@dataclass(frozen=True)
-class Face:
-    """One style of one font family.
-
-    Attributes:
-        name: family and style.
-        file: where its outlines are.
-    """
+class Face(NamedTuple):
+    """One style of one font family: its name, and the file of its outlines."""
 
     name: str
     file: Path
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(NamedTuple):
     """Number of records of each part.
 
     The paper's 5,000 teachers had thousands of records each. With 48 each, half of the classes are
@@ -106,7 +99,7 @@ def find_faces() -> tuple[Face, ...]:
     bundled = Path(mpl.get_data_path()) / "fonts" / "ttf"
     wanted = {ord(character) for character in CHARACTERS}
     found: dict[str, Face] = {}
-    for folder in (bundled, *_FOLDERS):
+    for folder in (bundled, _FONTS):
         for file in sorted(folder.rglob("*.ttf")):
             font = FT2Font(str(file))
             name = f"{font.family_name} {font.style_name}"
@@ -117,11 +110,7 @@ def find_faces() -> tuple[Face, ...]:
 
 
 def outlines(faces: Sequence[Face]) -> NDArray[np.float16]:
-    """Return (faces, classes, 84, 84) distances to the outline in final pixels, positive inside.
-
-    Raises:
-        DataError: if there is no face.
-    """
+    """Return (faces, classes, 84, 84) distances to the outline in final pixels, positive inside."""
     from PIL import Image, ImageDraw, ImageFont
     from scipy.ndimage import distance_transform_edt
 
@@ -222,10 +211,12 @@ def mislabel(
 
     A wrong label of a character without a similar one is always random.
     """
-    wrong = np.flatnonzero(random.random(len(labels)) < share)
-    given = labels.copy()
-    alike = _look_alikes()
-    for row in wrong.tolist():
+    given, alike = labels.copy(), defaultdict[int, list[int]](list)
+    for group in _ALIKE:
+        members = [CHARACTERS.index(character) for character in group]
+        for member in members:
+            alike[member] += [other for other in members if other != member]
+    for row in np.flatnonzero(random.random(len(labels)) < share).tolist():
         label = int(labels[row])
         others = alike.get(label) if random.random() < 0.5 else None
         if others:
@@ -235,22 +226,12 @@ def mislabel(
     return given
 
 
-def _look_alikes() -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
-    for group in _ALIKE:
-        members = [CHARACTERS.index(character) for character in group]
-        for member in members:
-            found.setdefault(member, []).extend(other for other in members if other != member)
-    return found
-
-
-def make(faces: Sequence[Face], seed: int = 0, sizes: Sizes | None = None) -> Split:
+def make(faces: Sequence[Face], seed: int, sizes: Sizes) -> Split:
     """Draw the three parts; faces are shared by all, and only private labels may be wrong."""
-    sizes = sizes or Sizes()
     masters = outlines(faces)
     shares = frequencies(seed)
     parts = []
-    for number, count in enumerate((sizes.private, sizes.public, sizes.test), start=1):
+    for number, count in enumerate(sizes, start=1):
         random = np.random.default_rng([seed, number])
         labels = random.choice(len(CLASSES), size=count, p=shares).astype(np.int64)
         pixels = draw(masters, labels, random)
@@ -267,4 +248,4 @@ def make(faces: Sequence[Face], seed: int = 0, sizes: Sizes | None = None) -> Sp
 
 def glyph() -> Split:
     """Return the split of the rows: 240,000 private, 10,000 public and 5,000 test drawings."""
-    return make(find_faces())
+    return make(find_faces(), 0, Sizes())

@@ -20,20 +20,18 @@ of every row are divided among the parties at random.
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from benchmarks.data import Split, data_folder
+from benchmarks.data import Split, data_folder, joined
 from pate.data.files import idx
 from pate.data.values import Dataset, Images, Inputs, Table, is_numeric
-from pate.errors import DataError, SchemaError, UsageError
+from pate.errors import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
     from pate.votes import Counts
 
 DIGITS: Final = tuple("0123456789")
-_XRAYS: Final = ("normal", "pneumonia")
 #: Training images of all parties together; the rest is public.
 _XRAYS_PRIVATE: Final = 3500
 _XRAYS_SHUFFLE: Final = 20180222  # of the split, any fixed number
@@ -51,31 +48,25 @@ _SVHN_QUERIES: Final = 8_500
 
 def mnist() -> Split:
     """Return 60,000 private, 9,000 public and 1,000 test images."""
-    test, public = read_mnist("t10k"), 9_000
-    return Split(
-        private=read_mnist("train"),
-        public=test.take(np.arange(public)),
-        test=test.take(np.arange(public, len(test))),
-        note=(
-            "label: the digit; unit: record; private: the 60,000 training images; public: the first "
-            f"{public:,} test images; test: the last 1,000"
-        ),
+    note = (
+        "label: the digit; unit: record; private: the 60,000 training images; public: the first "
+        "9,000 test images; test: the last 1,000"
     )
+    return _mnist(np.arange(10_000), 9_000, note)
 
 
 def mnist_halves() -> Split:
     """Return 60,000 private, 5,000 public and 5,000 test images."""
-    test, public = read_mnist("t10k"), 5_000
-    order = np.random.RandomState(42).permutation(len(test))
-    return Split(
-        private=read_mnist("train"),
-        public=test.take(order[:public]),
-        test=test.take(order[public:]),
-        note=(
-            "label: the digit; unit: record; private: the 60,000 training images; public: "
-            f"{public:,} of the test images, drawn by the paper's seed; test: the other {public:,}"
-        ),
+    note = (
+        "label: the digit; unit: record; private: the 60,000 training images; public: "
+        "5,000 of the test images, drawn by the paper's seed; test: the other 5,000"
     )
+    return _mnist(np.random.RandomState(42).permutation(10_000), 5_000, note)
+
+
+def _mnist(order: NDArray[np.int64], public: int, note: str) -> Split:
+    test = read_mnist("t10k")
+    return Split(read_mnist("train"), test.take(order[:public]), test.take(order[public:]), note)
 
 
 def read_mnist(part: str) -> Dataset:
@@ -90,24 +81,20 @@ def pneumonia() -> Split:
     """Return 3,500 private images, the rest of train with val as public, the official test.
 
     The official validation images may choose settings.
-
-    Raises:
-        UsageError: if the file is missing.
-        DataError: if it has other content.
     """
     file = data_folder() / "medmnist" / "pneumoniamnist.npz"
-    if not file.is_file():
-        raise UsageError(f"PneumoniaMNIST is not at {file}; it comes from medmnist.com")
-    train, val, test = (_xrays(file, name) for name in ("train", "val", "test"))
-    if len(train) <= _XRAYS_PRIVATE:
-        raise DataError(f"{file} has {len(train)} training images, too few")
+    with np.load(file, allow_pickle=False) as held:
+        train, val, test = (
+            Dataset(
+                Images(held[f"{name}_images"][..., None]),
+                held[f"{name}_labels"].reshape(-1).astype(np.int64),
+                ("normal", "pneumonia"),
+            )
+            for name in ("train", "val", "test")
+        )
     order = np.random.default_rng(_XRAYS_SHUFFLE).permutation(len(train))
-    private = train.take(np.sort(order[:_XRAYS_PRIVATE]))
-    rest = train.take(np.sort(order[_XRAYS_PRIVATE:]))
-    assert isinstance(rest.inputs, Images)
-    assert isinstance(val.inputs, Images)
-    pixels = np.concatenate([rest.inputs.pixels, val.inputs.pixels])
-    public = Dataset(Images(pixels), np.concatenate([rest.labels, val.labels]), _XRAYS)
+    private, rest = (train.take(np.sort(rows)) for rows in np.split(order, [_XRAYS_PRIVATE]))
+    public = joined(rest, val)
     share = float(np.mean(test.labels))
     note = (
         f"{len(private):,} of train over the parties, public the other {len(public):,} of train "
@@ -117,28 +104,11 @@ def pneumonia() -> Split:
     return Split(private, public, test, note, validation=val)
 
 
-def _xrays(file: Path, name: str) -> Dataset:
-    try:
-        with file.open("rb") as raw, np.load(raw, allow_pickle=False) as held:
-            pixels: NDArray[np.uint8] = held[f"{name}_images"]
-            labels: NDArray[np.int64] = held[f"{name}_labels"].reshape(-1).astype(np.int64)
-    except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(
-            f"{file} is not PneumoniaMNIST as MedMNIST publishes it: {error}"
-        ) from error
-    if pixels.ndim != 3:
-        raise DataError(f"{file}: {name}_images have shape {pixels.shape}, not (n, 28, 28)")
-    return Dataset(Images(pixels[..., None]), labels, _XRAYS)
-
-
 @dataclass(frozen=True, eq=False)
 class PublishedTeachers:
     """A part of the published teachers, as a party's ensemble that looks up its votes.
 
-    Attributes:
-        votes: (queries, classes) int64; each row sums to ``teachers``.
-        classes: names of the columns.
-        teachers: k.
+    Each row of ``votes`` (queries, classes) sums to ``teachers``.
     """
 
     votes: Counts

@@ -34,15 +34,14 @@ BioMed Research International, 2014, 781670.
 
 from __future__ import annotations
 
-import csv
-import gzip
 import math
 from dataclasses import replace
+from itertools import compress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from benchmarks.data import Split, data_folder
+from benchmarks.data import Split, columns_of, data_folder, joined
 from pate.data.values import Dataset, Table
 
 if TYPE_CHECKING:
@@ -142,11 +141,7 @@ def adult() -> Split:
 def adult_rows(part: str) -> Dataset:
     """Return the rows of ``data`` or ``test``."""
     path = data_folder() / "adult" / f"adult.{part}.gz"
-    with gzip.open(path, "rt", encoding="ascii", newline="") as file:
-        lines = csv.reader(file, skipinitialspace=True)
-        # The first line of adult.test is a remark, and both files end with an empty line.
-        rows = [row for row in lines if len(row) == len(_ADULT) + 1]
-    cells = dict(zip((*_ADULT, "income"), zip(*rows, strict=True), strict=True))
+    cells = columns_of(path, (*_ADULT, "income"))
     names = tuple(name for name in _ADULT if name not in _ADULT_LEFT_OUT)
     labels = np.array([INCOMES.index(text.rstrip(".")) for text in cells["income"]], dtype=np.int64)
     columns = tuple(_column(cells[name], number=name in _ADULT_NUMBERS) for name in names)
@@ -156,7 +151,7 @@ def adult_rows(part: str) -> Dataset:
 def heart() -> Split:
     """Return the patients of four sites: 60 % private, 20 % public, 20 % test, of every site."""
     parts = [_parts(at, heart_site(name)) for at, name in enumerate(SITES)]
-    private, public, test = (_together([part[at] for part in parts]) for at in range(3))
+    private, public, test = (joined(*each) for each in zip(*parts, strict=True))
     note = (
         "label: any disease (num > 0); unit: record, one per patient; four sites are the "
         "parties; of every site 60 % private, 20 % public, 20 % test"
@@ -166,9 +161,8 @@ def heart() -> Split:
 
 def heart_site(name: str) -> Dataset:
     """Return the patients of a site."""
-    text = (data_folder() / "heart_disease" / f"processed.{name}.data").read_text()
-    rows = [row for row in csv.reader(text.splitlines()) if row]
-    cells = dict(zip((*_HEART, "num"), zip(*rows, strict=True), strict=True))
+    path = data_folder() / "heart_disease" / f"processed.{name}.data"
+    cells = columns_of(path, (*_HEART, "num"))
     labels = np.array([int(float(cell) > 0) for cell in cells["num"]], dtype=np.int64)
     columns = tuple(_heart_column(each, cells[each]) for each in _HEART)
     return Dataset(Table(_HEART, columns), labels, _HEALTH)
@@ -198,33 +192,17 @@ def _heart_column(name: str, cells: tuple[str, ...]) -> Column:
     return np.array(["" if np.isnan(v) else f"{v:.0f}" for v in numbers.tolist()], dtype=np.str_)
 
 
-def _together(parts: list[Dataset]) -> Dataset:
-    tables = [part.inputs for part in parts]
-    columns = zip(*(table.columns for table in tables if isinstance(table, Table)), strict=True)
-    table = Table(_HEART, tuple(np.concatenate(pieces) for pieces in columns))
-    return Dataset(table, np.concatenate([part.labels for part in parts]), _HEALTH)
-
-
 def diabetes() -> Split:
     """Return three quarters of the patients as private, the others as public and test."""
     stays = read_stays()
-    place = _places(stays)
-    public, test = place < _PUBLIC, (place >= _PUBLIC) & (place < _PUBLIC + _TEST)
-
-    def parts(columns: tuple[str, ...], words: str) -> Split:
-        some = _only(stays, columns)
-        return Split(
-            private=some.take(np.flatnonzero(~public & ~test)),
-            public=some.take(np.flatnonzero(public)),
-            test=some.take(np.flatnonzero(test)),
-            note=(
-                "label: readmitted within 30 days; unit: patient (patient_nbr), none in two parts; of "
-                f"the patients {_PUBLIC:.0%} public, {_TEST:.0%} test, the rest private; columns: {words}"
-            ),
-        )
-
+    note = (
+        "label: readmitted within 30 days; unit: patient (patient_nbr), none in two parts; of "
+        f"the patients {_PUBLIC:.0%} public, {_TEST:.0%} test, the rest private; columns: "
+    )
     words = "those of the LACE and HOSPITAL scores, discharge; all for the model without privacy"
-    return replace(parts(SCORED, words), whole=parts(_names(stays), "all"))
+    return replace(
+        _patients(stays, SCORED, note + words), whole=_patients(stays, _names(stays), note + "all")
+    )
 
 
 def asked(question: str) -> Split:
@@ -244,33 +222,39 @@ def asked(question: str) -> Split:
         left_out = ("time_in_hospital",)
         days = np.asarray(cells["time_in_hospital"], dtype=np.float64)
         stays = replace(stays, labels=none, classes=(), answers=days)
-    place = _places(stays)
-    spent = _PUBLIC + _TEST + _SPENT
-
-    def parts(columns: tuple[str, ...]) -> Split:
-        some = _only(stays, columns)
-
-        def between(low: float, high: float) -> Dataset:
-            return some.take(np.flatnonzero((place >= low) & (place < high)))
-
-        return Split(
-            private=between(spent, 2.0),
-            public=between(0.0, _PUBLIC),
-            test=between(_PUBLIC, _PUBLIC + _TEST),
-            note=(
-                f"{_QUESTIONS[question]}; unit: patient (patient_nbr), none in two parts; of the patients "
-                f"{_PUBLIC:.0%} public, {_TEST:.0%} test, {_SPENT:.0%} spent on choosing settings, the rest "
-                f"private; columns: {len(ASKED[question])} for the parties, all others than the answer "
-                "for the model without privacy"
-            ),
-            validation=between(_PUBLIC + _TEST, spent),
-        )
-
-    made = parts(ASKED[question])
+    note = (
+        f"{_QUESTIONS[question]}; unit: patient (patient_nbr), none in two parts; of the patients "
+        f"{_PUBLIC:.0%} public, {_TEST:.0%} test, {_SPENT:.0%} spent on choosing settings, the rest "
+        f"private; columns: {len(ASKED[question])} for the parties, all others than the answer "
+        "for the model without privacy"
+    )
+    made = _patients(stays, ASKED[question], note, spent=_SPENT)
     if question == "readmitted":
         made = replace(made, private=made.private.take(spoken_for(made.private)))
     every = tuple(name for name in _names(stays) if name not in left_out)
-    return replace(made, whole=parts(every))
+    return replace(made, whole=_patients(stays, every, note, spent=_SPENT))
+
+
+def _patients(stays: Dataset, columns: tuple[str, ...], note: str, spent: float = 0.0) -> Split:
+    """Return the parts of stays by patient, with some columns."""
+    assert stays.groups is not None
+    assert isinstance(stays.inputs, Table)
+    some = replace(stays, inputs=stays.inputs.only(columns))
+    # The place of each stay's patient in a fixed order of patients, from 0 to 1.
+    patients, patient = np.unique(stays.groups, return_inverse=True)
+    place = np.random.default_rng(130).permutation(len(patients))[patient] / len(patients)
+
+    def between(low: float, high: float) -> Dataset:
+        return some.take(np.flatnonzero((place >= low) & (place < high)))
+
+    rest = _PUBLIC + _TEST + spent
+    return Split(
+        private=between(rest, 2.0),
+        public=between(0.0, _PUBLIC),
+        test=between(_PUBLIC, _PUBLIC + _TEST),
+        note=note,
+        validation=between(_PUBLIC + _TEST, rest) if spent else None,
+    )
 
 
 def spoken_for(stays: Dataset) -> NDArray[np.int64]:
@@ -293,12 +277,10 @@ def read_stays(*, numbered: bool = False) -> Dataset:
 
     ``numbered`` adds a column of the stays' own numbers, in the order of which they were.
     """
-    path = data_folder() / "diabetes130" / "diabetic_data.csv.gz"
-    with gzip.open(path, "rt", encoding="ascii", newline="") as file:
-        head, *lines = csv.reader(file)
-    kept = (row for row in lines if row[head.index("discharge_disposition_id")] not in NO_RETURN)
-    cells = dict(zip(head, zip(*kept, strict=True), strict=True))
-    names = tuple(name for name in head if name not in _STAY_LEFT_OUT)
+    every = columns_of(data_folder() / "diabetes130" / "diabetic_data.csv.gz")
+    kept = [code not in NO_RETURN for code in every["discharge_disposition_id"]]
+    cells = {name: tuple(compress(column, kept)) for name, column in every.items()}
+    names = tuple(name for name in cells if name not in _STAY_LEFT_OUT)
     columns = tuple(_stay_column(name, cells[name]) for name in names)
     if numbered:
         names += ("encounter_id",)
@@ -311,23 +293,9 @@ def read_stays(*, numbered: bool = False) -> Dataset:
     )
 
 
-def _only(stays: Dataset, columns: tuple[str, ...]) -> Dataset:
-    assert isinstance(stays.inputs, Table)
-    return replace(stays, inputs=stays.inputs.only(columns))
-
-
 def _names(stays: Dataset) -> tuple[str, ...]:
     assert isinstance(stays.inputs, Table)
     return stays.inputs.names
-
-
-def _places(whole: Dataset) -> NDArray[np.float64]:
-    """Return (n,) the place of each stay's patient in a fixed order of patients, from 0 to 1."""
-    assert whole.groups is not None
-    patients, patient = np.unique(whole.groups, return_inverse=True)
-    order = np.random.default_rng(130).permutation(len(patients))
-    places: NDArray[np.float64] = order[patient] / len(patients)
-    return places
 
 
 def _stay_column(name: str, cells: Sequence[str]) -> Column:

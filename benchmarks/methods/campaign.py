@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -32,15 +32,28 @@ from party.identity.keys import shard_key
 from party.voting.neighbour import NeighbourVotes
 from party.voting.request import Ensemble
 from party.voting.voter import Voter
+from pate.accounting.account import Account, Figures, LaplaceSetting, account
+from pate.accounting.bounds.laws import DiscreteGaussian
+from pate.accounting.bounds.sharp import GaussianSetting
+from pate.accounting.units import Neighbours
 from pate.campaign.settings import spec_of
 from pate.data.values import Dataset, Inputs
 from pate.formats.labels import LabelRow, LabelSet
 from pate.formats.privacy_statement import PrivacyStatement
+from pate.mechanisms import (
+    ConfidentGNMax,
+    GNMax,
+    InteractiveGNMax,
+    LNMax,
+    Mechanism,
+    round_predictions,
+)  # fmt: skip
 from pate.runtime.home import private_directory
 from pate.runtime.screen import Screen
 from pate.storage.hash_chain import Entry
+from pate.storage.table_cache import cached_table
 from pate.votes import Counts
-from simulation import campaign as simulated
+from simulation.campaign import run_campaign, wire_to
 from simulation.party import open_ensemble, open_voter
 from student.session import lesson as lesson_of
 from student.session import teachers_of as teachers_in
@@ -50,6 +63,8 @@ from student.trainers.base import Lesson, Student
 Trainer: TypeAlias = Callable[[Lesson, int], Student]
 #: The voters of a party: its teachers, or its records.
 Source: TypeAlias = Ensemble | NeighbourVotes
+#: One changed record changes one vote of every query: the papers' neighbours, and ours.
+NEIGHBOURS: Final = Neighbours(1, "change")
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +105,6 @@ class _Counted:
         self.cost = Cost(0, 0, 0, 0.0)
 
     def handle(self, body: bytes) -> bytes:
-        """Answer as the voter does."""
         began = time.thread_time()
         reply = self._voter.handle(body)
         spent = time.thread_time() - began
@@ -124,9 +138,6 @@ def run(
         train: the student of an interactive campaign, called between its rounds.
         signing_key: the server's, which a series needs; None: a new one.
         chosen: chooses representatives; None: as ``pate-server`` does.
-
-    Raises:
-        PateError: if the data, the budget or the parties do not allow it.
     """
     began = time.monotonic()
     asked = replace(
@@ -145,11 +156,10 @@ def run(
     began, worked = time.monotonic(), time.process_time()
     with (
         Ledger.create(folder / LEDGER_FILE, spec) as ledger,
-        # It only calls ``handle``.
-        simulated.wire_to(cast("list[Voter]", voters)) as wire,
+        wire_to(cast("list[Voter]", voters)) as wire,  # it only calls ``handle``
     ):
         predict = None if train is None else partial(_predict, ledger, public, train)
-        simulated.run_campaign(
+        run_campaign(
             ledger, public, wire, screen=screen, await_predictions=predict, signing_key=signing_key
         )
         state, counts, entries = ledger.state(), ledger.counts(), ledger.entries()
@@ -158,17 +168,12 @@ def run(
     cost = Cost.of_parties([voter.cost for voter in voters], time.process_time() - worked)
     verify.verify(folder / LEDGER_FILE, state.head)
     return Outcome(
-        state=state,
-        statement=privacy_statement(state),
-        labels=label_set(folder),
-        counts=counts,
+        state=state, statement=privacy_statement(state), labels=label_set(folder), counts=counts,
         asked={at: tuple(sorted(rows)) for at, rows in state.answered.items()},
         predictions={at: found for at, found in told.items() if found is not None},
-        server_epsilon=server_epsilon(state),
-        charged=state.epsilon_of(state.spent),
-        seconds=seconds,
+        server_epsilon=server_epsilon(state), charged=state.epsilon_of(state.spent), seconds=seconds,
         cost=cost,
-    )
+    )  # fmt: skip
 
 
 def home(place: Path, number: int) -> Path:
@@ -183,8 +188,7 @@ def teachers_of(
     made: list[Source] = []
     numbers = options.teachers_of(len(parties))
     for at, (records, number) in enumerate(zip(parties, numbers, strict=True)):
-        title = f"party {at}: {len(records)} records, {number} teachers"
-        with screen.bar(title) as progress:
+        with screen.bar(f"party {at}: {len(records)} records, {number} teachers") as progress:
             made.append(
                 open_ensemble(
                     home(place, at), records, number,
@@ -236,3 +240,70 @@ def stage_seconds(entries: Sequence[Entry]) -> dict[str, float]:
     for before, after, entry in zip(stamps, stamps[1:], entries[1:], strict=False):
         stages[names.get(entry.kind, "labels")] += (after - before).total_seconds()
     return stages
+
+
+# The labels' cost by every bound. Data-dependent bounds are functions of the exact votes. Here records are
+# public, and the papers' figures are of the same kind. For private records none of them may be published.
+
+
+def setting_of(mechanism: Mechanism) -> LaplaceSetting | GaussianSetting | None:
+    """Return the accountant's form of a mechanism, None if it works on noisy sums."""
+    if isinstance(mechanism, LNMax):
+        return LaplaceSetting(gamma=float(1 / mechanism.scale), discrete=True)
+    if isinstance(mechanism, GNMax):
+        return GaussianSetting(label=DiscreteGaussian(float(mechanism.sigma)))
+    if isinstance(mechanism, ConfidentGNMax | InteractiveGNMax):
+        return GaussianSetting(
+            label=DiscreteGaussian(float(mechanism.sigma2)),
+            check=DiscreteGaussian(float(mechanism.sigma1)),
+            threshold=float(mechanism.threshold),
+        )
+    return None
+
+
+def bounds_of(outcome: Outcome) -> dict[str, tuple[float, float]]:
+    """Return epsilon by bound: with the improved conversion or exact, and with the papers' conversion.
+
+    Empty if there is no data-dependent bound for the mechanism, or if exact votes never existed: then the
+    campaign's cap is its only figure.
+    """
+    state = outcome.state
+    found: list[Account] = []
+    for round_, asked in sorted(outcome.asked.items()):
+        mechanism = state.mechanism(round_)
+        setting = setting_of(mechanism)
+        if setting is None:
+            return {}
+        if not asked:
+            continue
+        votes = outcome.counts[list(asked)]
+        margins = None
+        if mechanism.interactive:
+            probabilities = outcome.predictions[round_][list(asked)]
+            margins = (votes - round_predictions(probabilities, state.teachers)).max(axis=1)
+        found.append(cost_of_votes(votes, setting, state.spec.delta, margins))
+    return add_up(found)
+
+
+def cost_of_votes(
+    votes: Counts,
+    setting: LaplaceSetting | GaussianSetting,
+    delta: float,
+    margins: Counts | None = None,
+) -> Account:
+    """Return the cost of answering every row of ``votes`` once; margins are those of an interactive round."""
+    return account(
+        votes, setting, delta=delta, neighbours=NEIGHBOURS, tables=cached_table, margins=margins
+    )
+
+
+def add_up(accounts: Sequence[Account]) -> dict[str, tuple[float, float]]:
+    """Return the bounds over several rounds: divergences at one order add up."""
+    made = {}
+    for name in accounts[0].figures if accounts else ():
+        figures = [each.figures[name] for each in accounts]
+        rdp = np.sum([each.rdp for each in figures], axis=0)
+        whole = Figures(rdp, figures[0].orders, figures[0].delta)
+        exact = figures[0].exact if len(figures) == 1 else None
+        made[name] = (whole.improved if exact is None else exact, whole.classical)
+    return cast("dict[str, tuple[float, float]]", made)

@@ -28,7 +28,16 @@ from benchmarks.methods.method import (
     mu,
     needed,
     product,
-    sampled_multiplier,
+)  # fmt: skip
+from benchmarks.methods.networks import (
+    WIDENS,
+    Descent,
+    arrays,
+    build,
+    descend,
+    fill,
+    of_both,
+    private_descent,
 )  # fmt: skip
 from benchmarks.problem import Problem
 from benchmarks.record import Cost
@@ -39,8 +48,6 @@ if TYPE_CHECKING:
     from flwr.clientapp.typing import Mod
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Strategy
-
-    from benchmarks.methods.networks import Descent
 
 _WAIT_S: Final = 3600.0
 
@@ -82,8 +89,6 @@ def average(
     from flwr.app import ArrayRecord
 
     from aggregator_server.flower.local_grid import LocalGrid
-    from benchmarks.methods import networks
-    from benchmarks.methods.networks import build, of_both
 
     logging.getLogger("flwr").setLevel(logging.ERROR)
     rows, labels = problem.rows(str(setting["kind"])), problem.split.private.labels
@@ -103,12 +108,12 @@ def average(
     began = time.process_time()
     try:
         found = strategy(inner, len(parties)).start(
-            grid, ArrayRecord(networks.arrays(model)), int(setting["rounds"]), _WAIT_S
+            grid, ArrayRecord(arrays(model)), int(setting["rounds"]), _WAIT_S
         )
     finally:
         grid.close()
     seconds = time.process_time() - began
-    networks.fill(model, found.arrays.to_numpy_ndarrays())
+    fill(model, found.arrays.to_numpy_ndarrays())
     costs = [Cost(each.rounds, each.up, each.down, each.seconds) for each in parties]
     return Fitted(*of_both(model, rows), Cost.of_parties(costs, seconds))
 
@@ -139,9 +144,6 @@ def _app(party: _Party, name: str, classes: int, how: Descent, mods: Sequence[Mo
     from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
     from flwr.clientapp import ClientApp
 
-    from benchmarks.methods import networks
-    from benchmarks.methods.networks import build, descend
-
     app = ClientApp(mods=[*mods])
 
     @app.train()
@@ -149,10 +151,10 @@ def _app(party: _Party, name: str, classes: int, how: Descent, mods: Sequence[Mo
         began = time.thread_time()
         received = message.content.array_records["arrays"]
         model = build(name, party.rows.shape[1], classes, 0)
-        networks.fill(model, received.to_numpy_ndarrays())
+        fill(model, received.to_numpy_ndarrays())
         party.rounds += 1
         descend(model, party.rows, party.labels, replace(how, seed=how.seed + party.rounds * 10**6))
-        sent = ArrayRecord(networks.arrays(model))
+        sent = ArrayRecord(arrays(model))
         party.down += received.count_bytes()
         party.up += sent.count_bytes()
         party.seconds += time.thread_time() - began
@@ -162,28 +164,24 @@ def _app(party: _Party, name: str, classes: int, how: Descent, mods: Sequence[Mo
     return app
 
 
-def _plain(problem: Problem, setting: Setting, _epsilon: float | None, seed: int) -> Fitted:
-    return average(problem, setting, seed, _local(setting, seed))
-
-
 def _local(setting: Setting, seed: int) -> Descent:
     """Return a party's training without noise of its own."""
-    from benchmarks.methods.networks import Descent
-
     share = float(setting.get("share", 1.0))
     return Descent(int(setting["steps"]), share, float(setting["rate"]), 1.0, 0.0, seed)
 
 
+def _plain(problem: Problem, setting: Setting, _epsilon: float | None, seed: int) -> Fitted:
+    return average(problem, setting, seed, _local(setting, seed))
+
+
 def _server(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
-    from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
+    from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping as Clipping
 
     noise = gaussian_multiplier(needed(epsilon), int(setting["rounds"]))
     clip = float(setting["clip"])
     return average(
         problem, setting, seed, _local(setting, seed), equal=True,
-        strategy=lambda inner, parties: DifferentialPrivacyServerSideFixedClipping(
-            inner, noise, clip, parties
-        ),
+        strategy=lambda inner, parties: Clipping(inner, noise, clip, parties),
     )  # fmt: skip
 
 
@@ -199,39 +197,16 @@ def _client(problem: Problem, setting: Setting, epsilon: float | None, seed: int
     return average(problem, setting, seed, _local(setting, seed), mods=(mod,), equal=True)
 
 
-def opacus_at_each(work: Path) -> Method:
-    """Return federated averaging with DP-SGD at each party, with a folder for multipliers."""
-    from benchmarks.methods.networks import Descent
-
-    def fit(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
-        rounds, steps = int(setting["rounds"]), int(setting["steps"])
-        share, clip = float(setting["share"]), float(setting["clip"])
-        noise = sampled_multiplier(
-            needed(epsilon), share, rounds * steps, work / "multipliers.json"
+def _plain_settings(problem: Problem) -> list[Setting]:
+    def of(model: str, kinds: tuple[str, ...], rates: tuple[float, ...]) -> list[Setting]:
+        return product(
+            model=(model,), kind=kinds, rounds=(20,), steps=(16,), rate=rates, share=(0.125,)
         )
-        how = Descent(steps, share, float(setting["rate"]) / clip, clip, noise, seed)
-        return average(problem, setting, seed, how)
 
-    def settings(problem: Problem) -> list[Setting]:
-        linear = [
-            {**one, "share": 1.0, "steps": 60 // int(one["rounds"])}
-            for one in product(
-                model=("linear",), kind=problem.kinds, rounds=(1, 5), rate=(0.06, 0.25, 1.0),
-                clip=(0.1,),
-            )
-        ]  # fmt: skip
-        network = product(
-            model=("network-64",), kind=problem.kinds[-1:], share=(0.125,), rounds=(5,), steps=(48,),
-            rate=(0.02, 0.1), clip=(0.1,),
-        )  # fmt: skip
-        return [*linear, *network]
-
-    return Method(
-        name="fedavg-opacus",
-        settings=settings,
-        fit=fit,
-        widens={"rate": 4, "clip": 5, "steps": 4},
-    )
+    return [
+        *of("linear", problem.kinds, (1.0, 4.0)),
+        *of("network-64", problem.kinds[-1:], (0.1, 0.4)),
+    ]
 
 
 def _of_parties(problem: Problem) -> list[Setting]:
@@ -242,41 +217,33 @@ def _of_parties(problem: Problem) -> list[Setting]:
     )  # fmt: skip
 
 
-METHODS: Final = (
-    Method(
-        name="fedavg-server-noise",
-        settings=_of_parties,
-        fit=_server,
-        widens={"rate": 4, "clip": 5, "steps": 4},
-    ),
-    Method(
-        name="fedavg-client-noise",
-        settings=_of_parties,
-        fit=_client,
-        widens={"rate": 4, "clip": 5, "steps": 4},
-    ),
-    Method(
-        name="fedavg",
-        settings=lambda problem: [
-            *product(
-                model=("linear",),
-                kind=problem.kinds,
-                rounds=(20,),
-                steps=(16,),
-                rate=(1.0, 4.0),
-                share=(0.125,),
-            ),
-            *product(
-                model=("network-64",),
-                kind=problem.kinds[-1:],
-                rounds=(20,),
-                steps=(16,),
-                rate=(0.1, 0.4),
-                share=(0.125,),
-            ),
-        ],
-        fit=_plain,
-        widens={"rate": 4, "steps": 4},
-        private=False,
-    ),
-)
+def _each_settings(problem: Problem) -> list[Setting]:
+    linear = [
+        {**one, "share": 1.0, "steps": 60 // int(one["rounds"])}
+        for one in product(
+            model=("linear",), kind=problem.kinds, rounds=(1, 5), rate=(0.06, 0.25, 1.0), clip=(0.1,)
+        )
+    ]  # fmt: skip
+    network = product(
+        model=("network-64",), kind=problem.kinds[-1:], share=(0.125,), rounds=(5,), steps=(48,),
+        rate=(0.02, 0.1), clip=(0.1,),
+    )  # fmt: skip
+    return [*linear, *network]
+
+
+def methods(work: Path) -> list[Method]:
+    """Return all ways, with a folder for noise multipliers."""
+
+    def of_each(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
+        how = private_descent(setting, epsilon, int(setting["rounds"]), work, seed)
+        return average(problem, setting, seed, how)
+
+    return [
+        Method(name="fedavg-opacus", settings=_each_settings, fit=of_each, widens=WIDENS),
+        Method(name="fedavg-server-noise", settings=_of_parties, fit=_server, widens=WIDENS),
+        Method(name="fedavg-client-noise", settings=_of_parties, fit=_client, widens=WIDENS),
+        Method(
+            name="fedavg", settings=_plain_settings, fit=_plain, private=False,
+            widens={"rate": 4, "steps": 4},
+        ),
+    ]  # fmt: skip

@@ -37,14 +37,21 @@ def _with_one(rows: Floats) -> Floats:
     return np.hstack([rows, np.ones((len(rows), 1), dtype=rows.dtype)])
 
 
+def of_curator(
+    problem: Problem, rows: Rows, seconds: float, numbers: int = 0, steps: int = 0
+) -> Cost:
+    """Return the cost of a training where one curator has all records: each party sends its own."""
+    largest = max(len(part) for part in problem.parts(0))
+    up = largest * (rows.private.shape[1] + 1) * rows.private.itemsize
+    return Cost(1, up, 0, 0.0, seconds, numbers, steps)
+
+
 def _fitted(
     problem: Problem, rows: Rows, weights: Floats, began: float, numbers: int = 0, steps: int = 0
 ) -> Fitted:
-    seconds = time.process_time() - began
-    largest = max(len(part) for part in problem.parts(0))
-    up = largest * (rows.private.shape[1] + 1) * rows.private.itemsize
+    cost = of_curator(problem, rows, time.process_time() - began, numbers, steps)
     validation, test = (_with_one(each) @ weights for each in (rows.validation, rows.test))
-    return Fitted(validation, test, Cost(1, up, 0, 0.0, seconds, numbers, steps))
+    return Fitted(validation, test, cost)
 
 
 def _gradients(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
@@ -135,8 +142,8 @@ def objective_terms(epsilon: float, ridge: float, count: int) -> tuple[float, fl
 
     Logistic loss, rows of length 1 at most, one record added or removed: its gradient is at most 1 long,
     and the Jacobian changes by 1 + 1/(4 count ridge) at most (Chaudhuri et al. 2011, lemma 10, for one
-    record in the place of two). What that costs is taken off epsilon; where less than half is
-    left, the ridge is larger.
+    record in the place of two). That cost is subtracted from epsilon; where less than half is left, the
+    ridge is larger.
     """
     needed_ridge = 1 / (4 * count * math.expm1(epsilon / 2))
     ridge = max(ridge, needed_ridge)
@@ -145,30 +152,20 @@ def objective_terms(epsilon: float, ridge: float, count: int) -> tuple[float, fl
 
 METHODS: Final = (
     Method(
-        name="dp-gradients",
+        name="dp-gradients", fit=_gradients, widens={"rate": 4, "clip": 5, "steps": 4},
         settings=lambda problem: product(
-            kind=problem.kinds,
-            steps=(40,),
-            rate=(0.06, 0.25, 1.0),
-            clip=(0.1, 0.5),
+            kind=problem.kinds, steps=(40,), rate=(0.06, 0.25, 1.0), clip=(0.1, 0.5)
         ),
-        fit=_gradients,
-        widens={"rate": 4, "clip": 5, "steps": 4},
     ),
     Method(
-        name="dp-least-squares",
+        name="dp-least-squares", fit=_least_squares, widens={"gram": 3, "ridge": 3},
         settings=lambda problem: product(
             kind=problem.kinds, gram=(0.0, 0.3, 1.0), ridge=(0.1, 1.0, 10.0)
         ),
-        fit=_least_squares,
-        widens={"gram": 3, "ridge": 3},
     ),
     Method(
-        name="dp-objective",
+        name="dp-objective", fit=_objective, widens={"ridge": 3},
         settings=lambda problem: product(kind=problem.kinds, ridge=(0.1, 1.0, 10.0, 100.0)),
-        fit=_objective,
-        widens={"ridge": 3},
-        fits=lambda problem: problem.classes == 2,
-        delta=lambda _: 0.0,
+        fits=lambda problem: problem.classes == 2, delta=lambda _: 0.0,
     ),
-)
+)  # fmt: skip

@@ -36,15 +36,10 @@ FIRST_TRIAL: Final = 1_001
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A trained model.
+    """A trained model: (n, classes) scores of the validation and of the test records, and what it cost.
 
-    Attributes:
-        validation: (n, classes) scores of the validation records; a larger one is a likelier class.
-            Of several models, one per party, (models, n, classes).
-        test: the same of the test records.
-        cost: of its training.
-        run: what a campaign tells of itself, but for figures.
-        guarantee: of a campaign.
+    A larger score is of a likelier class. Of several models, one per party, scores are (models, n, classes).
+    A campaign also has its ``run`` without figures, and its guarantee.
     """
 
     validation: NDArray[np.floating]
@@ -58,14 +53,20 @@ class Fitted:
 class Method:
     """One way to a model.
 
-    Attributes: name: in rows.toml. settings: from which the search for the best one begins. fit: trains
-    with a setting, epsilon (None: no privacy, or that of the setting), and a number that varies dealing and
-    noise. private: whether there is a guarantee. rehearses: whether settings are chosen by trials on the
-    public part. Otherwise candidates learn from the private records, and validation records judge them;
-    that choice costs privacy which is not counted, in the method's favour. once: whether the training does
-    not depend on the dealing, so that the one that was chosen counts. trials: of each setting, and more of
-    the best three. delta: of the guarantee, as the setting has it. fits: whether it is for a problem.
-    widens: numbers of a setting which the search multiplies and divides, and by what.
+    Attributes:
+        name: in rows.toml.
+        settings: from which the search for the best one begins.
+        fit: trains with a setting, epsilon (None: no privacy, or that of the setting), and a number that
+            varies dealing and noise.
+        private: whether there is a guarantee.
+        rehearses: whether settings are chosen by trials on the public part. Otherwise candidates learn from
+            the private records, and validation records judge them; that choice costs privacy which is not
+            counted, in the method's favour.
+        once: whether the training does not depend on the dealing, so that the one that was chosen counts.
+        trials: of each setting, and more of the best three.
+        delta: of the guarantee, as the setting has it.
+        fits: whether it is for a problem.
+        widens: numbers of a setting which the search multiplies and divides, and by what.
     """
 
     name: str
@@ -93,11 +94,7 @@ def product(**values: tuple[float | int | str, ...]) -> list[Setting]:
 
 
 def needed(epsilon: float | None) -> float:
-    """Return the epsilon of a private method.
-
-    Raises:
-        AccountingError: if there is none.
-    """
+    """Return the epsilon of a private method, which needs one."""
     if epsilon is None:
         raise AccountingError("a private method needs an epsilon")
     return epsilon
@@ -118,13 +115,10 @@ def gaussian_multiplier(epsilon: float, releases: int) -> float:
 
 
 def sampled_multiplier(epsilon: float, share: float, steps: int, kept: Path | None = None) -> float:
-    """Return Opacus' noise multiplier of Poisson samples, by its tightest accountant.
+    """Return Opacus' noise multiplier of Poisson samples at :data:`DELTA`, by its tightest accountant.
 
-    Args:
-        epsilon: at :data:`DELTA`.
-        share: of the records in a sample; 1: all of them, which needs no such accountant.
-        steps: number of samples.
-        kept: a JSON file of multipliers found before, which takes seconds each.
+    ``kept`` is a JSON file of multipliers found before, which takes seconds each. A share of 1 needs no such
+    accountant.
     """
     if share == 1:
         return gaussian_multiplier(epsilon, steps)

@@ -21,17 +21,16 @@ import shutil
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from benchmarks import measure, record
-from benchmarks.data import Split, deal
+from benchmarks import measure
+from benchmarks.data import Split, deal, joined
 from benchmarks.data.tables import diabetes, read_stays
 from benchmarks.methods import campaign
 from benchmarks.methods.campaign import home, lesson
@@ -41,7 +40,7 @@ from benchmarks.rows import Options, Row
 from party.ledger.accountant import Totals, cumulative_epsilon
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from pate.accounting.filters import Delta
-from pate.data.values import Column, Dataset, Table
+from pate.data.values import Dataset, Table
 from pate.formats.labels import LabelSet
 from pate.runtime.screen import Screen
 from student.series import together
@@ -72,12 +71,10 @@ def run(row: Row, dealings: int, work: Path, screen: Screen, commit: str | None)
         shutil.rmtree(place, ignore_errors=True)  # patients would have voted
         for key, one in _dealing(row, split, of_part, dealing, place, screen).items():
             runs[key].append(one)
-    versions, machine = record.surroundings()
     assert row.options is not None
-    return Result(
-        row=row.name,
-        date=datetime.now(UTC).date().isoformat(),
-        data={
+    return Result.begun(
+        row.name,
+        {
             "unit": "patient", "parties": PARTIES, "dealings": dealings,
             "private_units": len(np.unique(_groups(split.private))), "test": len(split.test),
             "note": (
@@ -86,23 +83,19 @@ def run(row: Row, dealings: int, work: Path, screen: Screen, commit: str | None)
                 f"representatives, student {row.student}; accountants at delta {_DELTA.whole:g}"
             ),
         },
-        versions=versions,
-        machine=machine,
         cells=tuple(_cell(arm, month, each, commit) for (arm, month), each in sorted(runs.items())),
     )  # fmt: skip
 
 
 def _cell(arm: str, month: int, runs: list[Run], commit: str | None) -> Cell:
     first = runs[0]
-    names = first.figures
+    means = {name: float(np.mean([one.figures[name] for one in runs])) for name in first.figures}
     return Cell(
         method=arm,
         epsilon=first.epsilons.get("campaign_epsilon"),
         delta=first.epsilons.get("campaign_delta"),
         setting={"month": month} | ({"half_life": HALF_LIFE} if arm == "forgetful" else {}),
-        figures={
-            name: Estimate(float(np.mean([one.figures[name] for one in runs]))) for name in names
-        },
+        figures={name: Estimate(mean) for name, mean in means.items()},
         runs=tuple(runs),
         commit=commit,
     )
@@ -145,7 +138,7 @@ def _dealing(
         here = {str(name) for each in tables for name in np.unique(_groups(each))}
         tests = {"others": split.test}
         if month + 1 < MONTHS:
-            tests["next"] = _both(
+            tests["next"] = joined(
                 split.private.take(np.flatnonzero(months["private"] == month + 1)),
                 split.test.take(np.flatnonzero(months["test"] == month + 1)),
             )
@@ -211,12 +204,3 @@ class _Arm:
 def _groups(data: Dataset) -> NDArray[np.str_]:
     assert data.groups is not None
     return data.groups
-
-
-def _both(one: Dataset, other: Dataset) -> Dataset:
-    assert isinstance(one.inputs, Table)
-    assert isinstance(other.inputs, Table)
-    pairs = zip(one.inputs.columns, other.inputs.columns, strict=True)
-    columns = tuple(cast("Column", np.concatenate(pair)) for pair in pairs)
-    inputs = Table(one.inputs.names, columns)
-    return Dataset(inputs, np.concatenate([one.labels, other.labels]), one.classes)

@@ -1,8 +1,9 @@
-"""DP-SGD by Opacus on all records in one place: softmax regression, or a network of one hidden layer.
+"""The training loop of all rivals that learn by gradients, and DP-SGD by Opacus on all records in one place.
 
-What a private model says of public inputs is post-processing, so it costs nothing: its labels of the public
-set may teach this project's student. :func:`taught` shows how much of this project's figures of images is
-that of its student, a network that learns from public images without labels, too.
+Models are softmax regression, or a network of one hidden layer. What a private model says of public inputs is
+post-processing, so it costs nothing: its labels of the public set may teach this project's student.
+:func:`taught` shows how much of this project's figures of images is that of its student, a network that
+learns from public images without labels, too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from benchmarks.methods.linear import MOMENTUM
+from benchmarks.methods.linear import MOMENTUM, Floats, of_curator
 from benchmarks.methods.method import (
     FIRST_TRIAL,
     Fitted,
@@ -31,12 +32,12 @@ from benchmarks.methods.method import (
 )  # fmt: skip
 from benchmarks.methods.standard import output
 from benchmarks.problem import Problem, Rows
-from benchmarks.record import Cost
 from pate.data.values import Images
 from student.trainers.base import Effort, Lesson
 from student.trainers.choose import train
 
-Floats = NDArray[np.floating]
+#: By what the search for settings multiplies and divides them.
+WIDENS = {"rate": 4, "clip": 5, "steps": 4}
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,16 @@ class Descent:
     clip: float
     noise: float
     seed: int
+
+
+def private_descent(
+    setting: Setting, epsilon: float | None, rounds: int, work: Path, seed: int
+) -> Descent:
+    """Return DP-SGD of a setting, whose noise pays for so many rounds of its steps."""
+    steps, share, clip = int(setting["steps"]), float(setting["share"]), float(setting["clip"])
+    noise = sampled_multiplier(needed(epsilon), share, rounds * steps, work / "multipliers.json")
+    # One noise's worth of gradient is as long as the clipping norm, whatever that is.
+    return Descent(steps, share, float(setting["rate"]) / clip, clip, noise, seed)
 
 
 def build(model: str, width: int, classes: int, seed: int) -> nn.Sequential:
@@ -134,12 +145,9 @@ def _clipped(
         model, max_grad_norm=how.clip, use_ghost_clipping=True
     )
     private = DPOptimizerFastGradientClipping(
-        optimizer,
-        noise_multiplier=how.noise,
-        max_grad_norm=how.clip,
-        expected_batch_size=max(1, round(how.share * count)),
-        generator=random,
-    )
+        optimizer, noise_multiplier=how.noise, max_grad_norm=how.clip,
+        expected_batch_size=max(1, round(how.share * count)), generator=random,
+    )  # fmt: skip
     return module, private, DPLossFastGradientClipping(module, private, nn.CrossEntropyLoss())
 
 
@@ -155,17 +163,16 @@ def _sample(
     return (inputs[some], targets[some]), 1.0
 
 
-def scores(model: nn.Sequential, rows: Floats) -> NDArray[np.float64]:
-    """Return (n, classes) probabilities."""
-    with torch.no_grad():
-        logits = model(torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32)))
-        made: NDArray[np.float64] = torch.softmax(logits.double(), dim=1).numpy()
-        return made
-
-
 def of_both(model: nn.Sequential, rows: Rows) -> tuple[Floats, Floats]:
-    """Return the scores of the validation and the test records."""
-    return scores(model, rows.validation), scores(model, rows.test)
+    """Return the probabilities of the validation and the test records."""
+
+    def scores(part: Floats) -> Floats:
+        with torch.no_grad():
+            logits = model(torch.from_numpy(np.ascontiguousarray(part, dtype=np.float32)))
+            made: Floats = torch.softmax(logits.double(), dim=1).numpy()
+            return made
+
+    return scores(rows.validation), scores(rows.test)
 
 
 def arrays(model: nn.Sequential) -> list[Floats]:
@@ -197,32 +204,22 @@ def pooled_sgd(work: Path) -> Method:
 
     def fit(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
         rows = problem.rows(str(setting["kind"]))
-        steps, share = int(setting["steps"]), float(setting["share"])
-        noise = sampled_multiplier(needed(epsilon), share, steps, work / "multipliers.json")
+        how = private_descent(setting, epsilon, 1, work, seed)
         model = build(str(setting["model"]), rows.private.shape[1], problem.classes, seed)
-        # One noise's worth of gradient is as long as the clipping norm, whatever that is.
-        rate = float(setting["rate"]) / float(setting["clip"])
         began = time.process_time()
-        how = Descent(steps, share, rate, float(setting["clip"]), noise, seed)
         descend(model, rows.private, problem.split.private.labels, how)
-        waiting = time.process_time() - began
-        largest = max(len(part) for part in problem.parts(0))
         numbers = sum(each.numel() for each in model.parameters())
-        up = largest * (rows.private.shape[1] + 1) * rows.private.itemsize
-        return Fitted(*of_both(model, rows), Cost(1, up, 0, 0.0, waiting, numbers, steps))
+        cost = of_curator(problem, rows, time.process_time() - began, numbers, how.steps)
+        return Fitted(*of_both(model, rows), cost)
 
-    return Method(
-        name="dp-sgd", settings=settings, fit=fit, widens={"rate": 4, "clip": 5, "steps": 4}
-    )
+    return Method(name="dp-sgd", settings=settings, fit=fit, widens=WIDENS)
 
 
 def taught(base: Method) -> Method:
     """Return a private method of images with a student of its labels of the public set."""
 
     def fit(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
-        if (
-            seed >= FIRST_TRIAL
-        ):  # settings are chosen by the private model itself, which takes seconds
+        if seed >= FIRST_TRIAL:  # settings are chosen by the private model itself: it takes seconds
             return base.fit(problem, setting, epsilon, seed)
         split = problem.split
         asked = replace(problem, split=replace(split, test=split.public), _kinds={}, _whole={})

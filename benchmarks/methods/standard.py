@@ -63,15 +63,9 @@ NETWORK: Final = "the student's network, with every label"
 
 @dataclass(frozen=True)
 class Lesson:
-    """What a model learns from.
+    """What a model learns from: rows (n, d), labels (n,), (n, labels) or numbers (n,), and their kind.
 
-    Attributes:
-        rows: (n, d).
-        truth: (n,) labels, (n, labels) or (n,) numbers.
-        kind: of the answers: class, labels or number.
-        classes: number of classes; of other answers unused.
-        held: (n,) whether a row chooses a model's own parameters or stops it, and is not fitted.
-        seed: of all randomness.
+    ``held`` (n,) are rows that choose a model's own parameters or stop it, and are not fitted.
     """
 
     rows: Floats
@@ -104,9 +98,7 @@ def _trees(lesson: Lesson) -> Scores:
         )
 
     number = partial(HistGradientBoostingRegressor, loss="absolute_error")
-    return _for_each_answer(
-        lesson, partial(fit, HistGradientBoostingClassifier), partial(fit, number)
-    )
+    return _for_each_answer(lesson, fit, HistGradientBoostingClassifier, number)
 
 
 def _forest(lesson: Lesson) -> Scores:
@@ -115,9 +107,7 @@ def _forest(lesson: Lesson) -> Scores:
     def fit(make: Any, truth: Truth) -> Any:
         return make(**_FOREST, random_state=lesson.seed).fit(lesson.rows, truth)
 
-    return _for_each_answer(
-        lesson, partial(fit, RandomForestClassifier), partial(fit, RandomForestRegressor)
-    )
+    return _for_each_answer(lesson, fit, RandomForestClassifier, RandomForestRegressor)
 
 
 def _linear(lesson: Lesson) -> Scores:
@@ -126,11 +116,8 @@ def _linear(lesson: Lesson) -> Scores:
     def fit(make: Any, truth: Truth) -> Any:
         return _standardised(make()).fit(lesson.rows, truth)
 
-    return _for_each_answer(
-        lesson,
-        partial(fit, partial(LogisticRegression, max_iter=2_000)),
-        partial(fit, partial(RidgeCV, alphas=np.logspace(-2, 4, 7))),
-    )
+    classes = partial(LogisticRegression, max_iter=2_000)
+    return _for_each_answer(lesson, fit, classes, partial(RidgeCV, alphas=np.logspace(-2, 4, 7)))
 
 
 def _softmax(lesson: Lesson) -> Scores:
@@ -198,7 +185,7 @@ def models_for(split: Split) -> Mapping[str, Fit]:
     return _FOR_EMBEDDINGS if isinstance(split.private.inputs, Embeddings) else _FOR_IMAGES
 
 
-def _encoded(split: Split) -> tuple[Floats, Floats, Floats]:
+def _encoded(split: Split) -> tuple[Floats, ...]:
     """Return the features of the private, validation and test part."""
     private = split.private.inputs
     # Without privacy the parties' own records may fit the encoding.
@@ -210,29 +197,18 @@ def _encoded(split: Split) -> tuple[Floats, Floats, Floats]:
 
 
 def _fitted(
-    split: Split,
-    features: tuple[Floats, Floats, Floats],
-    name: str,
-    parts: Sequence[Any],
-    seed: int,
+    split: Split, features: tuple[Floats, ...], name: str, parts: Sequence[Any], seed: int
 ) -> Fitted:
     """Return one model of each part of the records; of several parts their scores one above the other."""
     rows, truth, units = features[0], measure.truth_of(split.private), units_of(split.private)
+    kind, classes = split.private.kind, len(split.private.classes)
     found, longest = [], 0.0
     for part in parts:
         began = time.process_time()
         number = np.unique(units[part], return_inverse=True)[1]
         held = np.random.default_rng(seed).permutation(int(number.max()) + 1)[number] % _HELD == 0
-        model = models_for(split)[name](
-            Lesson(
-                rows[part],
-                truth[part],
-                split.private.kind,
-                len(split.private.classes),
-                held,
-                seed,
-            )
-        )
+        lesson = Lesson(rows[part], truth[part], kind, classes, held, seed)
+        model = models_for(split)[name](lesson)
         longest = max(longest, time.process_time() - began)
         found.append([model(each) for each in features[1:]])
     validation, test = (np.stack(each) for each in zip(*found, strict=True))
@@ -243,7 +219,7 @@ def _fitted(
 
 def pooled(screen: Screen) -> Method:
     """Return the best of the models of all parties' records together."""
-    features: dict[int, tuple[Floats, Floats, Floats]] = {}
+    features: dict[int, tuple[Floats, ...]] = {}
     networks: dict[int, ImageStudent] = {}
 
     def settings(problem: Problem) -> list[Setting]:
@@ -363,15 +339,15 @@ def _standardised(model: Any) -> Any:
 
 
 def _for_each_answer(
-    lesson: Lesson, classify: Callable[[Truth], Any], regress: Callable[[Truth], Any]
+    lesson: Lesson, fit: Callable[[Any, Truth], Any], classifier: Any, regressor: Any
 ) -> Scores:
     """Fit one model of classes or of a number, or one for each of several labels."""
     if lesson.kind == "number":
-        model = regress(lesson.truth)
+        model = fit(regressor, lesson.truth)
         return lambda rows: np.asarray(model.predict(rows))[:, None]
     if lesson.kind == "class":
-        return _in_order(classify(lesson.truth), lesson.classes)
-    models = [classify(label.astype(np.int64)) for label in lesson.truth.T]
+        return _in_order(fit(classifier, lesson.truth), lesson.classes)
+    models = [fit(classifier, label.astype(np.int64)) for label in lesson.truth.T]
     return lambda rows: np.stack([_in_order(one, 2)(rows)[:, 1] for one in models], axis=1)
 
 

@@ -17,12 +17,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.data.images import svhn_teachers
 from benchmarks.methods import campaign
-from benchmarks.methods.bounds import bounds_of
-from benchmarks.methods.campaign import Outcome, Source, lesson
+from benchmarks.methods.campaign import Outcome, bounds_of, lesson
 from benchmarks.methods.method import (
     DELTA,
     Fitted,
@@ -46,7 +44,7 @@ from pate.campaign.outlook import Outlook
 from pate.campaign.representatives import choose as choose_representatives
 from pate.campaign.settings import spec_of
 from pate.codes import DENSE, NEAREST, code_of
-from pate.data.values import Dataset, Images, Inputs, Table, content_hash
+from pate.data.values import Images, Inputs, Table, content_hash
 from pate.errors import BudgetError, UsageError
 from pate.runtime.home import private_directory
 from pate.runtime.screen import Screen
@@ -78,28 +76,30 @@ def records(row: Row, work: Path, screen: Screen) -> Method:
             chosen[key] = choose_representatives(inputs, number, say)
         return chosen[key]
 
-    def settings(problem: Problem) -> list[Setting]:
-        return _own(row) or of_comparison(problem)
-
     def fit(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
         if row.options is None:
             options = options_of_records(problem, setting, needed(epsilon))
         else:
             options = _options(setting)
-        options = scaled(options, problem.fewer)
-        place = work / "homes"
-        shutil.rmtree(place, ignore_errors=True)  # patients would have voted
         parts = [problem.split.private.take(part) for part in problem.parts(seed)]
-        sources = campaign.records_of(parts, place, screen)
+        place = _homes(work)
         outcome = campaign.run(
-            sources, problem.split.queries, options, place=place, screen=screen, chosen=representatives
+            campaign.records_of(parts, place, screen), problem.split.queries,
+            scaled(options, problem.fewer), place=place, screen=screen, chosen=representatives,
         )  # fmt: skip
         return learnt(row, problem, setting, outcome, seed, screen)
 
     return Method(
-        name="records", settings=settings, fit=fit, rehearses=True,
-        trials=(_TRIALS, 0), delta=delta_of,
+        name="records", settings=lambda problem: _own(row) or of_comparison(problem), fit=fit,
+        rehearses=True, trials=(_TRIALS, 0), delta=delta_of,
     )  # fmt: skip
+
+
+def _homes(work: Path) -> Path:
+    """Return an empty folder for parties' homes: in those of another campaign patients would have voted."""
+    place = work / "homes"
+    shutil.rmtree(place, ignore_errors=True)
+    return place
 
 
 def teachers(row: Row, work: Path, screen: Screen) -> Method:
@@ -118,27 +118,33 @@ def teachers(row: Row, work: Path, screen: Screen) -> Method:
         return [*by_label, {"aggregator": "gnmax", "release": ARRAYS}]
 
     def fit(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
-        parts = problem.parts(seed)
-        if "release" in setting:
-            return at_once(row, problem, setting, needed(epsilon), seed, work, screen)
-        if row.options is None:
-            shares = shares_of(problem, int(setting.get("teachers", _TEACHERS[-1])), seed)
-            if not shares:
-                return untaught(problem)
-            options = options_of_teachers(problem, setting, needed(epsilon), sum(shares))
+        private = problem.split.private
+        own = [private.take(part) for part in problem.parts(seed)]
+        reused, began, worked = False, time.monotonic(), time.process_time()
+        if "release" in setting:  # answers to the whole public set at once, all numbers by rule
+            options, place = options_of_arrays(problem, setting, needed(epsilon)), _homes(work)
+            number = Outlook.teachers_wanted(spec_of(options, problem.split.queries))
+            sources: list[campaign.Source] = [
+                Averaged(each, number, shard_key(private_directory(campaign.home(place, at))))
+                for at, each in enumerate(own)
+            ]
         else:
-            options = _options(setting)
-            shares = options.teachers_of(len(parts))
-        dealing = 0 if problem.split.sizes else seed
-        place = work / f"{problem.name}-{'-'.join(map(str, shares))}-{options.model}-{dealing}"
-        reused = place.exists()
-        began, worked = time.monotonic(), time.process_time()
-        if problem.name == "svhn-votes":
-            sources: list[Source] = [*svhn_teachers(len(parts))]
-        else:
-            own = [problem.split.private.take(part) for part in parts]
-            taught = replace(options, teachers=shares)
-            sources = campaign.teachers_of(own, taught, place, screen)
+            if row.options is None:
+                shares = shares_of(problem, int(setting.get("teachers", _TEACHERS[-1])), seed)
+                if not shares:
+                    return untaught(problem)
+                options = options_of_teachers(problem, setting, needed(epsilon), sum(shares))
+            else:
+                options = _options(setting)
+                shares = options.teachers_of(len(own))
+            dealing = 0 if problem.split.sizes else seed
+            place = work / f"{problem.name}-{'-'.join(map(str, shares))}-{options.model}-{dealing}"
+            reused = place.exists()
+            if problem.name == "svhn-votes":
+                sources = [*svhn_teachers(len(own))]
+            else:
+                asked = replace(options, teachers=shares)
+                sources = campaign.teachers_of(own, asked, place, screen)
         seconds, spent = time.monotonic() - began, time.process_time() - worked
         try:
             outcome = campaign.run(
@@ -152,7 +158,7 @@ def teachers(row: Row, work: Path, screen: Screen) -> Method:
         outcome = replace(
             outcome,
             seconds={"teachers": seconds, **outcome.seconds},
-            cost=replace(outcome.cost, seconds=outcome.cost.seconds + spent / len(parts)),
+            cost=replace(outcome.cost, seconds=outcome.cost.seconds + spent / len(own)),
         )
         made = learnt(row, problem, setting, outcome, seed, screen)
         assert made.run is not None
@@ -162,42 +168,6 @@ def teachers(row: Row, work: Path, screen: Screen) -> Method:
         name="teachers", settings=settings, fit=fit, delta=delta_of,
         widens={} if row.options else {"teachers": 2, "noise": 2},
     )  # fmt: skip
-
-
-def at_once(
-    row: Row,
-    problem: Problem,
-    setting: Setting,
-    epsilon: float,
-    seed: int,
-    work: Path,
-    screen: Screen,
-) -> Fitted:
-    """Return what a student learns from teachers' answers to the whole public set, all numbers by rule."""
-    private, public = problem.split.private, problem.split.queries
-    parts = problem.parts(seed)
-    options = Options(
-        aggregator="gnmax",
-        epsilon=epsilon,
-        delta=DELTA,
-        unit=problem.unit,
-        release=str(setting["release"]),
-        expected_records=problem.units,
-        min_parties=len(parts) - 1,
-        colluders=0,
-        parties=str(len(parts)),
-        classes=",".join(private.classes),
-    )
-    teachers = Outlook.teachers_wanted(spec_of(options, public))
-    place = work / "homes"
-    shutil.rmtree(place, ignore_errors=True)
-    homes = [private_directory(campaign.home(place, at)) for at in range(len(parts))]
-    sources: list[Source] = [
-        Averaged(private.take(part), teachers, shard_key(each))
-        for part, each in zip(parts, homes, strict=True)
-    ]
-    outcome = campaign.run(sources, public, options, place=place, screen=screen)
-    return learnt(row, problem, setting, outcome, seed, screen)
 
 
 def of_comparison(problem: Problem) -> list[Setting]:
@@ -226,6 +196,22 @@ def options_of_records(problem: Problem, setting: Setting, epsilon: float) -> Op
         expected_records=problem.units,
         min_parties=problem.parties - 1,
         colluders=0,
+    )
+
+
+def options_of_arrays(problem: Problem, setting: Setting, epsilon: float) -> Options:
+    """Return the options of a campaign of teachers' arrays."""
+    return Options(
+        aggregator="gnmax",
+        epsilon=epsilon,
+        delta=DELTA,
+        unit=problem.unit,
+        release=str(setting["release"]),
+        expected_records=problem.units,
+        min_parties=len(problem.parts(0)) - 1,
+        colluders=0,
+        parties=str(len(problem.parts(0))),
+        classes=",".join(problem.split.private.classes),
     )
 
 
@@ -298,21 +284,19 @@ def learnt(
     row: Row, problem: Problem, setting: Setting, outcome: Outcome, seed: int, screen: Screen
 ) -> Fitted:
     """Return what a student of a campaign says, and what the campaign tells of itself."""
-    validation, test = problem.validation, problem.split.test
     public, labels, statement = problem.split.public, outcome.labels, outcome.statement
     counts = {"asked": statement.queries_asked, "kept": len(labels.rows)}
     if public.kind == "class":
         truth = public.with_classes(labels.classes).labels
         counts["right"] = sum(int(truth[one.query]) == one.label for one in labels.rows)
     began = time.monotonic()
-    said: tuple[NDArray[np.floating], NDArray[np.floating]]
+    made = untaught(problem)  # no count stood out of the noise, and there is no student
     if problem.name == "svhn-votes":
-        said = np.empty((0, 0)), np.empty((0, 0))
+        made = replace(made, validation=np.empty((0, 0)), test=np.empty((0, 0)))
     elif labels.rows or learns_from_counts(labels.noisy) or public.kind != "class":
         student = _trainer(row, setting, seed, screen)(lesson(labels, problem.split.queries), 0)
-        said = output(student, validation), output(student, test)
-    else:  # no count stood out of the noise, and there is no student
-        said = nothing(validation), nothing(test)
+        said = [output(student, part) for part in (problem.validation, problem.split.test)]
+        made = Fitted(said[0], said[1], made.cost)
     told = Run(
         seed=seed,
         counts=counts,
@@ -328,17 +312,16 @@ def learnt(
         "server_epsilon": outcome.server_epsilon,
         "adjacency": statement.adjacency,
     }
-    return Fitted(said[0], said[1], outcome.cost, told, guarantee)
-
-
-def nothing(data: Dataset) -> NDArray[np.floating]:
-    """Return the scores of no model: all classes are equal."""
-    return np.full((len(data), len(data.classes)), 1 / len(data.classes))
+    return replace(made, cost=outcome.cost, run=told, guarantee=guarantee)
 
 
 def untaught(problem: Problem) -> Fitted:
-    """Return what no model says."""
-    return Fitted(nothing(problem.validation), nothing(problem.split.test), Cost(0, 0, 0, 0.0))
+    """Return what no model says: all classes are equal."""
+    validation, test = (
+        np.full((len(part), len(part.classes)), 1 / max(len(part.classes), 1))
+        for part in (problem.validation, problem.split.test)
+    )
+    return Fitted(validation, test, Cost(0, 0, 0, 0.0))
 
 
 def _own(row: Row) -> list[Setting]:

@@ -180,7 +180,16 @@ class Campaign:
                 f"batch {batch[:8]} was unmasked with other parties before: the difference of "
                 "two sums would reveal votes"
             )
-        if any(each.survivors not in (None, survivors) for each in self.batches.values()):
+        opened = [each.survivors for each in self.batches.values() if each.survivors is not None]
+        if self.offer.in_rounds:
+            # Each sum has noise of its own, which is charged; who is lost is lost for all later rounds.
+            if all(set(survivors) <= set(each) for each in opened):
+                return
+            raise RefusedError(
+                f"round {self.rounds[batch]} of campaign {self.offer.campaign[:8]} is to be unmasked with a "
+                "party that was not in an earlier round"
+            )
+        if any(each != survivors for each in opened):
             # Other queries count, too: they may be nearly equal, with another hash.
             raise RefusedError(
                 f"batches of campaign {self.offer.campaign[:8]} were unmasked with other parties before: "

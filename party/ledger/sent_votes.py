@@ -227,7 +227,7 @@ def check_sources(mine: Given, sharing: Iterable[Given]) -> None:
                 "reveal the change; repeat_queries = 'allow' would permit it"
             )
         of_labels = same_kind and not mine.offer.records_vote and each.matrix != mine.matrix
-        if of_labels and exact_masked(mine) and exact_masked(each):
+        if of_labels and mine.offer.sums.exact and each.offer.sums.exact:
             raise RefusedError(
                 f"campaign {each.offer.campaign[:8]} had votes on one of these queries for an exact "
                 "sum, with another number of labels: such votes cannot be compared, and the "
@@ -248,12 +248,12 @@ def check_views(mine: Given, others: Iterable[Given]) -> None:
         RefusedError: if votes for an exact sum came from teachers that saw other columns, or images
             through another window.
     """
-    if not (exact_masked(mine) and mine.view):
+    if not (mine.offer.sums.exact and mine.view):
         return
     for each in others:
         same_kind = each.offer.records_vote == mine.offer.records_vote
         same_kind = same_kind and each.view.startswith(_IMAGES) == mine.view.startswith(_IMAGES)
-        if exact_masked(each) and same_kind and each.view not in ("", mine.view):
+        if each.offer.sums.exact and same_kind and each.view not in ("", mine.view):
             raise RefusedError(
                 f"campaign {each.offer.campaign[:8]} had votes of ours for an exact sum, and "
                 "our data had other columns, or our images another window: on the same queries "
@@ -261,11 +261,6 @@ def check_views(mine: Given, others: Iterable[Given]) -> None:
                 "(--noise distributed), or "
                 "repeat_queries = 'allow', would permit it"
             )
-
-
-def exact_masked(given: Given) -> bool:
-    """Return whether the server gets votes in a sum without the parties' noise."""
-    return given.masked and not given.offer.sums.distributed
 
 
 def check_matrices(mine: Given, others: Iterable[Given]) -> None:

@@ -22,6 +22,11 @@ def check_promise(offer: Offer) -> None:
     name = f"campaign {offer.campaign[:8]}"
     if offer.composition == Gate.name and offer.rounds != 1:
         raise RefusedError(f"{name} is gated and has {offer.rounds} rounds: a gate allows only one")
+    if offer.in_rounds and offer.sums.exact:
+        raise RefusedError(
+            f"{name} asks our records in {offer.rounds} rounds for exact sums at models of the server's "
+            "choice: only with noise by the parties (--noise distributed) do they vote in masked rounds"
+        )
     try:
         worth = offer.worth
     except AccountingError as error:

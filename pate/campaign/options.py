@@ -60,6 +60,13 @@ ReleaseOption = Annotated[
         metavar="WHAT",
     ),
 ]
+RoundsOption = Annotated[
+    int | None,
+    of_campaign(
+        min=1,
+        help="Rounds of labels, default 1, interactive 2; or of dense votes, default 4",
+    ),
+]
 RangeOption = Annotated[
     str | None,
     _neighbour(
@@ -138,13 +145,7 @@ class MechanismOptions(SumOptions, ParameterOptions):
         of_privacy(help="Well below 1/records. Default: 1e-5; gated 1e-6", metavar="NUMBER"),
     ] = None
     unit: UnitOption = "record"
-    rounds: Annotated[
-        int | None,
-        of_campaign(
-            min=1,
-            help="Rounds of labels, default 1, interactive 2; or of dense votes, default 4",
-        ),
-    ] = None
+    rounds: RoundsOption = None
     max_queries: Annotated[
         int | None, of_campaign(min=1, help="Ask at most this many queries, whatever the budget.")
     ] = None

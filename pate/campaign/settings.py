@@ -116,11 +116,11 @@ def spec_of(
     columns = _columns(options)
     # Of nearest votes the law of the noise is known first, and how many representatives it allows;
     # of others it follows from the code.
-    code = options.code or _default_code(options, inputs, delta, say)
+    code = options.code or _default_code(options, inputs, delta, sums, say)
     if options.aggregator == "neighbour" and code == NEAREST:
         nearest = str(replace(code_of(NEAREST), answer=answer_of(options.answer or CLASS)))
         delta = _delta_of_matrix(options, delta, sums, count, say, nearest)
-    neighbour = _neighbour_terms(options, code, inputs, delta, say, chosen)
+    neighbour = _neighbour_terms(options, code, inputs, delta, sums, say, chosen)
     rounds = _rounds(options, neighbour)
     if neighbour is not None and code != NEAREST and not _in_rounds(neighbour):
         delta = _delta_of_matrix(options, delta, sums, count, say, neighbour.code)
@@ -191,7 +191,9 @@ def _rounds_in_words(spec: CampaignSpec) -> str:
     )
 
 
-def _default_code(options: MechanismOptions, inputs: Inputs | None, delta: float, say: Say) -> str:
+def _default_code(
+    options: MechanismOptions, inputs: Inputs | None, delta: float, sums: SumTerms, say: Say
+) -> str:
     """Return the code where none is stated, by what the public set is; a line says so.
 
     Rows of an encoder and of a table have directions, in which records vote in rounds; images without
@@ -203,7 +205,7 @@ def _default_code(options: MechanismOptions, inputs: Inputs | None, delta: float
     others = (options.answer, options.range, options.representatives)
     if any(each is not None for each in others) or delta == 0:
         return NEAREST
-    if not _votes_in_rounds(options, DENSE, delta):
+    if not _votes_in_rounds(options, DENSE, delta, sums):
         if options.classes is None and options.series is None:
             say(
                 "records vote at the nearest representative (--code nearest), in one release; if you name "
@@ -222,6 +224,7 @@ def _neighbour_terms(
     code: str,
     inputs: Inputs | None,
     delta: float,
+    sums: SumTerms,
     say: Say,
     chosen: Choose | None,
 ) -> NeighbourTerms | None:
@@ -252,7 +255,7 @@ def _neighbour_terms(
     )
 
     votes, number = options.votes_per_patient or 1, options.representatives
-    columns, rounds = _columns(options), _votes_in_rounds(options, code, delta)
+    columns, rounds = _columns(options), _votes_in_rounds(options, code, delta, sums)
     answer = answer_of(options.answer or CLASS)
     if isinstance(inputs, Images) and not answer.one_hot:
         raise UsageError(
@@ -280,11 +283,11 @@ def _neighbour_terms(
     return NeighbourTerms(points, most, votes, str(made))
 
 
-def _votes_in_rounds(options: MechanismOptions, code: str, delta: float) -> bool:
+def _votes_in_rounds(options: MechanismOptions, code: str, delta: float, sums: SumTerms) -> bool:
     """Return whether records vote in rounds: by default, in directions, for one of a list of classes.
 
     What asks for something else has one release: another answer or law of noise, stated noise, a series,
-    or a number of votes of a patient.
+    a number of votes of a patient, or exact masked sums, unless a number of rounds is stated.
 
     Raises:
         UsageError: if it is the stated answer, and cannot be.
@@ -307,6 +310,7 @@ def _votes_in_rounds(options: MechanismOptions, code: str, delta: float) -> bool
         and delta > 0
         and options.noise_law != "geometric"
         and all(each is None for each in others)
+        and (options.rounds is not None or not sums.exact)
     )
 
 

@@ -358,6 +358,11 @@ class CampaignSpec:
                 "records that vote in rounds have Gaussian noise that epsilon determines, at a delta above "
                 "0: leave sigma2, scale and threshold out"
             )
+        if self.sums.exact:
+            raise UsageError(
+                "records that vote in rounds with masked sums need noise by the parties (--noise "
+                "distributed): parties give their records' votes for one exact sum only"
+            )
         if terms.votes_per_patient != 1:
             raise UsageError(
                 "in rounds all records of a patient count, in one array: leave votes_per_patient out"
@@ -432,7 +437,7 @@ class CampaignSpec:
                 "in a series a record is known by its content, and an encoder's last digits differ between "
                 "machines and versions, so a record could vote again: protect patients (--unit patient)"
             )
-        if self.sums.masked and not self.sums.distributed:
+        if self.sums.exact:
             raise UsageError(
                 "a series with masked sums needs noise by the parties (--noise distributed): "
                 "parties give their records' votes for one exact sum only"

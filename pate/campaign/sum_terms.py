@@ -54,6 +54,11 @@ class SumTerms:
         return self.noise == "distributed"
 
     @property
+    def exact(self) -> bool:
+        """Whether the server sees sums of votes without noise, and nothing else of them."""
+        return self.masked and not self.distributed
+
+    @property
     def honest(self) -> int:
         """Least number of parties in a sum that do not collude: t - c."""
         return self.min_parties - self.colluders

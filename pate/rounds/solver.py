@@ -4,15 +4,18 @@ Round 0 releases class counts. From then on round t shows a model W_t, and a rec
 gradient of the logistic loss there, x (p_t(x) - e_y)', scaled to length 1 if it is longer than c_t. The
 sum S_t, times c_t, is the gradient g_t of the records' loss at W_t plus noise of c_t sigma_t.
 
-The curvature there for class c is B_c = N E[f p_c (1 - p_c) x x'], f being 1 / (1 - p_c), but from C/(C -
-1) to 2. The public rows have it, N is known from round 0. (By f it is about the whole Hessian's, which
-moves classes against one another: f is 2 where two classes compete, C/(C - 1) where all do. Without it
-steps are up to twice too long. One curvature for all classes diverges.) In the eigenvectors of B_c the
-prior of W - W_0 has the variance S = s^2 sqrt(B), W_0 having the class shares only. The numbers z = B (W_T
-- W_0) - g_T have mean B (W - W_0), and variance v of privacy noise plus B of the draw of records. So the
-next model is W_0 + B S / (B^2 S + v + B) z; s^2 is the one with which the z of all classes are most likely.
-(Classes differ more in directions in which rows do. A prior of one variance in all directions is as good
-where noise is small, and up to two points of accuracy behind where it is large.)
+The curvature there for class c is B_c = C/(C - 1) N E[p_c (1 - p_c) x x'], which public rows have, N being
+known from round 0. The whole Hessian is N E[(diag(p) - pp') (x) x x'], and weights of all classes sum to 0.
+Where all C classes are equally likely, diag(p) - pp' is 1/C on such weights, and p_c (1 - p_c) is (C -
+1)/C^2: the factor makes up the difference. For two classes it is 2 for every p. Without it, steps would be
+twice too long; where few of many classes compete, they still are, and the search below ends them. (One
+curvature for all classes diverges. A factor for each row, 1/(1 - p_c), is no better with that search.)
+
+In the eigenvectors of B_c the prior of W - W_0 has the variance S = s^2 sqrt(B), W_0 having the class shares
+only. The numbers z = B (W_T - W_0) - g_T have mean B (W - W_0), and variance v of privacy noise plus B of the
+draw of records. So the next model is W_0 + B S / (B^2 S + v + B) z; s^2 is the one with which the z of all
+classes are most likely. (Classes differ more in directions in which rows do. A prior of one variance in all
+directions is as good where noise is small, and up to two points of accuracy behind where it is large.)
 
 The gradient elsewhere on the way from W_T to that model is known, too: it is that at W_T and the sum of
 x (p - p_T)', in which no label is, so public rows stand for it. The step ends where the slope of the
@@ -40,7 +43,7 @@ from pate.errors import DataError
 from pate.rounds.model import MOST_CUT, MOST_WEIGHT, WEIGHT_GRID, RoundModel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -153,72 +156,199 @@ def chances(rows: Floats, model: RoundModel, start: Start) -> Floats:
         likely = _log_softmax(logits)
         top = likely.max(axis=0)
         logits = logits + np.log(start.shares) - top - np.log(np.exp(likely - top).mean(axis=0))
-    return _softmax(logits)
+    return softmax(logits)
+
+
+def confirmed(rows: Floats, start: Start, rounds: Sequence[Released]) -> float:
+    """Return by how many standard deviations later rounds say that models follow records' features.
+
+    With D the features' part of a model, its weights but for their level, the loss of records is convex, so
+    g'D is at least what the loss is above that of the level. Of all rounds the sums of g'D are added, each
+    over the standard deviation of its noise, which is fresh. If no model is better than its level, the result
+    is that of a normal law of mean 0 or less: above 2 one time in 44. No number of records is in it.
+
+    Args:
+        rows: (n, K) as of :func:`next_model`.
+        start: of round 0.
+        rounds: those after it, in order; fewer than two say nothing.
+    """
+    first, mean = _first(rows, start), rows.mean(axis=0)
+    level = mean / max(float(np.linalg.norm(mean)), _TINY)
+    total = weight = 0.0
+    for at, each in enumerate(rounds[1:], 1):
+        moved = each.shown.weights / WEIGHT_GRID - first
+        moved = moved - moved.mean(axis=1, keepdims=True)
+        moved = moved - np.outer(level, level @ moved)
+        noise = each.sigma * float(np.linalg.norm(moved))
+        if noise:
+            # Later models have more of what there is to be found.
+            total -= np.sqrt(at) * float((each.sums * moved).sum()) / noise
+            weight += at
+    return total / np.sqrt(weight) if weight else 0.0
+
+
+def softmax(scores: NDArray[np.floating]) -> Floats:
+    """Return (n, m) probabilities of (n, m) scores."""
+    wide = scores.astype(np.float64)
+    powers = np.exp(wide - wide.max(axis=1, keepdims=True))
+    found: Floats = powers / powers.sum(axis=1, keepdims=True)
+    return found
 
 
 def _step(rows: Floats, start: Start, first: Floats, rounds: Sequence[Released]) -> Floats:
     """Return (K, C) the weights after the last round."""
-    number, classes = len(rows), len(start.shares)
-    part = start.records / number
+    part = start.records / len(rows)
     weights = rounds[-1].shown.weights / WEIGHT_GRID
-    likely = _softmax(rows @ weights)
+    likely = softmax(rows @ weights)
+    seen = _seen(rows, part, weights - first, likely, rounds)
+    priors = _priors(seen)
+    step = np.stack(
+        [each.axes @ each.step(prior) for each, prior in zip(seen, priors, strict=True)], axis=1
+    )
+
+    def slope(share: float) -> float:
+        """Return that of the posterior's negative logarithm, at a share of the step."""
+        moved = part * (rows.T @ (softmax(rows @ (weights + share * step)) - likely))
+        return sum(
+            each.slope(prior, step[:, at], moved[:, at], share)
+            for at, (each, prior) in enumerate(zip(seen, priors, strict=True))
+        )
+
+    return weights + _share(slope) * step
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """What all rounds say of one class at the last model, in the k eigenvectors of its curvature.
+
+    Attributes:
+        axes: (K, k) the eigenvectors.
+        curved: (k,) B, positive.
+        from_first: (k,) W_T - W_0.
+        gradient: (k,) g_T, the mean of all rounds.
+        noise: (k,) v, its variance.
+    """
+
+    axes: Floats
+    curved: Floats
+    from_first: Floats
+    gradient: Floats
+    noise: Floats
+
+    @property
+    def apart(self) -> Floats:
+        """Return (k,) z, of mean B (W - W_0)."""
+        return self.curved * self.from_first - self.gradient
+
+    @property
+    def spread(self) -> Floats:
+        """Return (k,) the variance of z given W."""
+        return self.curved + self.noise
+
+    def step(self, prior: Floats) -> Floats:
+        """Return (k,) from W_T to the weights that are most likely, with (k,) prior variances."""
+        power = self.curved * prior
+        found: Floats = power / (self.curved * power + self.spread) * self.apart - self.from_first
+        return found
+
+    def slope(self, prior: Floats, step: Floats, moved: Floats, share: float) -> float:
+        """Return the slope along a step, at a share of it.
+
+        Args:
+            prior: (k,) prior variances.
+            step: (K,) from W_T.
+            moved: (K,) how far the gradient is from that at W_T.
+            share: from 0 to 1.
+        """
+        along = self.axes.T @ step
+        gradient = self.gradient + self.axes.T @ moved
+        pull = (self.from_first + share * along) / prior
+        return float(along @ (self.curved / self.spread * gradient + pull))
+
+
+def _seen(
+    rows: Floats, part: float, from_first: Floats, likely: Floats, rounds: Sequence[Released]
+) -> list[_Seen]:
+    """Return what each class's gradients say, moved to the last model.
+
+    Args:
+        rows: (n, K).
+        part: N / n.
+        from_first: (K, C) W_T - W_0.
+        likely: (n, C) probabilities of the last model.
+        rounds: at least one.
+    """
     cuts = np.array([each.shown.cut / GRID for each in rounds])
     noise = np.maximum(np.square(cuts * [each.sigma for each in rounds]), _LEAST_NOISE)
-    moved = [likely - _softmax(rows @ (each.shown.weights / WEIGHT_GRID)) for each in rounds]
+    moved = [likely - softmax(rows @ (each.shown.weights / WEIGHT_GRID)) for each in rounds]
     gradients = [
         cut * each.sums + part * (rows.T @ apart)
         for cut, each, apart in zip(cuts, rounds, moved, strict=True)
     ]
-    told: list[tuple[Floats, Floats, Floats, Floats]] = []
-    for at in range(classes):
-        others = 1 - likely[:, at]
-        factor = np.clip(1 / np.maximum(others, _LEAST), classes / (classes - 1), 2.0)
-        varied = part * factor * likely[:, at] * others
-        curved, axes = np.linalg.eigh((rows * varied[:, None]).T @ rows)
-        kept = curved > _LEAST * max(float(curved[-1]), _TINY)
-        curved, axes = curved[kept], axes[:, kept]
+    seen = []
+    for at in range(likely.shape[1]):
+        curved, axes = _curvature(rows, part, likely[:, at], likely.shape[1])
         off = part * np.stack([apart[:, at] for apart in moved], axis=1)
-        pairs = (off[:, :, None] * off[:, None, :]).reshape(number, -1)
-        spread = (np.square(rows @ axes).T @ pairs).reshape(-1, len(rounds), len(rounds))
-        inverse = np.linalg.inv(spread + np.diag(noise)).sum(axis=2)
-        left = 1 / inverse.sum(axis=1)
-        seen = axes.T @ np.stack([each[:, at] for each in gradients], axis=1)
-        mean = left * (inverse * seen).sum(axis=1)
-        told.append((curved, left, curved * (axes.T @ (weights - first)[:, at]) - mean, axes))
-    curved, left, apart = (np.concatenate([each[at] for each in told]) for at in range(3))
+        mean, left = _mean(
+            axes.T @ np.stack([each[:, at] for each in gradients], axis=1),
+            _mismatch(rows @ axes, off) + np.diag(noise),
+        )
+        seen.append(_Seen(axes, curved, axes.T @ from_first[:, at], mean, left))
+    return seen
 
+
+def _curvature(rows: Floats, part: float, likely: Floats, classes: int) -> tuple[Floats, Floats]:
+    """Return (k,) the eigenvalues of a class's curvature, and (K, k) its eigenvectors."""
+    varied = part * classes / (classes - 1) * likely * (1 - likely)
+    curved, axes = np.linalg.eigh((rows * varied[:, None]).T @ rows)
+    kept = curved > _LEAST * max(float(curved[-1]), _TINY)
+    return curved[kept], axes[:, kept]
+
+
+def _mismatch(turned: Floats, off: Floats) -> Floats:
+    """Return (k, T, T) the covariance of what public rows add when gradients are moved.
+
+    Args:
+        turned: (n, k) public rows.
+        off: (n, T) what each adds to the gradient of a round, along itself.
+    """
+    rounds = off.shape[1]
+    pairs = (off[:, :, None] * off[:, None, :]).reshape(len(off), -1)
+    return (np.square(turned).T @ pairs).reshape(-1, rounds, rounds)
+
+
+def _mean(seen: Floats, covariance: Floats) -> tuple[Floats, Floats]:
+    """Return (k,) the means of least variance of (k, T) numbers, and (k,) these variances."""
+    inverse = np.linalg.inv(covariance).sum(axis=2)
+    left = 1 / inverse.sum(axis=1)
+    return left * (inverse * seen).sum(axis=1), left
+
+
+def _priors(seen: Sequence[_Seen]) -> list[Floats]:
+    """Return (k,) prior variances of each class's weights: those with which all z are most likely."""
+    curved, apart, given = (
+        np.concatenate(each)
+        for each in zip(*[(one.curved, one.apart, one.spread) for one in seen], strict=True)
+    )
     most = max(float(curved.max(initial=0)), _TINY)
 
     def evidence(size: float) -> float:
-        spread = curved**2 * size * (curved / most) ** _POWER + curved + left
+        spread = curved**2 * size * (curved / most) ** _POWER + given
         return -float((np.log(spread) + np.square(apart) / spread).sum())
 
     size = max(_SIZES, key=evidence)
-    step = np.zeros_like(weights)
-    for at, (curved, left, apart, axes) in enumerate(told):
-        power = curved * size * (curved / most) ** _POWER
-        aim = power / (curved * power + curved + left) * apart
-        step[:, at] = axes @ (aim - axes.T @ (weights - first)[:, at])
+    return [size * (one.curved / most) ** _POWER for one in seen]
 
-    def slope(share: float) -> float:
-        """Of the posterior's negative logarithm, at a share of the step."""
-        here = weights + share * step
-        moved = part * (rows.T @ (_softmax(rows @ here) - likely))
-        total = 0.0
-        for at, (curved, left, apart, axes) in enumerate(told):
-            gradient = curved * (axes.T @ (weights - first)[:, at]) - apart + axes.T @ moved[:, at]
-            prior = size * (curved / most) ** _POWER
-            pull = axes.T @ (here - first)[:, at] / prior
-            total += float((axes.T @ step[:, at]) @ (curved * gradient / (curved + left) + pull))
-        return total
 
-    share, most_share = 1.0, 1.0
-    if slope(1.0) > 0:
-        least = 0.0
+def _share(slope: Callable[[float], float]) -> float:
+    """Return the share of a step at which the slope is 0; 1 if it is below 0 up to there."""
+    least, most = 0.0, 1.0
+    share = most
+    if slope(share) > 0:
         for _ in range(_HALVED):
-            share = (least + most_share) / 2
-            least, most_share = (least, share) if slope(share) > 0 else (share, most_share)
-    return weights + share * step
+            share = (least + most) / 2
+            least, most = (least, share) if slope(share) > 0 else (share, most)
+    return share
 
 
 def _first(rows: Floats, start: Start) -> Floats:
@@ -234,15 +364,10 @@ def _first(rows: Floats, start: Start) -> Floats:
 def _shown(rows: Floats, weights: Floats, kappa: float) -> RoundModel:
     """Return the model with its cut: kappa times the usual length that the model itself predicts."""
     whole = np.clip(np.rint(weights * WEIGHT_GRID), -MOST_WEIGHT, MOST_WEIGHT)
-    likely = _softmax(rows @ (whole / WEIGHT_GRID))
+    likely = softmax(rows @ (whole / WEIGHT_GRID))
     usual = np.square(rows).sum(axis=1) * (1 - np.square(likely).sum(axis=1))
     cut = kappa * float(np.sqrt(usual.mean()))
     return RoundModel(whole.astype(np.int64), int(np.clip(np.rint(cut * GRID), 1, MOST_CUT)))
-
-
-def _softmax(logits: Floats) -> Floats:
-    made: Floats = np.exp(_log_softmax(logits))
-    return made
 
 
 def _log_softmax(logits: Floats) -> Floats:

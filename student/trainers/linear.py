@@ -36,7 +36,8 @@ import numpy as np
 from pate.answers import NUMBER, RESIDUAL
 from pate.codes import GRID, code_of
 from pate.features.space import codes_over
-from pate.rounds.solver import Start, chances
+from pate.formats.noisy_counts import RoundCounts
+from pate.rounds.solver import Released, Start, chances, confirmed
 from student.trainers.counts import LEAST_SHARE
 from student.trainers.covariates import matching_weights
 from student.trainers.numbers import shares_below
@@ -72,7 +73,7 @@ _DRAWN_APART: Final = (1 / 16, 1 / 4, 1.0, 4.0)
 _FARTHER: Final = tuple(2.0**power for power in range(13))
 #: Times that the public rows are weighted; the number of records depends on the weights.
 _MATCHED: Final = 2
-#: The number of records must exceed this many standard deviations of its noise.
+#: The number of records, or what rounds have found, must exceed this many standard deviations of its noise.
 _CLEAR: Final = 2.0
 
 
@@ -127,13 +128,25 @@ def linear_labels(public: Inputs, noisy: NoisyVotes, none: int) -> list[Floats] 
 
 
 def _of_rounds(public: Inputs, noisy: NoisyVotes) -> Floats | None:
-    """Return (n, m) the probabilities of the model of a campaign in rounds; None as above."""
-    counts, sigma = noisy.class_counts
-    noise = sigma * len(counts) ** 0.5
-    if noisy.model is None or counts.sum() <= _CLEAR * noise:
+    """Return (n, m) the probabilities of the model of a campaign in rounds; None as above.
+
+    It is taken if the records stand out of the noise of their counts, or if later rounds confirm what earlier
+    ones have found: with few records that is clear before their number is.
+    """
+    if noisy.model is None:
         return None
-    rows = codes_over(public, noisy.queries.tolist()) / GRID
-    found = np.maximum(chances(rows, noisy.model, Start.of(counts, sigma)), LEAST_SHARE)
+    counts, sigma = noisy.class_counts
+    rows, start = codes_over(public, noisy.queries.tolist()) / GRID, Start.of(counts, sigma)
+    if counts.sum() <= _CLEAR * sigma * len(counts) ** 0.5:
+        rounds = (*noisy.earlier[1:], RoundCounts(noisy.counts, noisy.sigma, noisy.shown))
+        released = [
+            Released(each.shown, each.counts / GRID, each.sigma / GRID)
+            for each in rounds
+            if each.shown is not None
+        ]
+        if confirmed(rows, start, released) <= _CLEAR:
+            return None
+    found = np.maximum(chances(rows, noisy.model, start), LEAST_SHARE)
     made: Floats = found / found.sum(axis=1, keepdims=True)
     return made
 

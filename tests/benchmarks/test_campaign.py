@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.data import deal
 from benchmarks.data.images import PublishedTeachers, deal_votes, numbered
-from benchmarks.methods import bounds, campaign
-from benchmarks.methods.bounds import add_up, bounds_of, cost_of_votes, setting_of
+from benchmarks.methods import campaign
+from benchmarks.methods.campaign import add_up, bounds_of, cost_of_votes, setting_of
 from benchmarks.rows import Options
 from pate.accounting.bounds.theorem6_plus import Table
 from pate.errors import UsageError
@@ -35,7 +35,7 @@ VOTES = np.array([[240, 10], [30, 220], [130, 120], [250, 0]] * 5)
 @pytest.fixture(autouse=True)
 def coarse_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of 128 knots take no time, are bounds too, and stay out of this user's cache."""
-    monkeypatch.setattr(bounds, "cached_table", partial(Table.build, knots=128))
+    monkeypatch.setattr(campaign, "cached_table", partial(Table.build, knots=128))
 
 
 def teachers(parties: int) -> list[PublishedTeachers]:

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.data import Split, deal, images, tables
 from pate.data.values import Dataset, Images, Table
-from pate.errors import DataError, UsageError
+from pate.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,25 +131,6 @@ def test_pneumonia_is_split_without_overlap(test_data: Path, files: None) -> Non
     last = split.public.take(range(1732 - 524, 1732))
     assert (pixels(split.validation) == pixels(last)).all()
     assert (split.validation.labels == last.labels).all()
-
-
-def test_a_file_that_is_not_pneumonia_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("PATE_TEST_DATA", raising=False)
-    with pytest.raises(UsageError, match="PATE_TEST_DATA"):
-        images.pneumonia()
-    monkeypatch.setenv("PATE_TEST_DATA", str(tmp_path))
-    with pytest.raises(UsageError, match="medmnist"):
-        images.pneumonia()
-    (tmp_path / "medmnist").mkdir()
-    file = tmp_path / "medmnist" / "pneumoniamnist.npz"
-    file.write_bytes(b"PK\x03\x04 nothing")
-    with pytest.raises(DataError, match="not PneumoniaMNIST"):
-        images.pneumonia()
-    np.savez(file, train_images=np.zeros((3, 28), np.uint8), train_labels=np.zeros((3, 1)))
-    with pytest.raises(DataError, match="shape"):
-        images.pneumonia()
 
 
 def records(count: int, *, patients: int | None = None) -> Dataset:

@@ -38,20 +38,16 @@ def pixels(inputs: object) -> NDArray[np.uint8]:
     return inputs.pixels
 
 
-def test_there_are_150_different_characters_named_in_the_order_of_the_classes() -> None:
+def test_characters_and_faces_are_each_there_once(faces: tuple[glyph.Face, ...]) -> None:
     assert len(set(CHARACTERS)) == len(CLASSES) == 150
     assert list(CLASSES) == sorted(CLASSES)
-    assert CLASSES[0] == "U+0021"
-
-
-def test_matplotlib_alone_brings_faces_of_every_class(faces: tuple[glyph.Face, ...]) -> None:
+    # Those that come with matplotlib have every class; none draws boxes.
     assert [face.name for face in faces] == list(_FEW)
-
-
-def test_no_face_is_found_twice_and_none_that_draws_boxes() -> None:
     names = [face.name for face in glyph.find_faces()]
     assert names == sorted(set(names))
     assert not [name for name in names if "Last" in name or name.startswith("cm")]
+    with pytest.raises(DataError, match="fonts-dejavu-extra"):
+        glyph.outlines(())
 
 
 def test_every_class_has_an_outline_and_only_twins_share_one(
@@ -63,27 +59,18 @@ def test_every_class_has_an_outline_and_only_twins_share_one(
     assert len({master.tobytes() for master in drawn}) == 140
 
 
-def test_the_parts_have_the_sizes_and_shapes_asked_for(split: Split) -> None:
-    for part, count in ((split.private, 1000), (split.public, 300), (split.test, 200)):
-        assert pixels(part.inputs).shape == (count, 28, 28, 1)
-        assert part.classes == CLASSES
-    assert "3 font faces" in split.note
-
-
-def test_the_same_seed_draws_the_same_and_another_does_not(
-    faces: tuple[glyph.Face, ...],
+def test_parts_have_their_sizes_and_a_seed_decides_them(
+    split: Split, faces: tuple[glyph.Face, ...]
 ) -> None:
+    parts = (split.private, split.public, split.test)
+    assert [pixels(part.inputs).shape for part in parts] == [(n, 28, 28, 1) for n in _SMALL]
+    assert "3 font faces" in split.note
+    assert len({row for part in parts for row in part.inputs.row_hashes()}) == 1500
     small = Sizes(private=50, public=10, test=10)
     first, again, other = (glyph.make(faces[:1], seed, small) for seed in (3, 3, 4))
     assert np.array_equal(pixels(first.private.inputs), pixels(again.private.inputs))
     assert np.array_equal(first.private.labels, again.private.labels)
     assert not np.array_equal(pixels(first.private.inputs), pixels(other.private.inputs))
-
-
-def test_no_drawing_is_in_two_parts(split: Split) -> None:
-    hashes = [set(part.inputs.row_hashes()) for part in (split.private, split.public, split.test)]
-    assert sum(map(len, hashes)) == 1500
-    assert len(set.union(*hashes)) == 1500
 
 
 def test_classes_are_skewed_one_to_twenty() -> None:
@@ -109,8 +96,3 @@ def test_a_character_without_a_look_alike_is_wrong_by_chance() -> None:
     given = glyph.mislabel(truth, 1.0, np.random.default_rng(1))
     assert (given != truth).all()
     assert np.bincount(given).max() < 100
-
-
-def test_no_font_at_all_is_told_with_what_to_install() -> None:
-    with pytest.raises(DataError, match="fonts-dejavu-extra"):
-        glyph.outlines(())

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.data import Split
+from benchmarks.data import Split, joined
 from benchmarks.methods import months
 from benchmarks.rows import ROWS
 from pate.data.values import Dataset, Table
@@ -36,12 +36,11 @@ def hospitals(monkeypatch: pytest.MonkeyPatch) -> Split:
         stays(count, patients + 1000 * at, at) for at, count in enumerate((500, 200, 200))
     )
     split = Split(private, public, test, "made up")
-    whole = months._both(months._both(private, public), test)
+    whole = joined(private, public, test)
     numbers = np.random.default_rng(3).permutation(len(whole)).astype(np.float64)
-    groups = np.concatenate([months._groups(each) for each in (private, public, test)])
     assert isinstance(whole.inputs, Table)
     table = Table((*whole.inputs.names, "encounter_id"), (*whole.inputs.columns, numbers))
-    whole = replace(whole, inputs=table, groups=groups)
+    whole = replace(whole, inputs=table)
     monkeypatch.setattr(months, "diabetes", lambda: split)
     monkeypatch.setattr(months, "read_stays", lambda **_: whole)
     monkeypatch.setattr(months, "MONTHS", MONTHS)

@@ -8,35 +8,32 @@ import numpy as np
 import pytest
 
 import party.teachers.prior
-from benchmarks.prior import RATES
-from benchmarks.prior.evaluate import answers, parts
 from party.teachers.prior import teacher
-from pate.data.values import Dataset, Table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from benchmarks.prior import tables
+    from benchmarks.prior import Batch
 
 
-def drawn(seed: int) -> tables.Batch:
+def drawn(seed: int) -> Batch:
     import torch
 
-    from benchmarks.prior import tables
+    from benchmarks import prior
 
-    return tables.draw(torch.Generator().manual_seed(seed))
+    return prior.draw(torch.Generator().manual_seed(seed))
 
 
 def test_tables_are_varied_and_finite() -> None:
     import torch
 
-    from benchmarks.prior import tables
+    from benchmarks import prior
 
     batches = [drawn(seed) for seed in range(12)]
     for batch in batches:
         count, known = batch.labels.shape
-        assert batch.values.shape[:2] == (count, known + tables.ASKED)
-        assert batch.chances.shape == (count, tables.ASKED)
+        assert batch.values.shape[:2] == (count, known + prior.ASKED)
+        assert batch.chances.shape == (count, prior.ASKED)
         assert not batch.values.isinf().any()
         assert ((batch.chances >= 0) & (batch.chances <= 1)).all()
         assert set(batch.labels.flatten().tolist()) == {0, 1}
@@ -52,36 +49,36 @@ def test_tables_are_varied_and_finite() -> None:
 def test_a_seed_decides_the_tables() -> None:
     import torch
 
-    for one, other in ((drawn(3), drawn(3)),):
-        assert torch.equal(one.values.nan_to_num(9), other.values.nan_to_num(9))
-        assert torch.equal(one.labels, other.labels)
-        assert torch.equal(one.chances, other.chances)
+    one, other = drawn(3), drawn(3)
+    assert torch.equal(one.values.nan_to_num(9), other.values.nan_to_num(9))
+    assert torch.equal(one.labels, other.labels)
+    assert torch.equal(one.chances, other.chances)
 
 
 def test_the_rate_rises_stays_and_falls() -> None:
-    from benchmarks.prior import train
+    from benchmarks.prior import RATES, rate
 
-    assert train.rate(0, RATES) == pytest.approx(1 / 300)
-    assert [train.rate(step, RATES) for step in (299, 1_000, 2_000)] == [1, 1, 1]
-    assert train.rate(4_750, RATES) == pytest.approx(0.3)
-    assert train.rate(5_500, RATES) == 0
+    assert rate(0, RATES) == pytest.approx(1 / 300)
+    assert [rate(step, RATES) for step in (299, 1_000, 2_000)] == [1, 1, 1]
+    assert rate(4_750, RATES) == pytest.approx(0.3)
+    assert rate(5_500, RATES) == 0
 
 
 def test_a_resumed_training_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from benchmarks.prior import tables, train
+    from benchmarks import prior
 
-    monkeypatch.setattr(tables, "_CELLS", 2_000)
-    monkeypatch.setattr(tables, "_TABLES", (2, 4))
-    monkeypatch.setattr(train, "_SAVE", 2)
-    monkeypatch.setattr(train, "_REPORT", 2)
+    monkeypatch.setattr(prior, "_CELLS", 2_000)
+    monkeypatch.setattr(prior, "_TABLES", (2, 4))
+    monkeypatch.setattr(prior, "_SAVE", 2)
+    monkeypatch.setattr(prior, "_REPORT", 2)
     rates = ((-1, 0.0), (1, 1.0), (4, 0.0))
     threads = torch.get_num_threads()
     try:
-        whole = train.train(tmp_path / "a", seed=5, rates=rates)
+        whole = prior.train(tmp_path / "a", seed=5, rates=rates)
         middle = tmp_path / "a" / "step-000002.pt"
-        rest = train.train(tmp_path / "b", seed=5, rates=rates, resume=middle)
+        rest = prior.train(tmp_path / "b", seed=5, rates=rates, resume=middle)
     finally:
         torch.set_num_threads(threads)
     for name, tensor in whole.state_dict().items():
@@ -89,20 +86,8 @@ def test_a_resumed_training_is_the_same(tmp_path: Path, monkeypatch: pytest.Monk
     assert '"step": 4' in (tmp_path / "b" / "log.jsonl").read_text()
     # What is exported is what the package loads, to the last byte.
     monkeypatch.setattr(party.teachers.prior, "__path__", [str(tmp_path)])
-    digest = train.export(tmp_path / "b" / "step-000004.pt")
+    digest = prior.export(tmp_path / "b" / "step-000004.pt")
     content = (tmp_path / teacher.NAME).read_bytes()
-    assert train.export(tmp_path / "a" / "step-000004.pt") == digest
+    assert prior.export(tmp_path / "a" / "step-000004.pt") == digest
     monkeypatch.setattr(teacher, "DIGEST", digest)
     teacher.check_weights(content)
-
-
-def test_shards_of_one_size_and_the_same_queries() -> None:
-    labels = np.arange(200) % 2
-    data = Dataset(Table(("c",), (labels + np.arange(200) / 1000,)), labels, ("a", "b"))
-    shards, queries = parts([data.take(range(120)), data.take(range(120, 200))], 12, 0)
-    assert [len(shard) for shard in shards] == [12] * 10
-    assert [len(part) for part in queries] == [48, 32]
-    given = answers("logistic", shards, queries)
-    truth = np.concatenate([part.labels for part in queries])
-    assert given.shape == (10, 80)
-    assert (given == truth).mean() > 0.95

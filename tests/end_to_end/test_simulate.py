@@ -164,6 +164,41 @@ def test_options_that_make_no_sense_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "line"),
     [
+        (("--aggregator", "neighbour", "--code", "dense-8", "--rounds", "2"), "round 3 of 3: "),
+        (("--aggregator", "gnmax", "--release", "arrays"), "an answer to the whole public set"),
+    ],
+)
+def test_rounds_and_arrays_are_simulated(
+    tmp_path: Path, options: tuple[str, ...], line: str
+) -> None:
+    rng = np.random.default_rng(7)
+    points = rng.normal(size=(900, 2)).tolist()
+    rows = ["x,y,hot", *(f"{x:.3f},{y:.3f},{'ny'[x + y > 0]}" for x, y in points)]
+    data = tmp_path / "records.csv"
+    data.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    program = simulate(
+        tmp_path,
+        "--parties",
+        "3",
+        "--teachers",
+        "20",
+        "--data",
+        str(data),
+        "--label",
+        "hot",
+        *options,
+    )
+    report = outcome(tmp_path, program)
+    assert line in program.text
+    assert report["student_accuracy"] > report["majority_accuracy"] + 0.3
+    assert (report["labels_answered"], report["label_accuracy"]) == (0, None)
+    assert 7.9 < report["epsilon"] <= 8.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
         (("--labels", "hot,wet", "--answer", "labels-2", "--code", "dense-8"), "macro AUC 0."),
         (("--number", "days", "--answer", "number", "--range", "0,14"), "mean absolute error "),
     ],

@@ -95,6 +95,23 @@ def test_records_vote_in_rounds_by_envelope(tmp_path: Path, point: str) -> None:
     assert play.votes_on_disk() == []
 
 
+def test_a_round_continues_without_a_party_whose_envelope_never_comes_back(tmp_path: Path) -> None:
+    """The wait is closed once in each round: a lost party is asked in none of the later ones."""
+    play, closed = Rounds(tmp_path), 0
+    play.courier = lambda: play.carry(without=("e",) if play.state().models else ())
+    while play.state().phase != "finished":
+        try:
+            play.serve()
+        except StuckError:
+            closed += len(play.close_step())
+            assert closed <= 1
+    state = play.state()
+    assert [batch.responders for batch in state.batches] == [NAMES, NAMES[:4], NAMES[:4]]
+    assert state.spent == state.cap
+    (record,) = play.ledger("e").campaigns()
+    assert len(record.opened) == 1
+
+
 class Student:
     """Predicts the class of the teachers, surely; the process of the server dies while it waits once."""
 

@@ -4,11 +4,31 @@ from __future__ import annotations
 
 import threading
 import time
+import tracemalloc
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
+from aggregator_server.campaign.batches import BATCH_COUNTS
+from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.verify import verify
+from aggregator_server.options import CampaignOptions
+from pate.campaign.settings import spec_of
+from pate.data.values import Dataset, Images
 from pate.errors import ProcessError
+from pate.runtime.home import private_directory
+from pate.runtime.screen import Screen
+from simulation.campaign import run_campaign
+from simulation.party import (
+    PUBLIC_FILE,
+    load_records,
+    open_ensemble,
+    party_home,
+    store_inputs,
+    store_records,
+    worker,
+)
 from simulation.party_processes import PartyProcesses, memory_peak
 
 if TYPE_CHECKING:
@@ -16,6 +36,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator_server.exchange.wire import Arrival
+    from aggregator_server.ledger.state import CampaignState
+    from pate.votes import Counts
 
 DEADLINE_S = 120.0
 
@@ -87,3 +109,55 @@ def test_the_peak_of_memory_is_that_of_this_process() -> None:
     before = memory_peak()
     held = b"x" * (64 << 20)
     assert memory_peak() >= max(before, len(held))
+
+
+CLASSES = tuple(f"class {at:03d}" for at in range(100))
+ASKED = 128
+
+
+def campaign(place: Path, queries: int) -> tuple[CampaignState, Counts, int]:
+    """Run a campaign of two parties of three teachers, in one other process; return its end, sums, and the
+    server's memory at the peak in bytes."""
+    inputs = random_images(queries, 0)
+    for number in range(2):
+        records = Dataset(random_images(300, number + 1), np.arange(300) % 100, CLASSES)
+        store_records(private_directory(party_home(place, number)), records)
+    store_inputs(place / PUBLIC_FILE, inputs)
+    options = CampaignOptions(
+        aggregator="gnmax", parties="2", min_parties=2, classes=",".join(CLASSES), epsilon=1e5,
+        max_queries=ASKED, sigma2="40", aggregation="plain",
+    )  # fmt: skip
+    with (
+        PartyProcesses(
+            "simulation.party", worker(place, 3), parties=2, processes=1, log=place / "log"
+        ) as link,
+        Ledger.create(place / "ledger.db", spec_of(options, inputs)) as ledger,
+    ):
+        tracemalloc.start()
+        run_campaign(ledger, inputs, link, screen=Screen("memory"))
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return ledger.state(), ledger.counts(), peak
+
+
+def random_images(count: int, seed: int) -> Images:
+    return Images(np.random.default_rng(seed).integers(0, 256, (count, 8, 8, 1), dtype=np.uint8))
+
+
+@pytest.mark.slow
+def test_the_votes_of_twenty_thousand_queries_never_lie_in_memory_together(tmp_path: Path) -> None:
+    """Parties are in another process, so only the server's memory is traced."""
+    queries = 20_000
+    campaign(tmp_path / "imports", ASKED)  # what is imported late is no memory of a campaign
+    state, counts, peak = campaign(tmp_path / "traced", queries)
+    assert len(state.batches) == -(-queries * len(CLASSES) // BATCH_COUNTS)
+    assert state.queries_asked == ASKED
+    whole = 8 * queries * len(CLASSES)  # all summed votes as int64
+    assert counts.nbytes == whole
+    assert peak < whole / 2, f"{peak} bytes at the peak"
+    rows = range(0, queries, 500)
+    homes = [party_home(tmp_path / "traced", number) for number in range(2)]
+    teachers = [open_ensemble(home, load_records(home), 3) for home in homes]
+    expected = sum(each.vote(random_images(queries, 0), rows, CLASSES) for each in teachers)
+    np.testing.assert_array_equal(counts[::500], expected)
+    verify(tmp_path / "traced" / "ledger.db")

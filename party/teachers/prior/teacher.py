@@ -1,9 +1,9 @@
 """Teachers that answer by their shard's records, which a network reads together with each query.
 
 The network was trained on made-up tables, is the same for all, and has seen no record. Its weights come
-with the package; ``benchmarks/prior`` makes them, and the recipe is in the file's header and in
-docs/architecture.md. A teacher is its shard's records and their classes; nothing is fitted. So its file has
-records, like that of :mod:`party.teachers.nearest`.
+with the package; ``benchmarks/prior.py`` makes them, and the file's header has its command and recipe. A
+teacher is its shard's records and their classes; nothing is fitted. So its file has records, like that of
+:mod:`party.teachers.nearest`.
 """
 
 from __future__ import annotations

@@ -114,9 +114,9 @@ class Told:
         return flat(program)
 
 
-def number(answer: str) -> int:
+def number(answer: str) -> str:
     """Return the number of representatives or directions."""
-    return DIRECTIONS if answer == "number" else 60
+    return str(DIRECTIONS if answer == "number" else 60)
 
 
 def flat(program: Program) -> str:

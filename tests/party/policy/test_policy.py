@@ -94,6 +94,16 @@ def test_modes() -> None:
     refused(patients, settled(), "units is patient, party, and the campaign has 'record'")
 
 
+def test_records_in_masked_rounds_need_noise_by_the_parties() -> None:
+    """Whatever the file says, before any term is known; plain votes the server sees anyway."""
+    everything = dataclasses.replace(FREE, aggregation=("masked", "plain"), repeat_queries="allow")
+    terms = {"aggregator": "neighbour", "code": "dense-8 residual", "rounds": 3}
+    refused(everything, joining(**terms), "only with noise by the parties (--noise distributed)")
+    admit(everything, joining(**terms, noise="distributed"))
+    admit(everything, joining(**terms, aggregation="plain", colluders=0))
+    admit(everything, joining(**terms | {"code": "dense-8", "rounds": 1}))
+
+
 def test_the_roster_is_looked_at_once_it_is_known() -> None:
     policy = dataclasses.replace(FREE, least_roster=6)
     admit(policy, joining())

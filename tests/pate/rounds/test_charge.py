@@ -19,7 +19,7 @@ from tests.support.world.kinds import Kind
 
 DELTA = 1e-5
 KIND = Kind(
-    "neighbour", "capped", "dense", "residual", "record", "alone", "masked", "central", "gaussian",
+    "neighbour", "capped", "dense", "residual", "record", "alone", "plain", "central", "gaussian",
     "table", "unproved", "labels",
 )  # fmt: skip
 

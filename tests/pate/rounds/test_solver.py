@@ -11,7 +11,7 @@ from pate.codes import GRID
 from pate.errors import DataError
 from pate.rounds.model import MOST_WEIGHT, RoundModel
 from pate.rounds.residual import residual_sums
-from pate.rounds.solver import Released, Start, chances, next_model
+from pate.rounds.solver import Released, Start, chances, confirmed, next_model
 
 
 def world(classes: int, records: int = 4_000, seed: int = 0) -> tuple[Any, Any, Any]:
@@ -96,6 +96,27 @@ def test_more_rounds_than_needed_cost_little() -> None:
             hits.append((found.argmax(axis=1) == scores.argmax(axis=1)).mean())
         right[rounds] = float(np.mean(hits))
     assert right[9] > right[1] - 0.02
+
+
+def test_rounds_confirm_what_records_say_and_seldom_what_noise_says() -> None:
+    """Labels at random are confirmed one time in 44 at most: more than 11 of 100 have a chance below 1e-6."""
+    codes, labels, (rows, _) = world(2, records=500)
+    passed = {"records": 0, "noise": 0}
+    for seed in range(100):
+        draw = np.random.default_rng(seed)
+        # As if their number were hidden.
+        start = Start.of(np.bincount(labels, minlength=2) + 400.0 * draw.normal(size=2), 400.0)
+        for name, said in (("records", labels), ("noise", draw.permutation(labels))):
+            released: list[Released] = []
+            for _ in range(4):
+                shown = next_model(rows, start, released)
+                sums = residual_sums(codes, said, 2, shown) / GRID
+                sums = sums + 40 * draw.normal(size=sums.shape)
+                released.append(Released(shown, sums, 40.0))
+            passed[name] += confirmed(rows, start, released) > 2
+    assert passed["noise"] <= 11
+    assert passed["records"] >= 60
+    assert confirmed(rows, start, released[:1]) == confirmed(rows, start, []) == 0
 
 
 def test_the_mean_chances_are_the_released_shares() -> None:

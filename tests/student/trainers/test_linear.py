@@ -209,6 +209,19 @@ def test_rounds_without_records_teach_nothing() -> None:
     assert linear_chances(public, replace(noisy, model=None)) is None
 
 
+def test_a_model_that_later_rounds_confirm_is_taken_though_no_record_was_counted() -> None:
+    """And not if the noise of those rounds hides what they say."""
+    public, noisy = in_rounds(3.0, 3)
+    counts = RoundCounts(np.full_like(noisy.counts, -(10**6)), 1e6)
+    hidden = replace(noisy, earlier=(counts, *noisy.earlier[1:]))
+    found = linear_chances(public, hidden)
+    assert found is not None
+    _, likely = people(1000, 1)
+    assert np.corrcoef(found[:, 0], likely[:, 0])[0, 1] > 0.9
+    louder = [replace(each, sigma=1e6) for each in hidden.earlier[1:]]
+    assert linear_chances(public, replace(hidden, sigma=1e6, earlier=(counts, *louder))) is None
+
+
 def test_the_sums_of_all_records_are_taken_from_public_rows_as_far_as_those_are_alike() -> None:
     """A rare class: what it differs from is all records, whose released sums have noise."""
     basis = linear._Basis.of(np.random.default_rng(0).normal(1, 1, (500, 4)), np.full(500, 1 / 500))

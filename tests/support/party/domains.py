@@ -17,7 +17,7 @@ from pate.data.values import Table
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SCHEMAS = Path(__file__).resolve().parents[3] / "benchmarks" / "synthesis"
+SCHEMAS = Path(__file__).parent
 _ADULT = (
     "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation",
     "relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week",

@@ -98,9 +98,11 @@ def test_a_lost_folder_goes_on_with_the_newest_head(
     # From now on the folder knows, and asks no more.
     code, text = resumed(place)
     assert (code, "name it with --public" in text) == (StateError.exit_code, True)
-    code, text = resumed(place, "--close")
-    assert (code, "leave it out" in text) == (UsageError.exit_code, True)
     assert verify(again(place)).phase == "labelling"
+    # Or it is closed there, since that was asked for.
+    code, text = resumed(place, "--close")
+    assert (code, "name it with --public" in text) == (StateError.exit_code, True)
+    assert verify(again(place)).phase == "finished"
 
 
 def test_what_is_closed_answers_nothing_more(

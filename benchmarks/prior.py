@@ -1,4 +1,12 @@
-"""Made-up tables: the prior of the network that reads tiny tables.
+"""The network of ``--model prior``: made-up tables, and its training on them.
+
+    python -m benchmarks.prior train --out FOLDER
+    python -m benchmarks.prior export FOLDER/step-NNNNNN.pt
+
+Training runs in one thread and needs no data. It may be interrupted and resumed (``--resume``): the tables of
+a step depend on the seed and the step only. ``export`` writes the weights into the package and prints their
+digest, which belongs into party/teachers/prior/teacher.py. On another processor or version of PyTorch the
+rounding differs, and so does the digest.
 
 A table has latent causes, columns that depend on them, and two classes. Either the class comes first and
 shifts causes and columns, as a disease shifts findings; or a score of causes or columns decides it:
@@ -11,15 +19,34 @@ population, or lack columns.
 
 from __future__ import annotations
 
+import argparse
+import hashlib
+import json
 import math
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final, TypeAlias
 
+import numpy as np
 import torch
+from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from torch import Tensor
+import party.teachers.prior
+from party.teachers.prior.network import PriorNetwork
+from party.teachers.prior.teacher import NAME
 
+Rates: TypeAlias = tuple[tuple[int, float], ...]
+
+#: What the weights in the package were made with: the seed, and the learning rate as steps, and shares of the
+#: largest rate at each, with straight lines between. The last step ends the training.
+SEED: Final = 1
+RATES: Final = ((-1, 0.0), (299, 1.0), (2_000, 1.0), (4_000, 0.6), (5_500, 0.0))
+#: The largest learning rate, and the decay of weights.
+_RATE: Final = 2e-3
+_DECAY: Final = 0.02
+_REPORT: Final = 250
+_SAVE: Final = 500
 #: Latent causes, hidden units of a score, thresholds of a score.
 _CAUSES: Final = 6
 _UNITS: Final = 8
@@ -36,13 +63,8 @@ _TABLES: Final = (12, 64)
 
 @dataclass(frozen=True)
 class Batch:
-    """Tables of one size.
-
-    Attributes:
-        values: (b, n + q, c) float32; NaN is a missing cell.
-        labels: (b, n) int64, classes of the first n rows.
-        chances: (b, q) float32, the chance of class 1 of the others: 0 or 1 where the class came first.
-    """
+    """Tables of one size: values (b, n + q, c) with NaN for missing cells, labels (b, n) of the first rows,
+    and (b, q) the chance of class 1 of the others, which is 0 or 1 where the class came first."""
 
     values: Tensor
     labels: Tensor
@@ -63,14 +85,7 @@ def _between(bounds: tuple[int, int], generator: torch.Generator) -> int:
 
 
 class _Maker:
-    """Draws one batch.
-
-    Args:
-        tables: b.
-        known: n.
-        columns: c.
-        generator: of all randomness.
-    """
+    """Draws one batch: b tables of n known rows and c columns."""
 
     def __init__(self, tables: int, known: int, columns: int, generator: torch.Generator) -> None:
         self._b, self._n, self._c, self._t = tables, known, columns, known + ASKED
@@ -214,3 +229,99 @@ def _scaled(x: Tensor) -> Tensor:
     """Return the columns with mean 0 and spread 1 over a table's rows."""
     centred: Tensor = x - x.mean(dim=1, keepdim=True)
     return centred / x.std(dim=1, keepdim=True).clamp(min=1e-3)
+
+
+def rate(step: int, rates: Rates) -> float:
+    """Return the share of the largest learning rate at a step."""
+    steps, shares = ([each[at] for each in rates] for at in (0, 1))
+    return float(np.interp(step, steps, shares))
+
+
+def train(
+    folder: Path, *, seed: int = SEED, rates: Rates = RATES, resume: Path | None = None
+) -> PriorNetwork:
+    """Return the network after some steps; a folder has ``log.jsonl`` and checkpoints ``step-NNNNNN.pt``."""
+    torch.set_num_threads(1)
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(seed)
+    network = PriorNetwork()
+    optimiser = torch.optim.AdamW(
+        network.parameters(), _RATE, betas=(0.9, 0.98), weight_decay=_DECAY
+    )
+    start, steps = 0, rates[-1][0]
+    if resume is not None:
+        found = torch.load(resume, weights_only=True)
+        network.load_state_dict(found["network"])
+        optimiser.load_state_dict(found["optimiser"])
+        start = found["step"]
+    begun, losses = time.monotonic(), list[float]()
+    for step in range(start, steps):
+        generator = torch.Generator().manual_seed((seed << 32) + step)
+        for group in optimiser.param_groups:
+            group["lr"] = _RATE * rate(step, rates)
+        loss = _loss(network, draw(generator))
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimiser.step()
+        losses.append(loss.item())
+        done = step + 1
+        if done % _REPORT == 0:
+            mean, seconds = sum(losses) / len(losses), round(time.monotonic() - begun)
+            with (folder / "log.jsonl").open("a") as log:
+                log.write(json.dumps({"step": done, "loss": round(mean, 4), "s": seconds}) + "\n")
+            losses.clear()
+        if done % _SAVE == 0 or done == steps:
+            recipe = {"seed": seed, "steps": done, "rates": [list(each) for each in rates]}
+            state = {"network": network.state_dict(), "optimiser": optimiser.state_dict()}
+            target = folder / f"step-{done:06d}.pt"
+            torch.save({**state, "step": done, "recipe": recipe}, target.with_suffix(".new"))
+            target.with_suffix(".new").replace(target)
+    return network
+
+
+def _loss(network: nn.Module, batch: Batch) -> torch.Tensor:
+    """Return the mean cross-entropy, over tables whose labelled rows have both classes."""
+    each = nn.functional.binary_cross_entropy_with_logits(
+        network(batch.values, batch.labels), batch.chances, reduction="none"
+    )
+    mixed = batch.labels.min(dim=1).values != batch.labels.max(dim=1).values
+    loss: torch.Tensor = (each.mean(dim=1) * mixed).sum() / mixed.sum().clamp(min=1)
+    return loss
+
+
+def export(checkpoint: Path) -> str:
+    """Write the weights of a checkpoint into the package, with the recipe; return their SHA-256."""
+    from safetensors.torch import save
+
+    found = torch.load(checkpoint, weights_only=True)
+    # One entry: the order of several would not be the same each time.
+    facts = {"recipe": json.dumps({"program": "python -m benchmarks.prior", **found["recipe"]})}
+    content = save(found["network"], metadata=facts)
+    Path(party.teachers.prior.__path__[0], NAME).write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.prior",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(dest="what", required=True)
+    learn = verbs.add_parser("train", help="train the network on made-up tables")
+    learn.add_argument("--out", type=Path, required=True, help="folder of checkpoints and log")
+    learn.add_argument("--seed", type=int, default=SEED)
+    learn.add_argument("--resume", type=Path, help="a checkpoint")
+    write = verbs.add_parser("export", help="write a checkpoint's weights into the package")
+    write.add_argument("checkpoint", type=Path)
+    asked = parser.parse_args()
+    if asked.what == "train":
+        train(asked.out, seed=asked.seed, resume=asked.resume)
+    else:
+        print(export(asked.checkpoint))
+
+
+if __name__ == "__main__":
+    main()

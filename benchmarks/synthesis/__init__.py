@@ -1,1 +1,0 @@
-"""Synthetic queries: the accuracy of students trained on them."""
