@@ -106,12 +106,13 @@ def parse(message: Message, body: bytes, what: str, *, limit: int = MAX_MESSAGE)
     """Fill ``message`` from bytes of the network.
 
     Raises:
-        ProtocolError: if they are too many, or not such a message.
+        ProtocolError: if they are too many, not such a message, or it has fields that this version has not.
     """
     check(len(body) <= limit, f"a {what} of {len(body)} bytes, the limit is {limit}")
     try:
         message.ParseFromString(body)
     except DecodeError as error:
         raise ProtocolError(f"a {what} that is not a message of this protocol") from error
-    # Fields that this version has not: nothing reads them, so nothing stores them, either.
+    size = message.ByteSize()
     message.DiscardUnknownFields()
+    check(message.ByteSize() == size, f"a {what} with fields that are not of this protocol")

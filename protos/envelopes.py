@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from pate.envelopes.manifest import MOST_MESSAGES
 from pate.errors import ProtocolError, RefusedError
+from pate.exact import parse
 from pate.formats.enrolment import readable
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.runtime.screen import listed
-from pate.text_form import parse
 from protos import wire
 from protos.bounds import check
 from protos.terms import code_in
@@ -24,6 +24,7 @@ from protos.terms import code_in
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pate.campaign.offer import Offer
     from pate.envelopes.file import Envelope
     from protos.pate.v1 import vote_pb2
 
@@ -73,11 +74,13 @@ class Asked:
     """What an envelope asks.
 
     Attributes:
-        campaign: as the last message states it: it has most of the terms.
+        offer: as the last message states it: it has most of the terms.
+        campaign: likewise.
         kinds: of its requests, in order; names of fields of ``PartyRequest``.
         queries: number of queries voted on, in each request.
     """
 
+    offer: Offer
     campaign: vote_pb2.Campaign
     kinds: tuple[str, ...]
     queries: tuple[int, ...]
@@ -92,10 +95,10 @@ def read_requests(envelope: Envelope) -> Asked:
     """
     manifest = envelope.manifest
     check(manifest.direction == "for", "an envelope from a party, with replies, not requests")
-    kinds, queries, campaign = [], [], None
+    kinds, queries, last = [], [], None
     for body in envelope.messages():
-        key, request = wire.read_request(body)
-        check(key == manifest.key, "a request in an envelope is signed by another key")
+        offer, request = wire.read_request(body)
+        check(offer.key == manifest.key, "a request in an envelope is signed by another key")
         check(
             request.campaign.id.hex() == manifest.campaign,
             "a request in an envelope is of another campaign than the envelope",
@@ -105,10 +108,10 @@ def read_requests(envelope: Envelope) -> Asked:
         batched = "batch" in asked.DESCRIPTOR.fields_by_name
         kinds.append(kind)
         queries.append(len(asked.batch.rows) if batched else 0)
-        campaign = request.campaign
-    if campaign is None or len(kinds) > MOST_MESSAGES:
+        last = offer, request.campaign
+    if last is None or len(kinds) > MOST_MESSAGES:
         raise ProtocolError("an envelope without a request")
-    return Asked(campaign, tuple(kinds), tuple(queries))
+    return Asked(*last, tuple(kinds), tuple(queries))
 
 
 def require_for(envelope: Envelope, party: str, pinned: bytes | None) -> None:

@@ -9,22 +9,22 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from google.protobuf.json_format import MessageToDict
 
 from pate.accounting.composition import Gate
 from pate.accounting.events import GatedBatch
 from pate.answers import RESIDUAL
-from pate.campaign.choices import MOST_WANTED, UNITS
+from pate.campaign.choices import MOST_WANTED
+from pate.campaign.offer import Offer
 from pate.campaign.sum_terms import SumTerms
-from pate.campaign.terms import check_mechanisms
 from pate.codes import NEAREST, Code, code_of
 from pate.errors import AccountingError, ProtocolError, UsageError
+from pate.exact import fraction_from_text, parse, read
 from pate.masking.ring import ring_bits
 from pate.mechanisms import MECHANISMS, DistributedMechanism
 from pate.rounds.rule import MOST_ROUNDS
-from pate.text_form import fraction_from_text, parse, read
 from protos.bounds import (
     HASH_BYTES,
     ID_BYTES,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from pate.accounting.composition import Composition
+    from pate.campaign.choices import Unit
     from pate.campaign.roster import RosterParty
     from pate.campaign.spec import CampaignSpec
     from pate.mechanisms import Mechanism
@@ -114,31 +115,55 @@ def public_terms(
     )
 
 
-def check_campaign(campaign: vote_pb2.Campaign) -> None:
-    """Check the description of a campaign that a party received.
+def offer_of(key: bytes, campaign: vote_pb2.Campaign) -> Offer:
+    """Return the offer in a campaign that a party received, checked: for the policy and the ledger.
+
+    Args:
+        key: that signed it, 32 bytes.
+        campaign: as received.
 
     Raises:
         ProtocolError: if a field is out of bounds, or the fields do not fit together.
     """
+    _check_bounds(campaign)
+    settled = _settled(campaign) if campaign.HasField("terms") else {}
+    return Offer(
+        key=key,
+        campaign=campaign.id.hex(),
+        aggregator=campaign.mechanism,
+        sums=sums_of(campaign),
+        unit=cast("Unit", campaign.unit),  # the offer checks it
+        epsilon=campaign.epsilon,
+        delta=campaign.delta,
+        code=str(code_in(campaign)),
+        public_queries=campaign.queries,
+        public_set=campaign.public_set.hex(),
+        schema=campaign.schema,
+        classes=tuple(campaign.classes) or None,
+        rounds=campaign.rounds,
+        series=campaign.series or None,
+        wanted_teachers=campaign.wanted_teachers or None,
+        **settled,
+    )
+
+
+def _check_bounds(campaign: vote_pb2.Campaign) -> None:
+    """Check sizes, and what the offer does not contain: proofs, and the most votes on a count."""
     length(campaign.id, ID_BYTES, "campaign id")
     length(campaign.public_set, HASH_BYTES, "public set hash")
     check_classes(campaign.classes, empty_allowed=True)
     check(0 < campaign.queries <= 10**9, f"a public set of {campaign.queries} queries")
     line(campaign.schema, MAX_SCHEMA, "schema")
     line(campaign.mechanism, MAX_NAME, "mechanism")
-    sums = sums_of(campaign)
-    check(
-        not campaign.proofs or sums.exact,
-        "proofs of votes are for masked sums without noise shares",
-    )
-    matrix = campaign.mechanism == "neighbour"
+    if campaign.series:
+        line(campaign.series, MAX_NAME, "name of a series")
     check(0 < campaign.epsilon < 1e6, "the budget is not a positive epsilon")
-    check(
-        0 < campaign.delta < 1 or (campaign.delta == 0 and matrix),
-        "delta is not a probability above 0; only neighbour votes may have delta 0",
-    )
-    check(campaign.unit in UNITS, "the campaign's unit is of no known kind")
     check(0 < campaign.rounds <= _MOST_ROUNDS, f"a campaign of {campaign.rounds} rounds")
+    matrix = campaign.mechanism == "neighbour"
+    check(
+        not campaign.proofs or (sums_of(campaign).exact and not is_one_release(campaign)),
+        "proofs of votes are for masked sums of teachers' votes for a class, without noise shares",
+    )
     check(
         (campaign.most_votes > 0) == matrix and campaign.most_votes <= MAX_TEACHERS,
         f"a campaign of {campaign.mechanism} with at most {campaign.most_votes} votes on a count",
@@ -147,13 +172,7 @@ def check_campaign(campaign: vote_pb2.Campaign) -> None:
         campaign.wanted_teachers <= (0 if matrix else MOST_WANTED),
         f"a campaign of {campaign.mechanism} that wants {campaign.wanted_teachers} teachers of a party",
     )
-    if campaign.series:
-        check(matrix, "a series of campaigns in which teachers vote")
-        line(campaign.series, MAX_NAME, "name of a series")
-    check(
-        not matrix or (campaign.unit != "party" and not campaign.proofs),
-        "neighbour votes are cast by records or patients, and prove nothing of their sums",
-    )
+    check(not matrix or campaign.unit != "party", "neighbour votes are cast by records or patients")
     check(campaign.code != NEAREST, "a code that is to be left out")
     code = code_in(campaign)
     if in_rounds(campaign):
@@ -163,27 +182,44 @@ def check_campaign(campaign: vote_pb2.Campaign) -> None:
             "vote once",
         )
     else:
-        check(not matrix or campaign.rounds == 1, "records vote once but for residuals")
-    check(
-        matrix != code.of_teachers if campaign.code else True,
-        f"a campaign of {campaign.mechanism} with the code {code}",
-    )
-    check(
-        not code.of_teachers
-        or (campaign.mechanism == "gnmax" and campaign.rounds == 1 and not campaign.proofs),
-        "votes for several labels are one release of gnmax in one round, and prove nothing of their sums",
-    )
+        one = matrix or code.of_teachers
+        check(not one or campaign.rounds == 1, "votes of one release have one round")
     try:
         code.answer.check_columns(tuple(campaign.classes) or None)
     except UsageError as error:
         raise ProtocolError(f"the class list of a campaign: {error}") from error
-    if campaign.HasField("terms"):
-        check(len(campaign.classes) >= 2, "terms without a class list")
+
+
+def _settled(campaign: vote_pb2.Campaign) -> dict[str, Any]:
+    """Return the fields of an offer that are known with the roster, after a check of their sizes."""
+    terms = campaign.terms
+    check(len(campaign.classes) >= 2, "terms without a class list")
+    check(
+        not in_rounds(campaign) or len(terms.mechanisms) == 2,
+        "records that vote in rounds have a mechanism for the first round, and one for the others",
+    )
+    check_names([member.name for member in terms.roster], "the roster")
+    for member in terms.roster:
+        length(member.identity, KEY_BYTES, "an identity")
+        check(1 <= member.teachers <= MAX_TEACHERS, f"{member.teachers} teachers at a party")
         check(
-            not in_rounds(campaign) or len(campaign.terms.mechanisms) == 2,
-            "records that vote in rounds have a mechanism for the first round, and one for the others",
+            campaign.most_votes in (0, member.teachers),
+            "a party that may put other votes on a count than the campaign says",
         )
-        _check_terms(campaign, campaign.terms, sums)
+    try:
+        sums_of(campaign).check_roster(len(terms.roster))
+    except UsageError as error:
+        raise ProtocolError(f"the terms of a campaign: {error}") from error
+    return {
+        "roster": tuple(member.name for member in terms.roster),
+        "identities": tuple(member.identity.hex() for member in terms.roster),
+        "teachers_each": tuple(member.teachers for member in terms.roster),
+        "teachers": sum(member.teachers for member in terms.roster),
+        "mechanisms": mechanisms_of(terms),
+        "composition": terms.composition,
+        "cap": cap_of(terms),
+        "gate": gate_of(terms),
+    }
 
 
 def code_in(campaign: vote_pb2.Campaign) -> Code:
@@ -221,34 +257,6 @@ def sums_of(campaign: vote_pb2.Campaign) -> SumTerms:
         "colluders": campaign.colluders,
     }
     return read(SumTerms, said, error=ProtocolError, what="the sums of a campaign")
-
-
-def _check_terms(campaign: vote_pb2.Campaign, terms: vote_pb2.Terms, sums: SumTerms) -> None:
-    check_names([member.name for member in terms.roster], "the roster")
-    for member in terms.roster:
-        length(member.identity, KEY_BYTES, "an identity")
-        check(1 <= member.teachers <= MAX_TEACHERS, f"{member.teachers} teachers at a party")
-        check(
-            campaign.most_votes in (0, member.teachers),
-            "a party that may put other votes on a count than the campaign says",
-        )
-    keys = {member.identity for member in terms.roster}
-    check(len(keys) == len(terms.roster), "two parties of the roster with one identity")
-    line(terms.composition, MAX_NAME, "composition")
-    cap_of(terms)
-    gate_of(terms)
-    try:
-        sums.check_roster(len(terms.roster))
-        check_mechanisms(
-            mechanisms_of(terms),
-            sums,
-            unit=campaign.unit,
-            records_vote=campaign.most_votes > 0,
-            most_teachers=max(member.teachers for member in terms.roster),
-            code=campaign.code or NEAREST,
-        )
-    except UsageError as error:
-        raise ProtocolError(f"the terms of a campaign: {error}") from error
 
 
 def cap_of(terms: vote_pb2.Terms) -> Fraction:

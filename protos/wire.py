@@ -34,15 +34,15 @@ from protos.bounds import (
     length,
     parse,
 )
+from protos.campaigns import Campaigns
 from protos.masked import check_batch, check_step
 from protos.pate.v1 import vote_pb2
-from protos.rosters import Rosters
-from protos.terms import check_campaign
 
 if TYPE_CHECKING:
+    from pate.campaign.offer import Offer
     from pate.codes import Code
 
-VERSION: Final = 7
+VERSION: Final = 8
 _AHEAD: Final = ("ask_bundles", "ask_masked_ahead", "ask_consent_ahead", "ask_opening_ahead")
 _REPLY: Final = b"pate/v1/reply\0"
 _REQUEST: Final = b"pate/v1/request\0"
@@ -66,16 +66,17 @@ def sign_request(request: vote_pb2.PartyRequest, key: Ed25519PrivateKey) -> byte
 
 
 def read_request(
-    body: bytes, rosters: Rosters | None = None
-) -> tuple[bytes, vote_pb2.PartyRequest]:
-    """Return the campaign key (32 bytes) that signed a request, and the request, well formed.
+    body: bytes, campaigns: Campaigns | None = None
+) -> tuple[Offer, vote_pb2.PartyRequest]:
+    """Return what a request offers, with the key that signed it, and the request, well formed.
 
     Args:
         body: a serialised SignedRequest.
-        rosters: of campaigns that were accepted before; a request that has only the hash of one
-            of them is completed. None: there are none.
+        campaigns: that were accepted before; a request that has only the digest of one of them is
+            completed. None: there are none.
 
     Raises:
+        NotSentError: if it has the digest of another one.
         ProtocolError: if it is malformed, or not signed by the key that it names.
     """
     signed = vote_pb2.SignedRequest()
@@ -88,10 +89,9 @@ def read_request(
         f"protocol version {request.version}, this side speaks {VERSION}",
     )
     length(request.nonce, ID_BYTES, "nonce")
-    (Rosters() if rosters is None else rosters).complete(signed.key, request)
-    check_campaign(request.campaign)
+    offer = (Campaigns() if campaigns is None else campaigns).complete(signed.key, request)
     _check_body(request)
-    return signed.key, request
+    return offer, request
 
 
 def _check_body(request: vote_pb2.PartyRequest) -> None:
@@ -145,13 +145,16 @@ def sign_reply(reply: vote_pb2.Reply, key: Ed25519PrivateKey) -> bytes:
     return signed.SerializeToString()
 
 
-def read_reply(body: bytes, *, campaign: bytes, nonce: bytes) -> tuple[bytes, vote_pb2.Reply]:
+def read_reply(
+    body: bytes, *, campaign: bytes, nonce: bytes, digest: bytes = b""
+) -> tuple[bytes, vote_pb2.Reply]:
     """Return the identity key (32 bytes) that signed a reply, and the reply.
 
     Args:
         body: a serialised SignedReply.
         campaign: the id that the reply must be for.
         nonce: of the request that it must answer; another one is a replay.
+        digest: in the request, in place of the campaign: then the party may not know it.
 
     Raises:
         ProtocolError: if it is malformed, badly signed, replayed or meant for another campaign.
@@ -166,9 +169,12 @@ def read_reply(body: bytes, *, campaign: bytes, nonce: bytes) -> tuple[bytes, vo
         hmac.compare_digest(reply.nonce, nonce),
         "a reply answers another request: replayed or mixed up",
     )
-    check(hmac.compare_digest(reply.campaign, campaign), "a reply is for another campaign")
+    what = reply.WhichOneof("body")
+    check(what is not None, "the reply says nothing")
+    check(what != "unknown" or bool(digest), "the whole campaign was sent, and is called unknown")
+    asked = digest if what == "unknown" else campaign
+    check(hmac.compare_digest(reply.campaign, asked), "a reply is for another campaign")
     check_name(reply.party)
-    check(reply.WhichOneof("body") is not None, "the reply says nothing")
     return signed.identity, reply
 
 

@@ -39,7 +39,7 @@ def show(
     For example: pate envelope show campaign-660bc95d.round-1.for-hospital_a.pate
     """
     from pate.envelopes.file import opened
-    from pate.text_form import write
+    from pate.exact import write
     from protos.envelopes import cover_of
 
     with opened(file) as envelope:

@@ -19,7 +19,7 @@ from pate.answers import CLASS, LABELS, NUMBER, answer_of, points_of
 from pate.data.skops_file import LARGEST, check_skops
 from pate.data.values import Table
 from pate.errors import DataError, SchemaError, UsageError
-from pate.text_form import in_text, parse, read, write
+from pate.exact import in_text, parse, read, write
 from student.trainers.choose import IMAGE_MODELS, MODELS
 from student.trainers.encoding import EmbeddedRows, Encoding, NumberColumn
 from student.trainers.plugged import check_files, is_plugged, plugged

@@ -16,7 +16,7 @@ from pate.data.embeddings import encoder_in
 from pate.errors import DiskError, PateError, ProtocolError, RefusedError, every_kind
 from protos import wire
 from protos.pate.v1 import vote_pb2
-from protos.rosters import roster_hash, without_roster
+from protos.terms import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,7 +46,9 @@ class _Question:
         about: describe, public_piece, encoder_piece, finish, or a step of an aggregation.
         party: name of the node's party, if known.
         aggregation: that the step belongs to.
-        whole: whether the campaign in it has its roster.
+        sent: digest of the campaign in it; empty: it has only the digest.
+        digest: in it; empty: it has the campaign.
+        again: a description or an end that is asked for, in case the party lacks the campaign; else None.
         left: whether the node has disconnected since. A party that refuses ends at once, and its
             refusal may be fetched after that; no other reply of it is read.
         agreed: the class list of most parties, which differs from that of this one; empty: it was not sent.
@@ -57,7 +59,9 @@ class _Question:
     about: str
     party: str | None
     aggregation: Steps | None = None
-    whole: bool = False
+    sent: bytes = b""
+    digest: bytes = b""
+    again: vote_pb2.PartyRequest | None = None
     left: bool = False
     agreed: tuple[str, ...] = ()
 
@@ -102,8 +106,8 @@ class Conversation:
         # Before its terms are known: after a restart a party is asked the same again.
         self._bare = vote_pb2.Campaign()
         self._bare.CopyFrom(campaign)
-        self._short: tuple[vote_pb2.Campaign, bytes] | None = None
-        self._has_roster: set[int] = set()  # nodes whose party was sent the roster
+        self._digest = digest_of(campaign)
+        self._known: dict[int, bytes] = {}  # digest of the campaign that each node's party knows
         self._signing_key = signing_key
         self._who = who
         self._handout = handout
@@ -119,15 +123,8 @@ class Conversation:
         self.sealing: dict[bytes, vote_pb2.SealingKey] = {}
 
     def fix_roster(self) -> None:
-        """Take the campaign's roster as fixed: who has been sent it once is sent its hash.
-
-        Not of plain votes: any process of a party may answer those, and one may not have what
-        another was sent. The secrets of a masked sum are in one process.
-        """
-        roster = self._campaign.terms.roster
-        once = bool(roster) and self._campaign.aggregation == "masked"
-        self._short = (without_roster(self._campaign), roster_hash(roster)) if once else None
-        self._has_roster.clear()
+        """Take the campaign's terms as fixed: each party is sent the whole once more."""
+        self._digest = digest_of(self._campaign)
 
     @property
     def busy(self) -> set[str]:
@@ -244,13 +241,13 @@ class Conversation:
             aggregation: that the step belongs to.
         """
         request.version = wire.VERSION
-        whole = False
+        request.digest, sent = b"", b""
         if self._courier is None or self._courier.party_at(node) is None:
-            if self._short is not None and node in self._has_roster:
-                short, request.roster = self._short
-                request.campaign.CopyFrom(short)
+            if self._known.get(node) == self._digest:
+                request.digest = self._digest
+                request.ClearField("campaign")
             else:
-                whole = bool(self._campaign.terms.roster)
+                sent = self._digest
                 request.campaign.CopyFrom(self._campaign)
             request.nonce = wire.new_id()
         else:
@@ -260,7 +257,8 @@ class Conversation:
             request.nonce = self._courier.nonce(request.SerializeToString(deterministic=True))
         handle = self._link.send(node, wire.sign_request(request, self._signing_key))
         self._questions[handle] = _Question(
-            node, request.nonce, about, party, aggregation, whole,
+            node, request.nonce, about, party, aggregation, sent, request.digest,
+            again=request if about in ("describe", "finish") else None,
             agreed=tuple(request.describe.agreed) if about == "describe" else (),
         )  # fmt: skip
 
@@ -268,8 +266,8 @@ class Conversation:
         question = self._questions.pop(arrival.handle, None)
         if question is None:
             return  # of an earlier batch or an excluded party
-        if arrival.body is None:  # it may be a new process, or have lost the roster
-            self._has_roster.discard(question.node)
+        if arrival.body is None:  # it may be a new process, which knows no campaign
+            self._known.pop(question.node, None)
         who = question.party or f"node {question.node}"
         if arrival.body is None:
             if not question.left:
@@ -277,17 +275,25 @@ class Conversation:
             return
         try:
             identity, reply = wire.read_reply(
-                arrival.body, campaign=self._campaign.id, nonce=question.nonce
+                arrival.body,
+                campaign=self._campaign.id,
+                nonce=question.nonce,
+                digest=question.digest,
             )
-            # Whoever refused may have done so before it read the roster.
-            if question.whole and not question.left and reply.WhichOneof("body") != "refusal":
-                self._has_roster.add(question.node)
+            self._learn(question, reply)
             if question.party is None:  # its own claim: the operator must find out whose node it is
                 who = f"{reply.party} ({who})"
             self._accept(question, identity, reply)
         except PateError as error:
             self._say(f"{who}: sent an invalid reply: {error}")
             self._put_out(question)
+
+    def _learn(self, question: _Question, reply: vote_pb2.Reply) -> None:
+        """Take it that a party knows the campaign that it was sent, if it has compared and stored it."""
+        refused = reply.WhichOneof("body") == "refusal"
+        stores = question.about not in ("finish", "encoder_piece")
+        if question.sent and stores and not (refused or question.left):
+            self._known[question.node] = question.sent
 
     def _accept(self, question: _Question, identity: bytes, reply: vote_pb2.Reply) -> None:
         what = reply.WhichOneof("body")
@@ -312,6 +318,8 @@ class Conversation:
                 self._ended(question)
             else:
                 self._put_out(question)
+        elif what == "unknown":
+            self._send_whole(question)
         elif what == "description" and question.about == "describe":
             if question.agreed and tuple(reply.description.classes) != question.agreed:
                 raise ProtocolError("names other classes than most parties, and does not refuse")
@@ -345,6 +353,17 @@ class Conversation:
             self.farewells.add(reply.party)
         else:
             raise ProtocolError(f"answered {question.about} with {what}")
+
+    def _send_whole(self, question: _Question) -> None:
+        """Have the whole campaign in the next request to a party that does not know it.
+
+        A step is asked again while it lasts; a party that lacks pieces of a file describes itself first.
+        """
+        self._known.pop(question.node, None)
+        if question.again is not None:
+            self.put(question.node, question.again, question.about, question.party)
+        elif question.aggregation is None:
+            self._who.described.discard(question.node)
 
     def _meet(self, node: int, identity: bytes, reply: vote_pb2.Reply) -> None:
         party = self._who.meet(node, identity, reply)
@@ -394,7 +413,7 @@ class Conversation:
 
     def _forget(self, node: int, *, left: bool = False) -> None:
         self._wanting.discard(node)
-        self._has_roster.discard(node)
+        self._known.pop(node, None)
         self._who.forget(node, left=left)
         for question in self._questions.values():
             # The result of a farewell is still pending: see `_failed`.

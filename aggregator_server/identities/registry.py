@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from pate.errors import DiskError, PateError, RefusedError, StateError, UsageError
+from pate.exact import in_text, parse, read, write
 from pate.formats.enrolment import Answer, SealingKey, check_name, node_key
 from pate.runtime.failpoints import reach
 from pate.runtime.home import open_private, sweep_drafts, write_file
-from pate.text_form import in_text, parse, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -24,7 +24,7 @@ from aggregator_server.identities.authority import (
 from aggregator_server.identities.registry import ENROLLED, Registry
 from aggregator_server.options import CODE_LIFE, FOLDER
 from pate.errors import DiskError, PateError, ProtocolError, StateError, UsageError
-from pate.foreign import json_value
+from pate.exact import parse, read, write
 from pate.formats.enrolment import (
     CODE_BYTES,
     Answer,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _FORMAT: Final = "pate-server-identity/1"
+_LARGEST: Final = 2**20
 #: The port of a trial, which has no identity.
 _TRIAL_PORT: Final = 9092
 #: How long before an expiry the screen warns.
@@ -63,6 +64,14 @@ class Member:
     identity: bytes
     node: bytes
     sealing: SealingKey
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """The file ``settings.json``: the address for parties, and the names in the certificate."""
+
+    address: str
+    hosts: tuple[str, ...]
 
 
 class Identities:
@@ -99,11 +108,11 @@ class Identities:
             self.signing_key = Ed25519PrivateKey.from_private_bytes(
                 (directory / "campaign.key").read_bytes()
             )
-            settings = json_value((directory / "settings.json").read_bytes())
-            if settings["format"] != _FORMAT:
-                raise ValueError(f"its format is not {_FORMAT}")
-            self.address = str(settings["address"])
-            self.hosts = check_hosts([str(host) for host in settings["hosts"]])
+            content = (directory / "settings.json").read_bytes()
+            what = "settings.json"
+            fields = parse(content, most=_LARGEST, error=StateError, what=what, form=_FORMAT)
+            settings = read(_Settings, fields, error=StateError, what=what)
+            self.address, self.hosts = settings.address, check_hosts(settings.hosts)
             ends(self.ca.read_bytes())
         except (OSError, ValueError, KeyError, TypeError, PateError) as error:
             raise StateError(
@@ -145,11 +154,7 @@ class Identities:
             )
         sweep_drafts(home, FOLDER)
         authority = make_authority(names, now)
-        settings = {
-            "format": _FORMAT,
-            "address": joined(hosts[0] if hosts else "127.0.0.1", port),
-            "hosts": names,
-        }
+        settings = _Settings(joined(hosts[0] if hosts else "127.0.0.1", port), tuple(names))
         building = None
         try:
             building = Path(tempfile.mkdtemp(dir=home, prefix=f".{FOLDER}."))  # only for its owner
@@ -158,7 +163,10 @@ class Identities:
                 "ca.key": authority.key,
                 "server.pem": issue(authority, names, now),
                 "campaign.key": Ed25519PrivateKey.generate().private_bytes_raw(),
-                "settings.json": json.dumps(settings, indent=1).encode() + b"\n",
+                "settings.json": json.dumps(
+                    {"format": _FORMAT, **write(settings)}, indent=1
+                ).encode()
+                + b"\n",
                 "parties.json": Registry.empty(),
             }.items():
                 write_file(building / name, content)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pate.errors import AccountingError, LedgerError
-from pate.text_form import fraction_from_text
+from pate.exact import fraction_from_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -64,7 +64,7 @@ def train(options: EnvelopeOptions) -> None:
     ):
         require_for(envelope, party.name, party.pinned)
         asked = read_requests(envelope)
-        party.voter().prepare(envelope.manifest.key, asked.campaign)
+        party.voter().prepare(asked.offer, asked.campaign)
         screen.say("ready: no teacher is left to train for this campaign")
     if options.as_json:
         print_json({"party": party.name, "campaign": asked.campaign.id.hex()})

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from party.ledger.accountant import Figure, Totals
     from party.ledger.ledger import PartyLedger
     from party.ledger.records import CampaignRecord
-    from party.offer import Offer
     from pate.accounting.filters import Delta
+    from pate.campaign.offer import Offer
 
 #: No privacy statement is larger.
 _LARGEST_STATEMENT = 2**20

@@ -15,7 +15,7 @@ import json
 import secrets
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 import httpx
 from cryptography import x509
@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from party.flower.supernode import Server, UntrustedServerError
 from party.identity.keys import SEALING_FILE, identity_key, sealing_key
 from pate.errors import PateError, RefusedError, StateError, UnreachableError, UsageError
-from pate.foreign import json_value
+from pate.exact import parse, read, write
 from pate.formats.enrolment import ROUTE, Answer, Bundle, SealingKey, check_name
 from pate.masking.ahead.roster import sign_sealing
 from pate.masking.keys import KeyPair
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _FILE: Final = "enrolment.json"
 _PENDING: Final = "enrolment.pending.json"
 _FORMAT: Final = "pate-party-enrolment/1"
+_LARGEST: Final = 2**16
 _FOLDER: Final = "enrolments"
 #: In an enrolment's folder: its new identity key, until that is moved to its place.
 _NEW_IDENTITY: Final = "identity.new"
@@ -87,24 +88,23 @@ class Enrolment:
                 f"{home / _PENDING}"
             )
         try:
-            found = _fields(file)
-            folder = home.resolve() / _FOLDER / found["folder"]
+            found = _Named.load(file)
+            folder = home.resolve() / _FOLDER / found.folder
             _settle(home, folder)
             ca, node_key = folder / "ca.pem", folder / "node.key"
-            for path, digest in ((ca, found["ca"]), (node_key, found["node_key"])):
-                if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+            for path, digest in ((ca, found.ca), (node_key, found.node_key)):
+                if hashlib.sha256(path.read_bytes()).digest() != digest:
                     raise ValueError(f"{path} was changed")
             # Not created here: the server would not know a new key.
             if (
                 not (home / "identity.key").exists()
-                or _public(identity_key(home)) != found["identity"]
+                or _public(identity_key(home)) != found.identity.hex()
             ):
                 raise ValueError(f"{home / 'identity.key'} is not the key that was enrolled")
-            campaign_key = bytes.fromhex(found["campaign_key"])
-            if len(campaign_key) != 32:
+            if len(found.campaign_key) != 32:
                 raise ValueError("the campaign's key")
             ends = x509.load_pem_x509_certificate(ca.read_bytes()).not_valid_after_utc
-            name, server = check_name(found["name"]), Server(found["server"], ca).address
+            name, server = check_name(found.name), Server(found.server, ca).address
         except _DAMAGE as error:
             raise StateError(
                 f"the enrolment in {home} is damaged ({error}); restore it from a backup, or enrol "
@@ -112,7 +112,7 @@ class Enrolment:
             ) from error
         waiting = _named(home, _PENDING)
         return cls(
-            name, server, ca, node_key, campaign_key, ends, waiting not in (None, folder.name)
+            name, server, ca, node_key, found.campaign_key, ends, waiting not in (None, folder.name)
         )
 
     def warnings(self, now: dt.datetime) -> list[str]:
@@ -207,45 +207,85 @@ def enrol(
 
 
 @dataclass(frozen=True)
+class _Named:
+    """The file that names an enrolment's folder; digests are SHA-256.
+
+    Attributes:
+        name: of the party.
+        server: its address.
+        folder: with the keys.
+        bundle: digest of the bundle that it answers.
+        ca: digest of the authority's certificate.
+        node_key: digest of the file of the node key.
+        identity: public key.
+        new_identity: whether the identity was made for it.
+        campaign_key: that signs the server's requests.
+    """
+
+    name: str
+    server: str
+    folder: str
+    bundle: bytes
+    ca: bytes
+    node_key: bytes
+    identity: bytes
+    new_identity: Literal["yes", "no"]
+    campaign_key: bytes
+
+    def to_json(self) -> bytes:
+        return json.dumps({"format": _FORMAT, **write(self)}, indent=1).encode() + b"\n"
+
+    @classmethod
+    def load(cls, file: Path) -> Self:
+        """Read it; raises one of :data:`_DAMAGE`."""
+        what = f"{file.name} names no enrolment"
+        content = file.read_bytes()
+        fields = parse(content, most=_LARGEST, error=StateError, what=what, form=_FORMAT)
+        made = read(cls, fields, error=StateError, what=what)
+        check_name(made.folder)
+        return made
+
+
+@dataclass(frozen=True)
 class _Draft:
     """Keys and answer on disk.
 
     Attributes:
         folder: where the keys are.
-        fields: content of the file that names the folder.
+        named: content of the file that names the folder.
         answer: to the bundle.
     """
 
     folder: Path
-    fields: dict[str, str]
+    named: _Named
     answer: Answer
 
 
 def _draft(bundle: Bundle, home: Path, new_identity: bool) -> tuple[_Draft, bool]:
     """Return the stored answer to a bundle or a new one, and whether it is new."""
-    mark = hashlib.sha256(b"bundle" + bundle.to_json()).hexdigest()
+    mark = hashlib.sha256(b"bundle" + bundle.to_json()).digest()
     if (current := _named(home, _FILE)) is not None:
         _settle(home, home / _FOLDER / current)
     for name in (_PENDING, _FILE):
         try:
-            fields = _fields(home / name)
-            if fields.get("bundle") != mark:
+            named = _Named.load(home / name)
+            if named.bundle != mark:
                 continue
-            folder = home / _FOLDER / fields["folder"]
+            folder = home / _FOLDER / named.folder
             answer = Answer.from_json((folder / "answer.json").read_bytes())
         except _DAMAGE:
             continue  # missing or unusable: a new answer replaces it
-        if new_identity and fields.get("new_identity") != "yes":
+        if new_identity and named.new_identity != "yes":
             raise UsageError(
                 "this bundle was answered before, with the present identity key, and the "
                 "server may have accepted that: leave out --new-identity, or ask for a new "
                 "bundle"
             )
-        return _Draft(folder, fields, answer), False
+        return _Draft(folder, named, answer), False
     return _make(bundle, home, mark, new_identity), True
 
 
-def _make(bundle: Bundle, home: Path, mark: str, new_identity: bool) -> _Draft:
+def _make(bundle: Bundle, home: Path, mark: bytes, new_identity: bool) -> _Draft:
     """Make keys and an answer, and store them durably as pending."""
     label = secrets.token_hex(8)
     folder = private_directory(home / _FOLDER / label)
@@ -266,33 +306,32 @@ def _make(bundle: Bundle, home: Path, mark: str, new_identity: bool) -> _Draft:
         write_file(folder / "node.key", node_file)
         answer = Answer.make(bundle, identity, node, _sealed(bundle.name, identity, sealing))
         write_file(folder / "answer.json", answer.to_json())
-        fields = {
-            "format": _FORMAT,
-            "name": bundle.name,
-            "server": bundle.server,
-            "folder": label,
-            "bundle": mark,
-            "ca": hashlib.sha256(bundle.ca).hexdigest(),
-            "node_key": hashlib.sha256(node_file).hexdigest(),
-            "identity": answer.identity.hex(),
-            "new_identity": "yes" if new_identity else "no",
-            "campaign_key": bundle.campaign_key.hex(),
-        }
+        named = _Named(
+            name=bundle.name,
+            server=bundle.server,
+            folder=label,
+            bundle=mark,
+            ca=hashlib.sha256(bundle.ca).digest(),
+            node_key=hashlib.sha256(node_file).digest(),
+            identity=answer.identity,
+            new_identity="yes" if new_identity else "no",
+            campaign_key=bundle.campaign_key,
+        )
         for above in (folder.parent, home):
             sync(above)
-        write_file(home / _PENDING, json.dumps(fields, indent=1).encode() + b"\n")
+        write_file(home / _PENDING, named.to_json())
         reach("enrolment-pending")
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     _sweep(home)
-    return _Draft(folder, fields, answer)
+    return _Draft(folder, named, answer)
 
 
 def _accept(home: Path, draft: _Draft) -> None:
     """Replace the earlier enrolment by a pending one; the first write decides."""
     if _named(home, _FILE) != draft.folder.name:
-        write_file(home / _FILE, json.dumps(draft.fields, indent=1).encode() + b"\n")
+        write_file(home / _FILE, draft.named.to_json())
         reach("enrolment-accepted")
     _settle(home, draft.folder)
     if _named(home, _PENDING) == draft.folder.name:
@@ -336,20 +375,9 @@ def _is_usable(home: Path) -> bool:
 def _named(home: Path, file: str) -> str | None:
     """Return the folder that a file names; None if it names none."""
     try:
-        return _fields(home / file)["folder"]
+        return _Named.load(home / file).folder
     except _DAMAGE:
         return None
-
-
-def _fields(file: Path) -> dict[str, str]:
-    """Read the file that names an enrolment's folder; raises one of :data:`_DAMAGE`."""
-    found = json_value(file.read_bytes())
-    if found["format"] != _FORMAT:
-        raise ValueError(f"its format is not {_FORMAT}")
-    if not all(isinstance(value, str) for value in found.values()):
-        raise TypeError("a value that is not text")
-    check_name(found["folder"])
-    return dict(found)
 
 
 def _send(server: Server, answer: Answer) -> str:

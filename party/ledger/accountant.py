@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from party.ledger.synthesis import Synthesis
-    from party.offer import Offer
     from pate.accounting.composition import Composition
+    from pate.campaign.offer import Offer
 
 _ZCDP: Final = Zcdp()
 _GDP: Final = Gdp()

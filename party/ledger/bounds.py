@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pate.accounting.filters import RULES, Delta
 from pate.errors import AccountingError, LedgerError, ProtocolError
+from pate.exact import fraction_from_text
 from pate.formats.privacy_statement import rounded_up
-from pate.text_form import fraction_from_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from party.ledger.history import History
     from party.ledger.series import UnitVotes
     from party.ledger.unmaskings import How
-    from party.offer import Offer
+    from pate.campaign.offer import Offer
     from pate.storage.hash_chain import Json
 
 

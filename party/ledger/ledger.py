@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from party.ledger.bounds import Bound
-    from party.offer import Offer
     from pate.accounting.filters import Delta
+    from pate.campaign.offer import Offer
     from pate.masking.ahead.store import ListedBundle
     from pate.storage.hash_chain import Head
 

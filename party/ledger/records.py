@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from party.ledger.accountant import Totals
 
 if TYPE_CHECKING:
-    from party.offer import Offer
+    from pate.campaign.offer import Offer
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ from party.ledger.series import LOST, UnitVotes, check_series
 from party.ledger.synthesis import KINDS as SYNTHESIS_KINDS
 from party.ledger.synthesis import Syntheses
 from party.ledger.unmaskings import Earlier, How, check_exact, check_unmasking, exact_records
-from party.offer import Offer
 from pate.campaign.choices import EARLY_ENDS
+from pate.campaign.offer import Offer
 from pate.errors import LedgerError, ProtocolError, RefusedError, UsageError
 from pate.masking.ahead.store import MADE, USED, Listing
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from party.ledger.series import UnitVotes
-    from party.offer import Offer
+    from pate.campaign.offer import Offer
     from pate.votes import Counts
 
 TAG_BYTES: Final = 16

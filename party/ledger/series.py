@@ -23,7 +23,7 @@ from pate.errors import LedgerError, ProtocolError, RefusedError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from party.offer import Offer
+    from pate.campaign.offer import Offer
     from pate.storage.hash_chain import Json
 
 UNIT_BYTES: Final = 16

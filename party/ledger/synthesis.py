@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 from pate.errors import LedgerError, ProtocolError, RefusedError
-from pate.text_form import read, write
+from pate.exact import read, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

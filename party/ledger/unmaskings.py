@@ -16,7 +16,7 @@ from pate.errors import RefusedError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from party.offer import Offer
+    from pate.campaign.offer import Offer
 
 
 @dataclass(frozen=True, slots=True)

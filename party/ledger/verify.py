@@ -26,6 +26,7 @@ from pate.accounting.events import GatedBatch, GeometricHistogram, NoisyCounts
 from pate.codes import code_of
 from pate.data.embeddings import encoder_in
 from pate.errors import LedgerError, PateError
+from pate.exact import fraction_from_text
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import (
     ENCODER,
@@ -36,13 +37,12 @@ from pate.formats.privacy_statement import (
 )
 from pate.mechanisms import rounds_cost, worst_cost
 from pate.storage.hash_chain import Head
-from pate.text_form import fraction_from_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from party.ledger.records import CampaignRecord
-    from party.offer import Offer
+    from pate.campaign.offer import Offer
 
 #: Relative tolerance between two builds of the same formulas.
 _SAME: Final = 1e-9

@@ -8,9 +8,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from party.offer import KEY_BYTES
 from party.policy.hours import WEEKDAYS, Hours
 from party.policy.policy import POLICY_FILE, Allowed, Policy
+from pate.campaign.offer import KEY_BYTES
 from pate.errors import DataError, UsageError
 from pate.foreign import shown, toml_table
 

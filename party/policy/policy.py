@@ -1,6 +1,6 @@
 """A site's policy: ``policy.toml`` in the party's home, enforced before any vote is computed.
 
-The server cannot influence it. Every rule reads a signed :class:`~party.offer.Offer` and the
+The server cannot influence it. Every rule reads a signed :class:`~pate.campaign.offer.Offer` and the
 party's own ledger, and refuses if the offer lacks something that the rule needs. The reason of a
 refusal is for the party's own screen; the server learns only that it was refused.
 """
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final
 
 from party.ledger.accountant import LedgerView, cumulative_epsilon
 from party.ledger.bounds import Bound
-from party.offer import Offer
 from party.policy.hours import Hours
 from party.policy.promise import check_cap, check_promise
 from pate.accounting.events import GeometricHistogram, LaplaceMax, NoisyCounts
 from pate.accounting.filters import FAILING, SITE_DELTA, Delta
 from pate.answers import ANSWERS
 from pate.campaign.choices import AGGREGATIONS, NOISES, UNITS
+from pate.campaign.offer import Offer
 from pate.codes import AXES, CODES, EACH, code_of
 from pate.data.embeddings import encoder_in
 from pate.errors import RefusedError, UsageError

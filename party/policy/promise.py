@@ -11,7 +11,7 @@ from pate.formats.privacy_statement import rounded_up
 
 if TYPE_CHECKING:
     from party.ledger.accountant import LedgerView
-    from party.offer import Offer
+    from pate.campaign.offer import Offer
 
 #: Tolerance between builds of the same formulas.
 _ROUNDING: Final = 1.0 + 1e-9

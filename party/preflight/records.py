@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from concurrent.futures import Future
 
-    from party.offer import Offer
     from party.options import CheckOptions
+    from pate.campaign.offer import Offer
     from pate.data.values import Dataset, Inputs
 
 _FEWER: Final = (

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from party.ledger.synthesis import RELEASES, UNITS
-from pate import text_form
+from pate import exact
 from pate.data.files.parquet import read_parquet
 from pate.data.values import Table, is_numeric
 from pate.errors import DataError, SchemaError
@@ -142,15 +142,15 @@ class About:
 
     def to_json(self) -> bytes:
         """Return its form in the file."""
-        fields = {"format": FORMAT, **text_form.write(self)}
+        fields = {"format": FORMAT, **exact.write(self)}
         return json.dumps(fields, sort_keys=True, allow_nan=False).encode()
 
     @classmethod
     def from_json(cls, content: bytes) -> About:
         """Return what :meth:`to_json` made; DataError for anything else."""
         what = "the metadata of synthetic rows"
-        fields = text_form.parse(content, most=_MOST_BYTES, error=DataError, what=what, form=FORMAT)
-        return text_form.read(cls, fields, error=DataError, what=what)
+        fields = exact.parse(content, most=_MOST_BYTES, error=DataError, what=what, form=FORMAT)
+        return exact.read(cls, fields, error=DataError, what=what)
 
 
 def to_bytes(table: Table, about: About) -> bytes:

@@ -29,9 +29,9 @@ import numpy as np
 
 from pate.data.labels import plain_names
 from pate.errors import SchemaError
+from pate.exact import TextForm, in_text
+from pate.exact import read as read_form
 from pate.formats.synthesis_schema import MAX_SCHEMA, SUFFIX, TODO, parse, verify
-from pate.text_form import TextForm, in_text
-from pate.text_form import read as read_form
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
 
-    from party.offer import Offer
+    from pate.campaign.offer import Offer
     from protos.pate.v1 import vote_pb2
 
 #: How votes leave.

@@ -1,18 +1,16 @@
-"""A party's reading of a request: its offer, and whether our data fit the campaign."""
+"""What votes at a party, and whether our data fit a campaign."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
-from party.offer import Offer
 from pate.answers import NONE
 from pate.errors import ProtocolError, SchemaError
-from protos.terms import cap_of, code_in, gate_of, mechanisms_of, sums_of
+from protos.terms import code_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pate.campaign.choices import CompositionName, Unit
     from pate.codes import Code
     from pate.data.values import Inputs
     from pate.votes import Counts
@@ -57,47 +55,6 @@ class Ensemble(Voting, Protocol):
         self, public: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code, /
     ) -> Counts:
         """Return (rows, m) int64, in units of the code, of teachers at rows of the public set."""
-
-
-def offer_of(key: bytes, campaign: vote_pb2.Campaign, queries: int) -> Offer:
-    """Return the offer of a request, for the policy and the ledger.
-
-    Args:
-        key: that signed it, 32 bytes.
-        campaign: checked.
-        queries: number of queries of the request.
-
-    Raises:
-        ProtocolError: for impossible values.
-    """
-    known = campaign.HasField("terms")
-    terms = campaign.terms
-    return Offer(
-        key=key,
-        campaign=campaign.id.hex(),
-        aggregator=campaign.mechanism,
-        sums=sums_of(campaign),
-        unit=cast("Unit", campaign.unit),  # as checked
-        epsilon=campaign.epsilon,
-        delta=campaign.delta,
-        code=str(code_in(campaign)),
-        public_queries=campaign.queries,
-        public_set=campaign.public_set.hex(),
-        schema=campaign.schema,
-        classes=tuple(campaign.classes) or None,
-        rounds=campaign.rounds,
-        queries=queries,
-        roster=tuple(member.name for member in terms.roster) if known else None,
-        identities=tuple(member.identity.hex() for member in terms.roster) if known else None,
-        teachers_each=tuple(member.teachers for member in terms.roster) if known else None,
-        teachers=sum(member.teachers for member in terms.roster) if known else None,
-        mechanisms=mechanisms_of(terms) if known else None,
-        composition=cast("CompositionName", terms.composition) if known else None,
-        cap=cap_of(terms) if known else None,
-        gate=gate_of(terms) if known else None,
-        series=campaign.series or None,
-        wanted_teachers=campaign.wanted_teachers or None,
-    )
 
 
 def check_fits(campaign: vote_pb2.Campaign, ensemble: Voting) -> None:

@@ -37,8 +37,8 @@ from pate.features.neighbours import voters_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from party.offer import Offer
     from party.voting.neighbour import NeighbourVotes
+    from pate.campaign.offer import Offer
     from pate.features.neighbours import Places
 
     #: Returns those of some hashes whose votes were cast in another campaign.

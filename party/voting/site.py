@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from party.ledger.ledger import PartyLedger
     from party.ledger.sent_votes import Answer
-    from party.offer import Offer
     from party.policy.policy import Policy
+    from pate.campaign.offer import Offer
     from protos.pate.v1 import vote_pb2
 
 

@@ -32,7 +32,6 @@ from party.voting.request import (
     check_fits,
     check_on_roster,
     nobody_votes,
-    offer_of,
     other_classes,
 )
 from party.voting.series import SeriesVoters, series_voters
@@ -56,8 +55,8 @@ from pate.runtime.failpoints import reach
 from pate.votes import check_cast
 from protos import wire
 from protos.bounds import check_name
+from protos.campaigns import Campaigns, NotSentError
 from protos.pate.v1 import vote_pb2
-from protos.rosters import Rosters
 from protos.terms import code_in, is_one_release
 
 if TYPE_CHECKING:
@@ -66,10 +65,10 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from party.offer import Offer
     from party.voting.own_data import OwnVoters
     from party.voting.request import Ensemble, Voting
     from party.voting.site import Site
+    from pate.campaign.offer import Offer
     from pate.noise.exact import NoiseInShares
     from pate.votes import Counts
 
@@ -101,7 +100,7 @@ class _Preparation:
     """The reading and training for one campaign, in a thread, after we have said that we prepare.
 
     Attributes:
-        key: of the campaign.
+        offer: of the campaign.
         campaign: its terms.
         begun: whether the thread was started.
         over: set when it has ended.
@@ -109,16 +108,16 @@ class _Preparation:
         abandoned: whether another campaign is asked for meanwhile.
     """
 
-    key: bytes
+    offer: Offer
     campaign: vote_pb2.Campaign
     begun: bool = False
     over: threading.Event = field(default_factory=threading.Event)
     error: Exception | None = None
     abandoned: bool = False
 
-    def is_for(self, key: bytes, campaign: vote_pb2.Campaign) -> bool:
+    def is_for(self, offer: Offer, campaign: vote_pb2.Campaign) -> bool:
         """Whether these are its terms, signed by the same key."""
-        return (self.key, self.campaign) == (key, campaign)
+        return (self.offer.key, self.campaign) == (offer.key, campaign)
 
 
 class Voter:
@@ -171,7 +170,7 @@ class Voter:
         )
         self._votes_key, self._units_key = votes_key(home), units_key(home)
         self._public = PublicSets(home / "public", public)
-        self._rosters = Rosters()
+        self._campaigns = Campaigns()
         #: Set when the campaign has ended.
         self.ending: Ending | None = None
         #: Set to the error if this party cannot take part.
@@ -187,29 +186,34 @@ class Voter:
         Raises:
             ProtocolError: if the bytes are not a request, which cannot be answered.
         """
-        key, request = wire.read_request(body, self._rosters)
-        reply = vote_pb2.Reply(
-            version=wire.VERSION,
-            nonce=request.nonce,
-            campaign=request.campaign.id,
-            party=self._name,
-        )
         self.error = None
-        if self._still_prepares(key, request):
+        try:
+            offer, request = wire.read_request(body, self._campaigns)
+        except NotSentError as error:
+            reply = self._blank(error.request, error.request.digest)
+            reply.unknown.SetInParent()
+            return wire.sign_reply(reply, self._identity)
+        reply = self._blank(request, request.campaign.id)
+        if self._still_prepares(offer, request):
             reply.preparing.SetInParent()
         else:
             with self._one_at_a_time:
-                self._reply_to(key, request, reply)
+                self._reply_to(offer, request, reply)
         signed = wire.sign_reply(reply, self._identity)
         self._begin()
         return signed
 
-    def _still_prepares(self, key: bytes, request: vote_pb2.PartyRequest) -> bool:
+    def _blank(self, request: vote_pb2.PartyRequest, campaign: bytes) -> vote_pb2.Reply:
+        return vote_pb2.Reply(
+            version=wire.VERSION, nonce=request.nonce, campaign=campaign, party=self._name
+        )
+
+    def _still_prepares(self, offer: Offer, request: vote_pb2.PartyRequest) -> bool:
         """Return whether a request for a description finds its preparation under way, after a wait."""
         now = self._preparation
         if now is None or not (request.HasField("describe") and request.describe.at_once):
             return False
-        if not now.is_for(key, request.campaign):
+        if not now.is_for(offer, request.campaign):
             now.abandoned = True
             return False
         return not now.over.wait(_HOLD_S)
@@ -226,24 +230,26 @@ class Voter:
         """Read, join and train as announced. The next request for a description meets an error again."""
         try:
             with self._one_at_a_time:
-                self._check(now.key, now.campaign)
-                self._site.join(offer_of(now.key, now.campaign, 0))
+                self._check(now.offer, now.campaign)
+                self._site.join(now.offer)
                 self._who(now.campaign, lambda: now.abandoned)
         except Exception as error:  # noqa: BLE001 - raised again where it is asked for
             now.error = error
         finally:
             now.over.set()
 
-    def _reply_to(self, key: bytes, request: vote_pb2.PartyRequest, reply: vote_pb2.Reply) -> None:
+    def _reply_to(
+        self, offer: Offer, request: vote_pb2.PartyRequest, reply: vote_pb2.Reply
+    ) -> None:
         # Before we have described ourselves there is the reply that was asked for, or one kind of refusal:
         # which of several it is could tell of a record.
         what = request.WhichOneof("body")
         before_terms = what == "describe" or request.public_piece.encoder
         try:
-            self._answer(key, request, reply)
+            self._answer(offer, request, reply)
             if what != "finish" and not request.public_piece.encoder:
                 # The other steps compare the whole terms with those that were accepted.
-                self._rosters.keep(key, request.campaign)
+                self._campaigns.keep(offer, request)
         except PateError as error:
             self.error = error
             # The other side learns only the kind: a message may contain our values.
@@ -260,21 +266,21 @@ class Voter:
             self.error = PateError(f"{PateError.public}: {type(error).__name__}")
             reply.refusal.kind = RefusedError.__name__
 
-    def _answer(self, key: bytes, request: vote_pb2.PartyRequest, reply: vote_pb2.Reply) -> None:
+    def _answer(self, offer: Offer, request: vote_pb2.PartyRequest, reply: vote_pb2.Reply) -> None:
         campaign, masked, ahead = request.campaign, self._masked, self._ahead
         what = request.WhichOneof("body")
         if what in _ONLINE:
             ahead.require_none(campaign.id)
         match what:
             case "describe":
-                self._describe(key, campaign, request.describe, reply)
+                self._describe(offer, campaign, request.describe, reply)
             case "public_piece" if request.public_piece.encoder:
-                self._take_encoder(key, campaign, request.public_piece, reply.receipt)
+                self._take_encoder(offer, campaign, request.public_piece, reply.receipt)
             case "public_piece":
-                self._site.compare(offer_of(key, campaign, 0))
+                self._site.compare(offer)
                 self._take_piece(campaign, request.public_piece, reply.receipt)
             case "ask":
-                asked = self._asked(key, campaign, request.ask.batch)
+                asked = self._asked(offer, campaign, request.ask.batch)
                 votes = asked.votes()
                 self._leave(self._site.answer, asked, votes)
                 reply.votes.CopyFrom(
@@ -286,15 +292,15 @@ class Voter:
                     )
                 )
             case "ask_keys":
-                asked = self._asked(key, campaign, request.ask_keys.batch)
+                asked = self._asked(offer, campaign, request.ask_keys.batch)
                 reply.keys.CopyFrom(masked.keys(campaign, request.ask_keys, asked.answer.hashes))
             case "ask_shares":
-                self._site.known(key, campaign.id)
+                self._site.known(offer.key, campaign.id)
                 reply.boxes.CopyFrom(masked.boxes(campaign, request.ask_shares))
             case "ask_masked":
                 reach("shares-sent")
                 batch = masked.batch(campaign, request.ask_masked.attempt)
-                asked = self._asked(key, campaign, batch)
+                asked = self._asked(offer, campaign, batch)
                 reply.masked.CopyFrom(
                     masked.masked(
                         campaign,
@@ -305,14 +311,14 @@ class Voter:
                     )
                 )
             case "ask_proof":
-                self._site.known(key, campaign.id)
+                self._site.known(offer.key, campaign.id)
                 reply.proof.CopyFrom(masked.proof(campaign, request.ask_proof))
             case "ask_consent":
                 reach("masked-sent")
-                self._site.known(key, campaign.id)
+                self._site.known(offer.key, campaign.id)
                 reply.consent.CopyFrom(masked.consent(campaign, request.ask_consent))
             case "ask_opening":
-                self._site.known(key, campaign.id)
+                self._site.known(offer.key, campaign.id)
                 reply.opening.CopyFrom(
                     masked.opening(
                         campaign, request.ask_opening, allow_other=self._site.allows_again
@@ -320,12 +326,12 @@ class Voter:
                 )
             case "ask_bundles":
                 # They say nothing of our data; who they are for is the campaign's.
-                self._site.consider(offer_of(key, campaign, 0))
+                self._site.consider(offer)
                 self._site.require_open(campaign.id)
                 reply.bundles.SetInParent()  # there may be none
-                reply.bundles.CopyFrom(ahead.bundles(key, campaign.id, request.ask_bundles))
+                reply.bundles.CopyFrom(ahead.bundles(offer.key, campaign.id, request.ask_bundles))
             case "ask_masked_ahead":
-                asked = self._asked(key, campaign, request.ask_masked_ahead.batch)
+                asked = self._asked(offer, campaign, request.ask_masked_ahead.batch)
                 reply.masked_ahead.CopyFrom(
                     ahead.masked(
                         campaign,
@@ -337,53 +343,53 @@ class Voter:
                     )
                 )
             case "ask_consent_ahead":
-                self._site.known(key, campaign.id)
+                self._site.known(offer.key, campaign.id)
                 reply.consent.CopyFrom(ahead.consent(campaign, request.ask_consent_ahead))
             case "ask_opening_ahead":
-                self._site.known(key, campaign.id)
+                self._site.known(offer.key, campaign.id)
                 reply.opening.CopyFrom(
                     ahead.opening(
                         campaign, request.ask_opening_ahead, allow_other=self._site.allows_again
                     )
                 )
             case "finish":
-                self._finish(key, campaign.id, request.finish)
+                self._finish(offer.key, campaign.id, request.finish)
                 reply.farewell.SetInParent()
             case _:
                 raise ProtocolError("a request of no known kind")
 
-    def prepare(self, key: bytes, campaign: vote_pb2.Campaign) -> None:
+    def prepare(self, offer: Offer, campaign: vote_pb2.Campaign) -> None:
         """Check that we may take part in a campaign, and train its teachers; join nothing.
 
         Args:
-            key: the campaign's, 32 bytes.
+            offer: of the campaign.
             campaign: its terms, as far as known.
 
         Raises:
             PateError: if we may not, or cannot.
         """
-        self._check(key, campaign)
+        self._check(offer, campaign)
         self._who(campaign)
 
     def _describe(
         self,
-        key: bytes,
+        offer: Offer,
         campaign: vote_pb2.Campaign,
         asked: vote_pb2.Describe,
         reply: vote_pb2.Reply,
     ) -> None:
-        self._complete(key, campaign)
+        offer, campaign = self._completed(offer, campaign)
         try:
-            if self._announces(key, campaign, asked):
+            if self._announces(offer, campaign, asked):
                 reply.preparing.SetInParent()
                 return
-            self._check(key, campaign)
+            self._check(offer, campaign)
         except NoEncoderError:
             if not asked.sends_encoder or self._own is None or self._own.encoders is None:
                 raise
             reply.wanted.SetInParent()
             return
-        self._site.join(offer_of(key, campaign, 0))
+        self._site.join(offer)
         # Teachers are trained by now: a party that has described itself can vote.
         who = self._who(campaign)
         # Which of a campaign's classes occur among our records must not be revealed needlessly.
@@ -400,13 +406,20 @@ class Voter:
         for line in joined_in_words(campaign):
             self._say(line)
 
-    def _complete(self, key: bytes, campaign: vote_pb2.Campaign) -> None:
+    def _completed(
+        self, offer: Offer, campaign: vote_pb2.Campaign
+    ) -> tuple[Offer, vote_pb2.Campaign]:
         """Put in a class list that was stated before: else a request without it would reveal ours."""
-        joined = self._site.ledger.offer_of(campaign.id.hex())
-        if joined is not None and joined.key == key and not campaign.classes:
-            campaign.classes.extend(joined.classes or ())
+        joined = self._site.ledger.offer_of(offer.campaign)
+        if joined is None or joined.key != offer.key or not joined.classes or offer.classes:
+            return offer, campaign
+        made = vote_pb2.Campaign(classes=joined.classes)
+        made.MergeFrom(campaign)
+        return replace(offer, classes=joined.classes), made
 
-    def _announces(self, key: bytes, campaign: vote_pb2.Campaign, asked: vote_pb2.Describe) -> bool:
+    def _announces(
+        self, offer: Offer, campaign: vote_pb2.Campaign, asked: vote_pb2.Describe
+    ) -> bool:
         """Return whether we answer that we prepare: once for each campaign, before any record is read for it.
 
         Always, whatever is read or trained already: that could depend on a record.
@@ -415,7 +428,7 @@ class Voter:
             PateError: if the terms do not fit us, or the preparation has failed.
         """
         now = self._preparation
-        if now is not None and now.is_for(key, campaign) and now.over.is_set():
+        if now is not None and now.is_for(offer, campaign) and now.over.is_set():
             error = now.error
             if error is not None:
                 self._preparation = None
@@ -423,23 +436,23 @@ class Voter:
                     raise error
         if not asked.at_once or self._own is None:
             return False
-        if self._preparation is not None and self._preparation.is_for(key, campaign):
+        if self._preparation is not None and self._preparation.is_for(offer, campaign):
             return False
-        self._accept_terms(key, campaign)
+        self._accept_terms(offer, campaign)
         self._own.require_fit(campaign)
-        self._preparation = _Preparation(key, campaign)
+        self._preparation = _Preparation(offer, campaign)
         self._say(
             f"the terms of campaign {campaign.id.hex()[:8]} are accepted: our data are read by them, "
             "and the server sees that we prepare"
         )
         return True
 
-    def _accept_terms(self, key: bytes, campaign: vote_pb2.Campaign) -> None:
+    def _accept_terms(self, offer: Offer, campaign: vote_pb2.Campaign) -> None:
         """Check what the terms say before any of our records is read for them.
 
         The site's own rules come first.
         """
-        self._site.consider(offer_of(key, campaign, 0))
+        self._site.consider(offer)
         own = self._public.own
         if own is not None and own != campaign.public_set:
             raise SchemaError(
@@ -448,13 +461,13 @@ class Voter:
                 "leave --public out to be sent the right one"
             )
 
-    def _check(self, key: bytes, campaign: vote_pb2.Campaign) -> Voting:
+    def _check(self, offer: Offer, campaign: vote_pb2.Campaign) -> Voting:
         """Check that we may take part in a campaign, and that our data fit it; return what we know of them.
 
         For a campaign that the site's rules refuse, or whose terms changed, no file is read, no teacher
         trained, and nothing about our data revealed.
         """
-        self._accept_terms(key, campaign)
+        self._accept_terms(offer, campaign)
         if self._own is None:
             who = self._who(campaign)
             require_answer(code_in(campaign), who.answer, of_teachers=not campaign.most_votes)
@@ -502,13 +515,13 @@ class Voter:
 
     def _take_encoder(
         self,
-        key: bytes,
+        offer: Offer,
         campaign: vote_pb2.Campaign,
         piece: vote_pb2.PublicPiece,
         receipt: vote_pb2.PieceReceipt,
     ) -> None:
         # Our policy names the encoders that it accepts: of another one no piece is stored.
-        self._site.consider(offer_of(key, campaign, 0))
+        self._site.consider(offer)
         encoders, digest = (
             None if self._own is None else self._own.encoders,
             encoder_in(campaign.schema),
@@ -525,13 +538,13 @@ class Voter:
 
     # --- votes ---------------------------------------------------------------------------
 
-    def _asked(self, key: bytes, campaign: vote_pb2.Campaign, batch: vote_pb2.Batch) -> _Request:
+    def _asked(self, offer: Offer, campaign: vote_pb2.Campaign, batch: vote_pb2.Batch) -> _Request:
         """Check that votes on a batch are allowed. Nothing is computed yet.
 
         Raises:
             PateError: if they may not.
         """
-        self._check(key, campaign)
+        self._check(offer, campaign)
         own = self._identity.public_key().public_bytes_raw()
         check_on_roster(campaign, self._name, own, self._weight(campaign))
         public = self._public.find(campaign)
@@ -546,7 +559,7 @@ class Voter:
         who = self._who(campaign)
         seen = who.conform(queries)
         hashes = whole if seen is queries else _hashes_of(seen, batch)
-        offer = offer_of(key, campaign, len(hashes))
+        offer = replace(offer, queries=len(hashes))
         if isinstance(who, NeighbourVotes):
             require_different(hashes)
         view = view_of(who.schema)

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pate.accounting.conversion import float_up
 from pate.errors import AccountingError, UsageError
+from pate.exact import TextForm, read
 from pate.noise.exact import check_scale
 from pate.noise.share_laws import GeometricShares
 from pate.noise.shares import check_parties, check_share, ripple
-from pate.text_form import TextForm, read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

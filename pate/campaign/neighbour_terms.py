@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from pate.campaign.choices import Unit, check_count
 from pate.codes import NEAREST, code_of, require_places
 from pate.errors import UsageError
+from pate.exact import in_text
 from pate.mechanisms.matrix import MAX_MATRIX, MAX_MATRIX_QUERIES, require_unit
-from pate.text_form import in_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 import secrets
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from pate.accounting.events import GatedBatch
+from pate.accounting.events import GatedBatch  # noqa: TC001 — its reader looks it up
 from pate.answers import BALANCED, CLASS, LABELS, RESIDUAL, Answer, answer_of
 from pate.campaign import choices
-from pate.campaign.flat_text import nested, write_flat
 from pate.campaign.neighbour_terms import NeighbourTerms, require_size
 from pate.campaign.parameters import Parameters
 from pate.campaign.sum_terms import SumTerms  # noqa: TC001 — its reader looks it up
@@ -23,13 +22,12 @@ from pate.codes import AXES, EACH, NEAREST, code_of
 from pate.data.embeddings import encoder_in
 from pate.data.labels import LONGEST_CLASS_LIST
 from pate.errors import StateError, UsageError
+from pate.exact import in_text, read, write
 from pate.rounds.rule import MOST_ROUNDS
-from pate.text_form import in_text, read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pate.campaign.flat_text import Places
     from pate.storage.hash_chain import Json
 
 #: Mechanisms that support noise shares.
@@ -41,19 +39,10 @@ LONGEST_SERIES: Final = 64
 #: Mechanisms whose data-dependent cost a gate can test.
 GATED: Final = ("gnmax", "confident-gnmax")
 
-#: Where the fields of the flat text are in the value.
-_PLACES: Final[Places] = {
-    **{name: ("sums", name) for name in ("aggregation", "noise", "min_parties", "colluders")},
-    **{each.name: ("parameters", each.name) for each in fields(Parameters)},
-    **{f"gate_{name}": ("gate", name) for name in ("order", "target", "test", "failure")},
-    **{each.name: ("neighbour", each.name) for each in fields(NeighbourTerms)},
-}
 #: Of a count, without its noise: the ring has 32 bits, and so has a ledger.
 _LARGEST_SUM: Final = 2**30
 #: What is said of an encoder.
 _LONGEST_WORDS: Final = 2000
-#: Those that the text lacks at their default.
-_OMITTED: Final = ("code",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,13 +89,13 @@ class CampaignSpec:
     id: str
     aggregator: choices.Aggregator
     parties: int | tuple[str, ...]
-    sums: SumTerms
+    sums: SumTerms = field(metadata=in_text(flat=""))
     public_set: str
     queries: int
     schema: str
     epsilon: float
     delta: float
-    parameters: Parameters = field(default_factory=Parameters)
+    parameters: Parameters = field(default_factory=Parameters, metadata=in_text(flat=""))
     classes: tuple[str, ...] | None = None
     unit: choices.Unit = "record"
     rounds: int = 1
@@ -117,8 +106,8 @@ class CampaignSpec:
     answer: str = field(default=CLASS, metadata=in_text(omitted=True))
     #: Likewise.
     release: str = field(default=choices.BY_LABEL, metadata=in_text(omitted=True))
-    gate: GatedBatch | None = None
-    neighbour: NeighbourTerms | None = None
+    gate: GatedBatch | None = field(default=None, metadata=in_text(flat="gate_"))
+    neighbour: NeighbourTerms | None = field(default=None, metadata=in_text(flat=""))
     #: Omitted from the text if there is none, as are the next two.
     series: str | None = field(default=None, metadata=in_text(omitted=True))
     series_key: str | None = field(default=None, metadata=in_text(omitted=True))
@@ -203,7 +192,8 @@ class CampaignSpec:
 
     def to_dict(self) -> dict[str, Json]:
         """Return a JSON object from which :meth:`from_dict` makes an equal value."""
-        return write_flat(self, _PLACES, _OMITTED) | {"publish": self.publish}
+        text: dict[str, Json] = write(self) | {"publish": self.publish}
+        return text
 
     @classmethod
     def from_dict(cls, text: Mapping[str, Json]) -> CampaignSpec:
@@ -212,14 +202,16 @@ class CampaignSpec:
         Raises:
             UsageError: for an unknown, missing or invalid field.
         """
-        made = nested(text, _PLACES, _OMITTED, error=UsageError)
-        publish = made.pop("publish", None)
+        fields = dict(text)
+        publish = fields.pop("publish", None)
         choices.check_choice("publish", publish, choices.PUBLISH)
-        made["gate"][GatedBatch.tag] = GatedBatch.name
-        of_neighbours = text.get("aggregator") == "neighbour"
-        _fit(made, "gate", "publish = gated", wanted=publish == "gated")
-        _fit(made, "neighbour", "aggregator = neighbour", wanted=of_neighbours)
-        return read(cls, made, error=UsageError, what="the parameters of the campaign")
+        made = read(cls, fields, error=UsageError, what="the parameters of the campaign")
+        if made.publish != publish:
+            raise UsageError(
+                "publish = gated needs gate_order, gate_target, gate_test and gate_failure, and no other "
+                "campaign has them"
+            )
+        return made
 
     def require_same(self, other: CampaignSpec) -> None:
         """Check that a resume asks for the parameters of this campaign, its random id and its key aside.
@@ -447,19 +439,6 @@ class CampaignSpec:
 def new_campaign_id() -> str:
     """Return 16 fresh random bytes in hex."""
     return secrets.token_hex(16)
-
-
-def _fit(text: dict[str, Any], place: str, where: str, *, wanted: bool) -> None:
-    """Check that a wanted inner value is complete; else replace it by None."""
-    for name, (inner, its_name) in _PLACES.items():
-        if inner != place or (name in _OMITTED and its_name not in text[place]):
-            continue
-        if (text[place][its_name] is not None) != wanted:
-            raise UsageError(
-                f"{where} needs {name}" if wanted else f"{name} is for {where}: leave it out"
-            )
-    if not wanted:
-        text[place] = None
 
 
 def _check_list(what: str, names: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from pate.data.embeddings import WIDEST
 from pate.errors import DataError
-from pate.text_form import parse, read, write
+from pate.exact import parse, read, write
 
 FORMAT: Final = "pate-encoder/1"
 #: The description's name in an encoder's folder.

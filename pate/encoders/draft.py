@@ -15,7 +15,7 @@ from pate.encoders.description import (
     TextSteps,
 )
 from pate.errors import DataError
-from pate.text_form import parse
+from pate.exact import parse
 
 if TYPE_CHECKING:
     from pate.encoders.graph import Graph

@@ -21,9 +21,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from pate.errors import ProtocolError
+from pate.exact import parse, read, write
 from pate.formats.enrolment import check_name
 from pate.storage.hash_chain import canonical
-from pate.text_form import parse, read, write
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from pate.errors import ProtocolError
-from pate.text_form import parse, read, write
+from pate.exact import parse, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

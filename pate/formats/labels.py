@@ -16,9 +16,9 @@ import numpy as np
 from pate.answers import RESIDUAL, Answer
 from pate.codes import NEAREST, code_of
 from pate.errors import DataError, ProtocolError
+from pate.exact import in_text, parse, read, write
 from pate.formats.noisy_counts import NoisyVotes, RoundCounts
 from pate.rounds.model import RoundModel
-from pate.text_form import in_text, parse, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

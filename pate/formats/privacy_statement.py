@@ -19,7 +19,7 @@ from pate.answers import RESIDUAL
 from pate.campaign.choices import Unit  # noqa: TC001 — its reader looks it up
 from pate.codes import NEAREST, adjacency_for, code_of
 from pate.errors import ProtocolError, UsageError
-from pate.text_form import in_text, parse, read, write
+from pate.exact import in_text, parse, read, write
 
 #: The digest in what a statement says of an encoder.
 ENCODER: Final = re.compile("SHA-256 ([0-9a-f]{64})", re.ASCII)

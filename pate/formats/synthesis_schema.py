@@ -14,8 +14,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from pate.errors import SchemaError
-from pate.text_form import parse as parse_object
-from pate.text_form import read, write
+from pate.exact import parse as parse_object
+from pate.exact import read, write
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pate.accounting.composition import total_cost
 from pate.errors import UsageError
+from pate.exact import read
 from pate.mechanisms.contract import Mechanism, Outcome
 from pate.mechanisms.matrix import (
     DistributedNeighbour,
@@ -32,7 +33,6 @@ from pate.mechanisms.rule import (
     over_noisy_sums,
     round_predictions,
 )
-from pate.text_form import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

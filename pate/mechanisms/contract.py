@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate.errors import ProtocolError, UsageError
-from pate.text_form import TextForm
+from pate.exact import TextForm
 
 if TYPE_CHECKING:
     from pate.accounting.events import Charged, Event

@@ -41,9 +41,9 @@ from pate.accounting.events import (
 )
 from pate.codes import MOST_COUNTS, NEAREST, code_of
 from pate.errors import UsageError
+from pate.exact import in_text
 from pate.mechanisms.contract import MechanismText, Outcome, Votes, check_rows, check_threshold
 from pate.noise.share_laws import GaussianShares, GeometricShares, Shares
-from pate.text_form import in_text
 
 if TYPE_CHECKING:
     from fractions import Fraction

@@ -13,16 +13,16 @@ import os
 import re
 import stat
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeAlias
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from pate.errors import DataError, LedgerError
-from pate.foreign import json_value
+from pate.exact import parse, read, write
 from pate.runtime.home import write_file
-from pate.storage.hash_chain import Head
+from pate.storage.hash_chain import Head, canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -107,9 +107,8 @@ def write_manifest(folder: Path, made: Manifest, key: Ed25519PrivateKey | None) 
     # A name that cannot be displayed is not needed: a restore is given the path.
     name = made.name if made.name.isprintable() else ""
     made = replace(made, name=name, signer=signer)
-    fields: dict[str, object] = {"format": _FORMAT, **asdict(made)}
-    signature = "" if key is None else key.sign(_signed_bytes(fields)).hex()
-    text = json.dumps({**fields, "signature": signature}, indent=2, sort_keys=True)
+    signature = "" if key is None else key.sign(_signed_bytes(made)).hex()
+    text = json.dumps({**_fields(made), "signature": signature}, indent=2, sort_keys=True)
     write_file(folder / MANIFEST, text.encode() + b"\n")
     return made
 
@@ -122,16 +121,16 @@ def read_manifest(folder: Path) -> Manifest:
             body = file.read(_LARGEST_MANIFEST + 1)
     except OSError as error:
         raise DataError(f"{folder} is not a backup: {path}: {error.strerror}") from error
+    what = f"{path} is not the manifest of a backup"
+    fields = parse(body, most=_LARGEST_MANIFEST, error=DataError, what=what, form=_FORMAT)
+    signature = str(fields.pop("signature", None))
+    made = read(Manifest, fields, error=DataError, what=what)
     try:
-        if len(body) > _LARGEST_MANIFEST:
-            raise ValueError("too large")
-        fields = json_value(body)
-        if not isinstance(fields, dict) or fields.get("format") != _FORMAT:
-            raise ValueError("of another form; another version may know it")
-        _check_signature(fields)
-        return _checked({key: value for key, value in fields.items() if key != "format"})
-    except (ValueError, TypeError, RecursionError, LedgerError) as error:
-        raise DataError(f"{path} is not the manifest of a backup: {error}") from error
+        _check_signature(made, signature)
+        _check(made)
+    except (ValueError, LedgerError) as error:
+        raise DataError(f"{what}: {error}") from error
+    return made
 
 
 @contextmanager
@@ -147,41 +146,36 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def _signed_bytes(fields: Mapping[str, object]) -> bytes:
+def _fields(made: Manifest) -> dict[str, object]:
+    return {"format": _FORMAT, **write(made)}
+
+
+def _signed_bytes(made: Manifest) -> bytes:
     """Return the signed bytes: all fields but the signature, in canonical form."""
-    signed = {key: value for key, value in fields.items() if key != "signature"}
-    return _DOMAIN + json.dumps(signed, sort_keys=True, separators=(",", ":")).encode()
+    return _DOMAIN + canonical(_fields(made)).encode()
 
 
-def _check_signature(fields: dict[str, object]) -> None:
-    """Remove the signature from the fields of a manifest, and check it against the signer there."""
-    signer, signature = str(fields.get("signer")), str(fields.pop("signature", None))
-    if not signer and not signature:
+def _check_signature(made: Manifest, signature: str) -> None:
+    """Check a signature against the signer that a manifest names."""
+    if not made.signer and not signature:
         return
-    if not KEY.fullmatch(signer) or not _SIGNATURE.fullmatch(signature):
+    if not KEY.fullmatch(made.signer) or not _SIGNATURE.fullmatch(signature):
         raise ValueError("an invalid signer or signature")
     try:
-        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(signer))
-        key.verify(bytes.fromhex(signature), _signed_bytes(fields))
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(made.signer))
+        key.verify(bytes.fromhex(signature), _signed_bytes(made))
     except InvalidSignature as error:
         raise ValueError("its signature is invalid: it was altered") from error
 
 
-def _checked(fields: Mapping[str, object]) -> Manifest:
-    """Return the manifest of fields."""
-    made = Manifest(**fields)  # type: ignore[arg-type]
+def _check(made: Manifest) -> None:
+    """Check what a person sees of a manifest, and what paths are made of."""
     texts = (made.name, made.ledger, made.made_at, made.head, made.signer)
-    if not all(isinstance(text, str) and len(text) <= _LONGEST_TEXT for text in texts):
-        raise ValueError("invalid fields")
-    # They are displayed.
-    if not all(text.isprintable() for text in texts):
+    if not all(len(text) <= _LONGEST_TEXT and text.isprintable() for text in texts):
         raise ValueError("invalid fields")
     Head.parse(made.head)
-    if made.role not in ("server", "party") or not isinstance(made.files, dict):
-        raise ValueError("invalid fields")
     if not 0 < len(made.files) <= _MOST_FILES:
         raise ValueError("too many files, or none")
     for name, digest in made.files.items():
-        if not _FILE.fullmatch(name) or not _DIGEST.fullmatch(str(digest)):
+        if not _FILE.fullmatch(name) or not _DIGEST.fullmatch(digest):
             raise ValueError("a file's name or digest")
-    return made

@@ -17,7 +17,7 @@ from pate.data.embeddings import Embeddings
 from pate.data.schema import Schema
 from pate.data.values import Table
 from pate.errors import DataError, SchemaError
-from pate.text_form import read, write
+from pate.exact import read, write
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

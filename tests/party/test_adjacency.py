@@ -23,8 +23,8 @@ from tests.support.party.offers import SIX, answer, queries, settled
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from party.offer import Offer
     from pate.accounting.choices import Adjacency
+    from pate.campaign.offer import Offer
 
 ALTERED = "adjacency: one record added, removed or altered; observer"
 MOVED = "adjacency: one record added or removed; observer"

@@ -70,8 +70,8 @@ def read(made: vote_pb2.PartyRequest) -> vote_pb2.PartyRequest:
 
 
 def test_a_valid_request_passes() -> None:
-    key, read_back = wire.read_request(wire.sign_request(request(), SERVER_KEY))
-    assert key == SERVER_KEY.public_key().public_bytes_raw()
+    offer, read_back = wire.read_request(wire.sign_request(request(), SERVER_KEY))
+    assert offer.key == SERVER_KEY.public_key().public_bytes_raw()
     assert list(read_back.ask.batch.rows) == list(range(2, 10))
 
 

@@ -33,7 +33,7 @@ WORTH = Gdp().epsilon(Fraction(CAP), 1e-5)
 
 
 def request_in(body: bytes) -> vote_pb2.PartyRequest:
-    """A signed request as it is, unchecked, perhaps without its roster."""
+    """A signed request as it is, unchecked, perhaps with only the digest of its campaign."""
     return vote_pb2.PartyRequest.FromString(vote_pb2.SignedRequest.FromString(body).body)
 
 

@@ -85,11 +85,11 @@ class SignedRequest(_message.Message):
     def __init__(self, body: _Optional[bytes] = ..., key: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class PartyRequest(_message.Message):
-    __slots__ = ("version", "nonce", "campaign", "roster", "describe", "public_piece", "ask", "finish", "ask_keys", "ask_shares", "ask_masked", "ask_consent", "ask_opening", "ask_proof", "ask_bundles", "ask_masked_ahead", "ask_consent_ahead", "ask_opening_ahead")
+    __slots__ = ("version", "nonce", "campaign", "digest", "describe", "public_piece", "ask", "finish", "ask_keys", "ask_shares", "ask_masked", "ask_consent", "ask_opening", "ask_proof", "ask_bundles", "ask_masked_ahead", "ask_consent_ahead", "ask_opening_ahead")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     CAMPAIGN_FIELD_NUMBER: _ClassVar[int]
-    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_FIELD_NUMBER: _ClassVar[int]
     PUBLIC_PIECE_FIELD_NUMBER: _ClassVar[int]
     ASK_FIELD_NUMBER: _ClassVar[int]
@@ -107,7 +107,7 @@ class PartyRequest(_message.Message):
     version: int
     nonce: bytes
     campaign: Campaign
-    roster: bytes
+    digest: bytes
     describe: Describe
     public_piece: PublicPiece
     ask: Ask
@@ -122,7 +122,7 @@ class PartyRequest(_message.Message):
     ask_masked_ahead: AskMaskedAhead
     ask_consent_ahead: AskConsentAhead
     ask_opening_ahead: AskOpeningAhead
-    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[_Union[Campaign, _Mapping]] = ..., roster: _Optional[bytes] = ..., describe: _Optional[_Union[Describe, _Mapping]] = ..., public_piece: _Optional[_Union[PublicPiece, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., ask_keys: _Optional[_Union[AskKeys, _Mapping]] = ..., ask_shares: _Optional[_Union[AskShares, _Mapping]] = ..., ask_masked: _Optional[_Union[AskMasked, _Mapping]] = ..., ask_consent: _Optional[_Union[AskConsent, _Mapping]] = ..., ask_opening: _Optional[_Union[AskOpening, _Mapping]] = ..., ask_proof: _Optional[_Union[AskProof, _Mapping]] = ..., ask_bundles: _Optional[_Union[AskBundles, _Mapping]] = ..., ask_masked_ahead: _Optional[_Union[AskMaskedAhead, _Mapping]] = ..., ask_consent_ahead: _Optional[_Union[AskConsentAhead, _Mapping]] = ..., ask_opening_ahead: _Optional[_Union[AskOpeningAhead, _Mapping]] = ...) -> None: ...
+    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[_Union[Campaign, _Mapping]] = ..., digest: _Optional[bytes] = ..., describe: _Optional[_Union[Describe, _Mapping]] = ..., public_piece: _Optional[_Union[PublicPiece, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., ask_keys: _Optional[_Union[AskKeys, _Mapping]] = ..., ask_shares: _Optional[_Union[AskShares, _Mapping]] = ..., ask_masked: _Optional[_Union[AskMasked, _Mapping]] = ..., ask_consent: _Optional[_Union[AskConsent, _Mapping]] = ..., ask_opening: _Optional[_Union[AskOpening, _Mapping]] = ..., ask_proof: _Optional[_Union[AskProof, _Mapping]] = ..., ask_bundles: _Optional[_Union[AskBundles, _Mapping]] = ..., ask_masked_ahead: _Optional[_Union[AskMaskedAhead, _Mapping]] = ..., ask_consent_ahead: _Optional[_Union[AskConsentAhead, _Mapping]] = ..., ask_opening_ahead: _Optional[_Union[AskOpeningAhead, _Mapping]] = ...) -> None: ...
 
 class Describe(_message.Message):
     __slots__ = ("sends_encoder", "at_once", "agreed")
@@ -351,7 +351,7 @@ class SignedReply(_message.Message):
     def __init__(self, body: _Optional[bytes] = ..., identity: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class Reply(_message.Message):
-    __slots__ = ("version", "nonce", "campaign", "party", "description", "receipt", "votes", "refusal", "farewell", "keys", "boxes", "masked", "consent", "opening", "proof", "wanted", "bundles", "masked_ahead", "preparing")
+    __slots__ = ("version", "nonce", "campaign", "party", "description", "receipt", "votes", "refusal", "farewell", "keys", "boxes", "masked", "consent", "opening", "proof", "wanted", "bundles", "masked_ahead", "preparing", "unknown")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     CAMPAIGN_FIELD_NUMBER: _ClassVar[int]
@@ -371,6 +371,7 @@ class Reply(_message.Message):
     BUNDLES_FIELD_NUMBER: _ClassVar[int]
     MASKED_AHEAD_FIELD_NUMBER: _ClassVar[int]
     PREPARING_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     version: int
     nonce: bytes
     campaign: bytes
@@ -390,7 +391,8 @@ class Reply(_message.Message):
     bundles: Bundles
     masked_ahead: MaskedAhead
     preparing: Preparing
-    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[bytes] = ..., party: _Optional[str] = ..., description: _Optional[_Union[Description, _Mapping]] = ..., receipt: _Optional[_Union[PieceReceipt, _Mapping]] = ..., votes: _Optional[_Union[VoteMatrix, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., keys: _Optional[_Union[MaskingKeys, _Mapping]] = ..., boxes: _Optional[_Union[Boxes, _Mapping]] = ..., masked: _Optional[_Union[MaskedVotes, _Mapping]] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., opening: _Optional[_Union[Opening, _Mapping]] = ..., proof: _Optional[_Union[VoteProof, _Mapping]] = ..., wanted: _Optional[_Union[EncoderWanted, _Mapping]] = ..., bundles: _Optional[_Union[Bundles, _Mapping]] = ..., masked_ahead: _Optional[_Union[MaskedAhead, _Mapping]] = ..., preparing: _Optional[_Union[Preparing, _Mapping]] = ...) -> None: ...
+    unknown: Unknown
+    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[bytes] = ..., party: _Optional[str] = ..., description: _Optional[_Union[Description, _Mapping]] = ..., receipt: _Optional[_Union[PieceReceipt, _Mapping]] = ..., votes: _Optional[_Union[VoteMatrix, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., keys: _Optional[_Union[MaskingKeys, _Mapping]] = ..., boxes: _Optional[_Union[Boxes, _Mapping]] = ..., masked: _Optional[_Union[MaskedVotes, _Mapping]] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., opening: _Optional[_Union[Opening, _Mapping]] = ..., proof: _Optional[_Union[VoteProof, _Mapping]] = ..., wanted: _Optional[_Union[EncoderWanted, _Mapping]] = ..., bundles: _Optional[_Union[Bundles, _Mapping]] = ..., masked_ahead: _Optional[_Union[MaskedAhead, _Mapping]] = ..., preparing: _Optional[_Union[Preparing, _Mapping]] = ..., unknown: _Optional[_Union[Unknown, _Mapping]] = ...) -> None: ...
 
 class Description(_message.Message):
     __slots__ = ("teachers", "classes", "public_set", "unit", "sealing")
@@ -411,6 +413,10 @@ class EncoderWanted(_message.Message):
     def __init__(self) -> None: ...
 
 class Preparing(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Unknown(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 

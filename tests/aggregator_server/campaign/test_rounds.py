@@ -485,9 +485,9 @@ class Asked:
         """The kind of a's refusal of a changed request, empty if it answers."""
         made = vote_pb2.PartyRequest()
         made.CopyFrom(asked)
-        if not made.campaign.HasField("terms"):
-            made.campaign.terms.CopyFrom(self.terms())
-            made.roster = b""
+        if made.digest:
+            made.campaign.CopyFrom(self.campaign())
+            made.digest = b""
         change(made)
         batch, rows = made.ask.batch, self.world.public.take(list(made.ask.batch.rows))
         hashes = rows.row_hashes()
@@ -498,9 +498,9 @@ class Asked:
         found = vote_pb2.Reply.FromString(vote_pb2.SignedReply.FromString(reply).body)
         return found.refusal.kind if found.HasField("refusal") else ""
 
-    def terms(self) -> vote_pb2.Terms:
+    def campaign(self) -> vote_pb2.Campaign:
         requests = (request_in(body) for body, _ in self.world.parties.sent)
-        return next(each.campaign.terms for each in requests if each.campaign.HasField("terms"))
+        return next(each.campaign for each in requests if each.campaign.HasField("terms"))
 
 
 def test_a_party_answers_each_round_with_one_model(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pate.campaign.spec import CampaignSpec
 from pate.errors import ProtocolError, StateError, UsageError
 from pate.formats.privacy_statement import PrivacyStatement, adjacency_of
 from pate.runtime.screen import Screen
-from protos.terms import check_campaign, public_campaign
+from protos.terms import offer_of, public_campaign
 from tests.aggregator_server.campaign.test_matrix_campaign import (
     SHARES,
     matrix_spec,
@@ -49,7 +49,7 @@ def test_the_series_is_in_the_specification_and_in_the_terms() -> None:
     assert spec.to_dict()["series"] == "monthly"
     assert CampaignSpec.from_dict(spec.to_dict()) == spec
     message = public_campaign(spec)
-    check_campaign(message)
+    offer_of(bytes(32), message)
     assert message.series == "monthly"
     for first, then in ((spec, matrix_spec(**SHARES)), (matrix_spec(**SHARES), spec)):
         with pytest.raises(StateError, match="series"):
@@ -77,12 +77,12 @@ def test_teachers_have_no_series() -> None:
         make_spec(series="monthly")
     message = public_campaign(make_spec())
     message.series = "monthly"
-    with pytest.raises(ProtocolError, match="in which teachers vote"):
-        check_campaign(message)
+    with pytest.raises(ProtocolError, match="campaigns of neighbour votes"):
+        offer_of(bytes(32), message)
     message = public_campaign(series_spec())
     message.series = "a\nb"
     with pytest.raises(ProtocolError, match="name of a series"):
-        check_campaign(message)
+        offer_of(bytes(32), message)
 
 
 def test_the_option_is_for_neighbour_votes_and_gets_into_the_specification() -> None:

@@ -24,9 +24,9 @@ from pate.errors import QuorumError, SchemaError
 from pate.noise.exact import SystemNoise
 from pate.runtime.screen import listed
 from protos import wire
+from protos.campaigns import Campaigns
 from protos.pate.v1 import vote_pb2
 from protos.public_set import pack_public_set
-from protos.rosters import Rosters
 from tests.support.campaign_messages import (
     SERVER_KEY,
     WORTH,
@@ -417,14 +417,14 @@ def test_a_roster_does_not_change_within_a_campaign(tmp_path: Path, houses: list
 
 
 def listening(house: House) -> list[tuple[str, str, bool]]:
-    """Note for each request who is asked what, and whether the roster is in it."""
+    """Note for each request who is asked what, and whether the campaign is in it."""
     sent: list[tuple[str, str, bool]] = []
 
     def noting(voter: Voter) -> Callable[[bytes], bytes]:
         def handle(body: bytes) -> bytes:
             request = request_in(body)
-            whole = bool(request.campaign.terms.roster)
-            assert not (whole and request.roster)
+            whole = request.HasField("campaign")
+            assert whole != bool(request.digest)
             sent.append((voter._name, request.WhichOneof("body") or "", whole))
             return voter.handle(body)
 
@@ -436,7 +436,7 @@ def listening(house: House) -> list[tuple[str, str, bool]]:
     return sent
 
 
-def test_the_roster_is_sent_once_and_again_to_who_lost_it(
+def test_the_campaign_is_sent_once_and_again_to_who_lost_it(
     tmp_path: Path, houses: list[House]
 ) -> None:
     house = House(tmp_path, [Constant(3, 0), Constant(2, 1), Constant(1, 1)], public=PUBLIC)
@@ -465,14 +465,15 @@ def test_the_roster_is_sent_once_and_again_to_who_lost_it(
     assert whole() == [("p0", "ask_keys"), ("p1", "ask_keys"), ("p2", "ask_keys")]
     assert sum_over(2, 3) == [3, 3]
     assert whole() == []
-    # A process that restarts before the server notices fails once, and is sent it again.
-    house.voters[0]._rosters = Rosters()
+    # A process that restarts before the server notices asks for it.
+    house.voters[0]._campaigns = Campaigns()
     assert sum_over(4, 5) == [3, 3]
     assert whole() == [("p0", "ask_keys")]
 
 
-def test_requests_for_plain_votes_have_the_roster_each(tmp_path: Path, houses: list[House]) -> None:
-    """A party may answer each of them in another process, which was sent none before."""
+def test_a_party_may_answer_each_request_in_another_process(
+    tmp_path: Path, houses: list[House]
+) -> None:
     house = House(tmp_path, [Constant(3, 0), Constant(2, 1)], public=PUBLIC)
     sent = listening(house)
     houses.append(house)
@@ -480,11 +481,19 @@ def test_requests_for_plain_votes_have_the_roster_each(tmp_path: Path, houses: l
     roster = exchange.gather(2)
     fix(exchange, roster, roster[0].classes)
     del sent[:]
-    for _ in range(2):
+    for _ in range(5):
         for voter in house.voters:
-            voter._rosters = Rosters()
+            voter._campaigns = Campaigns()
         np.testing.assert_array_equal(house.collect(exchange, least=2).total.counts[0], [3, 2])
-    assert sorted(sent) == [(name, "ask", True) for name in ("p0", "p0", "p1", "p1")]
+    asked = Counter(sent)
+    assert asked == Counter(
+        {
+            (name, "ask", whole): 5 if whole else 4
+            for name in ("p0", "p1")
+            for whole in (True, False)
+        }
+    )
+    assert not any("failed" in line or "invalid" in line for line in house.said)
 
 
 def test_all_parties_hear_of_the_end(tmp_path: Path, houses: list[House]) -> None:

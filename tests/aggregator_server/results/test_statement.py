@@ -11,6 +11,7 @@ from aggregator_server.ledger.verify import verify
 from aggregator_server.results.statement import privacy_statement
 from pate.accounting.composition import Gdp
 from pate.errors import ProtocolError, StateError, UsageError
+from pate.exact import fraction_from_text
 from pate.formats.privacy_statement import (
     ADJACENCY,
     ENCODER,
@@ -22,7 +23,6 @@ from pate.formats.privacy_statement import (
 )
 from pate.noise.simulated import SimulatedNoise
 from pate.storage.hash_chain import Head
-from pate.text_form import fraction_from_text
 from tests.support.server.campaigns import answer, label, make_spec, start
 
 if TYPE_CHECKING:

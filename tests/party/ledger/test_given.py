@@ -19,7 +19,7 @@ from tests.support.party.offers import batch_of, noisy, queries, settled, tags
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from party.offer import Offer
+    from pate.campaign.offer import Offer
 
 SOURCE, OTHER = bytes(32), b"o" * 32
 FIRST, LATE = settled(), settled(campaign="d2" * 16)

@@ -30,7 +30,7 @@ from tests.support.party.offers import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from party.offer import Offer
+    from pate.campaign.offer import Offer
 
 FIVE = SIX[:5]
 MANY = 6

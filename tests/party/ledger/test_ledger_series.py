@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from party.offer import Offer
+    from pate.campaign.offer import Offer
 
 KNOWN, OTHERWISE = "0a" * 32, "0b" * 32
 DELTA = Delta(1e-5)

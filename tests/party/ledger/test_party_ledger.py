@@ -30,10 +30,10 @@ from party.ledger.ledger import (
     PartyLedger,
 )
 from party.ledger.sent_votes import Answer
-from party.offer import Offer
 from pate.accounting.composition import Gdp, Zcdp, total_cost
 from pate.accounting.conversion import epsilon_from_rdp, epsilon_from_rho
 from pate.accounting.filters import Delta
+from pate.campaign.offer import Offer
 from pate.errors import (
     DiskError,
     LedgerError,

@@ -25,8 +25,8 @@ from tests.support.party.offers import answer, noisy, queries, settled
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from party.offer import Offer
     from pate.campaign.choices import Unit
+    from pate.campaign.offer import Offer
     from pate.mechanisms import Mechanism
 
 #: Of the default generator at epsilon 1 over 13 attributes: a tenth, a fifth and the rest of epsilon

@@ -12,9 +12,9 @@ from aggregator_server.results.statement import privacy_statement
 from party.ledger.findings import Check, agrees, unclear
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.ledger.verify import verify_statement
-from party.offer import Offer
 from pate.accounting.composition import Gate, Gdp, total_cost
 from pate.accounting.events import GatedBatch
+from pate.campaign.offer import Offer
 from pate.formats.privacy_statement import (
     ADJACENCY,
     ObserverStatement,

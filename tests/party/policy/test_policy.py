@@ -38,7 +38,7 @@ from tests.support.party.offers import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from party.offer import Offer
+    from pate.campaign.offer import Offer
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "policy.md"
 MONDAY_NOON = datetime.fromisoformat("2030-01-07T12:00")

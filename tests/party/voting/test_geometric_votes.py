@@ -15,7 +15,7 @@ from pate.accounting.filters import Delta
 from pate.errors import ProtocolError
 from pate.formats.privacy_statement import ObserverStatement
 from pate.mechanisms import DistributedNeighbour, GNMax, Neighbour
-from protos.terms import bits_of, check_campaign
+from protos.terms import bits_of, offer_of
 from tests.party.voting.test_neighbour_voter import (
     HELD,
     MOST,
@@ -157,25 +157,29 @@ def test_the_policy_judges_it(tmp_path: Path) -> None:
         (CENTRAL, PURE | {"composition": "zcdp"}),
         (CENTRAL, PURE | {"composition": "gdp"}),
         (CENTRAL, PURE | {"cap": "1/11"}),
-        (CENTRAL, PURE | {"cap": "1/9"}),
         (Neighbour(3, votes_per_unit=1, scale=Fraction(19)), PURE),
     ],
 )
 def test_terms_that_do_not_fit_get_no_votes(
     a: Site, mechanism: Neighbour, changes: dict[str, Any]
 ) -> None:
-    reply = a.ask(a.campaign([mechanism], **changes))
-    assert reply.WhichOneof("body") == "refusal"
+    with pytest.raises(ProtocolError):
+        a.ask(a.campaign([mechanism], **changes))
+    assert a.answered == 0
+
+
+def test_a_cap_above_what_is_announced_gets_no_votes(a: Site) -> None:
+    a.refuses(a.ask(a.campaign([CENTRAL], **PURE | {"cap": "1/9"})), "RefusedError", "")
     assert a.answered == 0
 
 
 def test_a_campaign_of_teachers_has_a_delta(a: Site) -> None:
     terms = terms_message([(a.name, a.key, 5)], [GNMax(Fraction(40), 1)])
     campaign = campaign_message(a.public, terms, classes=HELD.classes)
-    check_campaign(campaign)
+    offer_of(bytes(32), campaign)
     campaign.delta = 0.0
-    with pytest.raises(ProtocolError, match="only neighbour votes may have delta 0"):
-        check_campaign(campaign)
+    with pytest.raises(ProtocolError, match="delta 0 is for neighbour votes"):
+        offer_of(bytes(32), campaign)
 
 
 # --- a published statement -----------------------------------------------------------------------

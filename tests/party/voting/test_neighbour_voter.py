@@ -529,7 +529,8 @@ def test_a_gate_in_front_of_neighbour_votes_is_refused(a: Site) -> None:
     campaign = a.campaign(composition="gate")
     gate = GatedBatch(Fraction(10), Fraction(17, 20), Fraction(3, 20), Fraction(1, 100_000))
     campaign.terms.gate = json.dumps(gate.to_dict(), sort_keys=True)
-    a.refuses(a.ask(campaign), "ProtocolError", "cannot be gated")
+    with pytest.raises(ProtocolError, match="cannot be gated"):
+        a.ask(campaign)
     assert a.answered == 0
 
 
@@ -537,7 +538,8 @@ def test_a_gate_in_front_of_neighbour_votes_is_refused(a: Site) -> None:
 def test_a_matrix_that_the_cap_does_not_pay_for_is_refused(a: Site, cap: int) -> None:
     """The own figure is at most the cap, so it would be too little for what is asked for."""
     about = a.campaign([of_patients(cap)], unit="patient")
-    a.refuses(a.ask(about), "ProtocolError", "costs more than the campaign's cap")
+    with pytest.raises(ProtocolError, match="costs more than the campaign's cap"):
+        a.ask(about)
     assert a.answered == 0
 
 

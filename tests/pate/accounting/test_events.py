@@ -19,7 +19,7 @@ from pate.accounting.events import (
     event_from_dict,
 )
 from pate.errors import AccountingError, UsageError
-from pate.text_form import fraction_from_text
+from pate.exact import fraction_from_text
 
 scales = st.builds(
     Fraction, st.integers(min_value=1, max_value=10**6), st.integers(min_value=1, max_value=100)

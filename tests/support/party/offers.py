@@ -9,11 +9,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from party.ledger.sent_votes import Answer
-from party.offer import Offer
 from pate.accounting.events import GatedBatch
 from pate.accounting.publishing.gate import GateParameters
+from pate.campaign.offer import Offer
+from pate.exact import write
 from pate.mechanisms import DistributedGNMax, GNMax
-from pate.text_form import write
 
 if TYPE_CHECKING:
     from party.ledger.ledger import PartyLedger

@@ -187,8 +187,12 @@ class Parties:
 
     def _refusal(self, name: str, body: bytes, error: type[PateError]) -> bytes:
         request = request_in(body)
+        earlier = (request_in(each).campaign.id for each, _ in self.sent)
         reply = vote_pb2.Reply(
-            version=wire.VERSION, nonce=request.nonce, campaign=request.campaign.id, party=name
+            version=wire.VERSION,
+            nonce=request.nonce,
+            campaign=request.campaign.id or next(filter(None, earlier)),
+            party=name,
         )
         reply.refusal.kind = error.__name__
         return wire.sign_reply(reply, identity_key(self.root / name))

@@ -10,20 +10,18 @@ from pate.accounting.composition import Gate, Pure, composition_named
 from pate.accounting.events import GatedBatch  # noqa: TC001 — its reader looks it up
 from pate.answers import RESIDUAL
 from pate.campaign import choices
-from pate.campaign.flat_text import nested, write_flat
 from pate.campaign.sum_terms import SumTerms  # noqa: TC001 — its reader looks it up
 from pate.campaign.terms import check_mechanisms
 from pate.codes import NEAREST, code_of
 from pate.errors import AccountingError, ProtocolError, RefusedError, UsageError
+from pate.exact import in_text, read, write
 from pate.mechanisms import MECHANISMS, Mechanism, rounds_cost, worst_cost
-from pate.text_form import in_text, read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from fractions import Fraction
 
     from pate.accounting.composition import Composition
-    from pate.campaign.flat_text import Places
     from pate.storage.hash_chain import Json
 
 KEY_BYTES: Final = 32
@@ -32,14 +30,6 @@ _LONGEST_NAME: Final = 256
 
 #: Fields that are unknown before the roster is complete.
 _LATER: Final = ("roster", "teachers", "mechanisms", "composition", "cap")
-
-#: Where the fields of the flat text are in the value.
-_PLACES: Final[Places] = {
-    "aggregation": ("sums", "aggregation"),
-    "noise": ("sums", "noise"),
-    "threshold": ("sums", "min_parties"),
-    "colluders": ("sums", "colluders"),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +71,7 @@ class Offer:
     key: bytes
     campaign: str
     aggregator: str
-    sums: SumTerms
+    sums: SumTerms = field(metadata=in_text(flat={"min_parties": "threshold"}))
     unit: choices.Unit
     epsilon: float
     delta: float
@@ -109,7 +99,7 @@ class Offer:
     def __post_init__(self) -> None:
         try:
             self._check()
-        except UsageError as error:
+        except (AccountingError, UsageError) as error:
             raise ProtocolError(str(error)) from error
 
     def _check(self) -> None:
@@ -177,17 +167,15 @@ class Offer:
             "neighbour votes cannot be gated: their cost does not depend on the votes",
         )
         code = code_of(self.code)
-        if self.records_vote:
-            _require(not code.of_teachers, "records do not vote by a code of teachers")
-        else:
-            _require(
-                code == code_of(NEAREST) or (code.of_teachers and self.aggregator == "gnmax"),
-                "a code where no records vote",
-            )
-            _require(
-                not code.of_teachers or self.composition != Gate.name,
-                "votes for several labels cannot be gated: their cost does not depend on the votes",
-            )
+        teachers = code == code_of(NEAREST) or (code.of_teachers and self.aggregator == "gnmax")
+        _require(
+            not code.of_teachers if self.records_vote else teachers,
+            f"a campaign of {self.aggregator} with the code {code}",
+        )
+        _require(
+            not code.of_teachers or self.composition != Gate.name,
+            "votes for several labels cannot be gated: their cost does not depend on the votes",
+        )
         _require(
             (self.gate is not None) == (self.composition == Gate.name),
             "a gate is in the terms of a gated campaign, and only there",
@@ -315,7 +303,8 @@ class Offer:
 
     def to_dict(self) -> dict[str, Json]:
         """Return the terms as a JSON object, without ``queries``, which belong to one request."""
-        return write_flat(self, _PLACES)
+        text: dict[str, Json] = write(self)
+        return text
 
     @classmethod
     def from_dict(cls, text: Mapping[str, Json]) -> Offer:
@@ -324,8 +313,7 @@ class Offer:
         Raises:
             ProtocolError: for any other object.
         """
-        made = nested(text, _PLACES, error=ProtocolError)
-        return read(cls, made, error=ProtocolError, what="the terms of a campaign")
+        return read(cls, text, error=ProtocolError, what="the terms of a campaign")
 
 
 def _are_names(names: tuple[str, ...], least: int) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from party.offer import Offer
+from pate.campaign.offer import Offer
 from pate.storage.hash_chain import canonical
 
 RECORDED: Final = json.loads(Path(__file__).with_name("offer_texts.json").read_text("ascii"))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pate.errors import LedgerError, ProtocolError, UsageError
-from pate.text_form import TextForm, in_text, parse, read, write
+from pate.exact import TextForm, in_text, parse, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -287,3 +287,36 @@ def test_an_object_is_parsed_from_bytes_and_text() -> None:
     for content in (b'{"a": [1, "\xc3\xa9"]}', '{"a": [1, "é"]}'):
         found = parse(content, most=20, error=ProtocolError, what="a file")
         assert found == {"a": [1, "é"]}
+
+
+@dataclass(frozen=True)
+class _Corner:
+    side: int
+    mark: str = field(default="", metadata=in_text(omitted=True))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    name: str
+    corner: _Corner = field(metadata=in_text(flat={"side": "width"}))
+    square: Square | None = field(default=None, metadata=in_text(flat="inner_"))
+
+
+def test_fields_of_an_inner_value_may_stand_in_the_outer_text() -> None:
+    bare = {"name": "a", "width": 1, "inner_side": None}
+    full = {"name": "a", "width": 1, "mark": "m", "inner_side": 2}
+    for plan, text in (
+        (_Plan("a", _Corner(1)), bare),
+        (_Plan("a", _Corner(1, "m"), Square(2)), full),
+    ):
+        assert write(plan) == text
+        assert read(_Plan, text, error=LedgerError, what="a plan") == plan
+    for wrong in (
+        bare | {"side": 1},
+        bare | {"width": None},
+        bare | {"mark": ""},
+        full | {"inner_side": "2"},
+        {key: each for key, each in bare.items() if key != "inner_side"},
+    ):
+        with pytest.raises(LedgerError, match=r"side|width|mark"):
+            read(_Plan, wrong, error=LedgerError, what="a plan")

@@ -11,7 +11,8 @@ annotation:
 ``Literal``                 one of its values
 ``tuple[X, ...]``           a list; ``tuple[X, Y]`` one of that length
 ``Mapping[str, X]``         an object
-a dataclass                 an object with exactly its fields; with its tag, if it has one
+a dataclass                 an object with exactly its fields; with its tag, if it has one; as
+                            :func:`in_text` says its fields stand in the outer object
 ``X | None``, ``X | Y`` the one that fits the JSON value; dataclasses by their tag
 =========================  ==========================================================
 
@@ -52,7 +53,7 @@ _FRACTION: Final = re.compile(r"(0|[1-9][0-9]{0,249})(/[1-9][0-9]{0,249})?", re.
 _HEX: Final = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
 #: Names that modules may import for their annotations only.
 _FOR_ANNOTATIONS: Final = {"Fraction": Fraction, "Mapping": Mapping}
-_RULE: Final = "pate.text_form"
+_RULE: Final = "pate.exact"
 _MOST_NAMES: Final = 5
 
 _T = TypeVar("_T")
@@ -82,6 +83,7 @@ class _Rule:
     omitted: bool = False
     absent: bool = False
     kinds: tuple[type, ...] = ()
+    flat: str | Mapping[str, str] | None = None
 
 
 def in_text(
@@ -90,6 +92,7 @@ def in_text(
     omitted: bool = False,
     absent: bool = False,
     kinds: Iterable[type] = (),
+    flat: str | Mapping[str, str] | None = None,
 ) -> dict[str, object]:
     """Return the ``metadata`` of a dataclass field whose text departs from its annotation.
 
@@ -98,8 +101,10 @@ def in_text(
         omitted: the text omits the field at its default.
         absent: no text contains it; it has a default.
         kinds: the dataclasses behind a protocol in the annotation, of one tag.
+        flat: the fields of this inner dataclass stand in the outer object, all null where it is None:
+            a prefix of their names, or other names of some. Its tag is left out.
     """
-    return {_RULE: _Rule(name, omitted, absent, tuple(kinds))}
+    return {_RULE: _Rule(name, omitted, absent, tuple(kinds), flat)}
 
 
 class _UnfitError(Exception):
@@ -160,10 +165,18 @@ def write(value: object) -> Any:
         return [write(each) for each in value]
     if not is_dataclass(value) or isinstance(value, type):
         raise TypeError(f"a {type(value).__name__} has no text form")
-    made = {value.tag: value.name} if isinstance(value, TextForm) else {}
+    made: dict[str, Any] = {value.tag: value.name} if isinstance(value, TextForm) else {}
     for field in fields(value):
         rule, inner = _rule_of(field.metadata), getattr(value, field.name)
-        if not rule.absent and not (rule.omitted and inner == field.default):
+        if rule.flat is not None and inner is not None:
+            text = write(inner)
+            if isinstance(inner, TextForm):
+                del text[inner.tag]
+            made |= {_outer(rule.flat, name): each for name, each in text.items()}
+        elif rule.flat is not None:
+            places = _shape(type(value))[1][field.name].fields
+            made |= dict.fromkeys(name for name, each in places.items() if not each.omitted)
+        elif not rule.absent and not (rule.omitted and inner == field.default):
             made[rule.name or field.name] = write(inner)
     return made
 
@@ -174,7 +187,7 @@ def parse(
     most: int,
     error: type[PateError],
     what: str,
-    form: str | None = None,
+    form: str | int | None = None,
 ) -> dict[str, Any]:
     """Return the fields of a JSON object from a file or a message.
 
@@ -198,7 +211,9 @@ def parse(
         raise error(f"{what}: not JSON: {problem!s:.200}") from problem
     if not isinstance(found, dict):
         raise error(f"{what}: must be a JSON object, got {shown(found)}")
-    if form is not None and (given := found.pop("format", None)) != form:
+    if form is not None and (
+        type(given := found.pop("format", None)) is not type(form) or given != form
+    ):
         raise error(
             f"{what}: its format is {shown(given)}, not {form}; was it made by another version?"
         )
@@ -395,47 +410,115 @@ def _tagged(kinds: tuple[type, ...]) -> _Reader:
     return reader
 
 
+@dataclass(frozen=True)
+class _Field:
+    """A field of a text: its reader, and whether it is omitted at its default."""
+
+    attribute: str
+    reader: _Reader
+    omitted: bool
+    default: object
+
+    def read(self, text: Mapping[str, Any], name: str, path: str) -> object:
+        if name not in text:
+            return self.default
+        place = f"{path}.{name}" if path else name
+        found = self.reader(text[name], place)
+        if self.omitted and found == self.default:
+            raise _UnfitError(place, "must be omitted at its default")
+        return found
+
+
+@dataclass(frozen=True)
+class _Flat:
+    """An inner dataclass whose fields stand in the outer text."""
+
+    kind: Any
+    optional: bool
+    fields: Mapping[str, _Field]
+
+    def read(self, text: Mapping[str, Any], path: str) -> object:
+        stated = [name for name, each in self.fields.items() if not each.omitted]
+        null = [name for name in stated if text[name] is None]
+        if self.optional and null == stated:
+            for name in self.fields.keys() & text.keys():
+                if text[name] is not None:
+                    raise _UnfitError(name, f"must be omitted, got {shown(text[name])}")
+            return None
+        if self.optional and null:
+            raise _UnfitError(path, f"{', '.join(stated)}: all or none are null")
+        return _made(
+            self.kind,
+            {each.attribute: each.read(text, name, path) for name, each in self.fields.items()},
+            path,
+        )
+
+
 @cache
-def _object(kind: Any) -> _Reader:
+def _shape(kind: Any) -> tuple[dict[str, _Field], dict[str, _Flat]]:
+    """Return the fields of a dataclass's text by their names, and its inner ones by attribute."""
     hints = get_type_hints(kind, localns=_FOR_ANNOTATIONS)
-    readers: dict[str, tuple[str, _Reader]] = {}
-    defaults: dict[str, object] = {}
+    plain: dict[str, _Field] = {}
+    flat: dict[str, _Flat] = {}
     for field in fields(kind):
         rule = _rule_of(field.metadata)
         if rule.absent:
             continue
-        name = rule.name or field.name
-        readers[name] = field.name, _reader(hints[field.name], rule.kinds)
-        if rule.omitted:
-            if field.default is MISSING:
+        hint = hints[field.name]
+        if rule.flat is None:
+            if rule.omitted and field.default is MISSING:
                 raise TypeError(f"{kind.__name__}.{field.name} is omitted, and has no default")
-            defaults[name] = field.default
+            plain[rule.name or field.name] = _Field(
+                field.name, _reader(hint, rule.kinds), rule.omitted, field.default
+            )
+            continue
+        inner: Any = next(each for each in (*get_args(hint), hint) if is_dataclass(each))
+        found, none = _shape(inner)
+        if none:
+            raise TypeError(f"{inner.__name__} has itself fields that stand in the outer text")
+        flat[field.name] = _Flat(
+            inner,
+            inner is not hint,
+            {_outer(rule.flat, name): each for name, each in found.items()},
+        )
+    return plain, flat
+
+
+def _outer(flat: str | Mapping[str, str], name: str) -> str:
+    return flat + name if isinstance(flat, str) else flat.get(name, name)
+
+
+@cache
+def _object(kind: Any) -> _Reader:
+    plain, flat = _shape(kind)
+    every = dict(plain)
+    for each in flat.values():
+        if every.keys() & each.fields.keys():
+            raise TypeError(f"{kind.__name__}: two fields of its text have one name")
+        every |= each.fields
+    needed = {name for name, each in every.items() if not each.omitted}
 
     def reader(value: object, path: str) -> object:
         if not isinstance(value, Mapping):
             raise _UnfitError(path, f"must be an object, got {shown(value)}")
-        lacking = readers.keys() - value.keys() - defaults.keys()
-        unknown = value.keys() - readers.keys()
+        lacking, unknown = needed - value.keys(), value.keys() - every.keys()
         if lacking or unknown:
             parts = ((lacking, "lacks"), (unknown, "has unknown"))
             raise _UnfitError(
                 path, " and ".join(f"{verb} fields: {_names(each)}" for each, verb in parts if each)
             )
-        values: dict[str, object] = {}
-        for name, (attribute, read_one) in readers.items():
-            if name not in value:
-                continue
-            place = f"{path}.{name}" if path else name
-            found = read_one(value[name], place)
-            if name in defaults and found == defaults[name]:
-                raise _UnfitError(place, "must be omitted at its default")
-            values[attribute] = found
-        try:
-            return kind(**values)
-        except PateError as error:
-            raise _UnfitError(f"{path}:" if path else "", str(error)) from error
+        values = {each.attribute: each.read(value, name, path) for name, each in plain.items()}
+        values |= {attribute: each.read(value, path) for attribute, each in flat.items()}
+        return _made(kind, values, path)
 
     return reader
+
+
+def _made(kind: Any, values: dict[str, object], path: str) -> object:
+    try:
+        return kind(**values)
+    except PateError as error:
+        raise _UnfitError(f"{path}:" if path else "", str(error)) from error
 
 
 def _names(found: Iterable[Any]) -> str:
