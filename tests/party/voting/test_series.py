@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import party.voting.cache
 import party.voting.casting
 import party.voting.series
 import party.voting.site
@@ -60,7 +59,6 @@ Row = tuple[str, int]
 CRASHES: Final = ("party-entry-written", "answer-recorded", "votes-cached", "voting")
 PLACES: Final = (
     pate.storage.ledger,
-    party.voting.cache,
     party.voting.site,
     party.voting.casting,
 )
