@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from simulation.datasets import DatasetSplit
     from simulation.options import SimulationOptions
     from student.evaluation.evaluate import AnyEvaluation
+    from student.lesson import Lesson, Student
     from student.session import Trainer
-    from student.trainers.base import Lesson, Student
 
 #: Shares of the records for the public set and the test set.
 _PUBLIC_SHARE, _TEST_SHARE = 0.3, 0.15
@@ -246,8 +246,8 @@ def simulated(setting: SimulationOptions, setup: Setup, screen: Screen) -> Finis
         write_file(kept, (folder / LEDGER_FILE).read_bytes())
     if train is None:
         return Finished(labels, statement, teachers, kept, None)
+    from student.lesson import learns_from_counts
     from student.session import NO_LABELS, graduate
-    from student.trainers.base import learns_from_counts
 
     if not labels.rows and not learns_from_counts(labels.noisy):
         raise DataError(NO_LABELS)
@@ -259,7 +259,7 @@ def simulated(setting: SimulationOptions, setup: Setup, screen: Screen) -> Finis
 def _trainer(seed: int, screen: Screen) -> Trainer:
     """Return what trains the student of a round; number 0 is the final one."""
     from pate.features.progress import telling
-    from student.trainers.choose import train as teach
+    from student.training import train as teach
 
     def train(lesson: Lesson, number: int) -> Student:
         title = f"student for round {number}" if number else "final student"

@@ -17,7 +17,7 @@ from pate.formats.labels import checked_statement
 from student import weights
 from student.card import promise_of
 from student.export import PRIVACY
-from student.trainers.base import answer_in, decided, has_classes
+from student.lesson import answer_in, decided, has_classes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from pate.data.memory import Source
     from pate.data.values import Inputs
-    from student.trainers.base import Student
-    from student.trainers.selftraining import TableStudent
+    from student.fit.rows import TableStudent
+    from student.lesson import Student
 
 _NO_STATEMENT: Final = "no privacy guarantee is known: the folder has no privacy.json"
 

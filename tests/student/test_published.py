@@ -14,7 +14,7 @@ from pate.data.values import Table
 from pate.errors import DataError, SchemaError
 from student.card import Provenance
 from student.export import publish
-from student.trainers.base import Effort, Lesson
+from student.lesson import Effort, Lesson
 from student.weights import load
 from tests.support.student_samples import PRIVACY, tumours
 
@@ -31,7 +31,7 @@ PROVENANCE = Provenance(
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from student.trainers.selftraining import train
+    from student.training import train
 
     public, _ = tumours()
     chosen = np.arange(60, dtype=np.int64)
