@@ -5,7 +5,7 @@
 
 Training runs in one thread and needs no data. It may be interrupted and resumed (``--resume``): the tables of
 a step depend on the seed and the step only. ``export`` writes the weights into the package and prints their
-digest, which belongs into party/teachers/prior/weights.py. On another processor or version of PyTorch the
+digest, which belongs into party/teachers/prior/teacher.py. On another processor or version of PyTorch the
 rounding differs, and so does the digest.
 
 A table has latent causes, columns that depend on them, and two classes. Either the class comes first and
@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 import party.teachers.prior
 from party.teachers.prior.network import PriorNetwork
-from party.teachers.prior.weights import NAME
+from party.teachers.prior.teacher import NAME
 
 Rates: TypeAlias = tuple[tuple[int, float], ...]
 

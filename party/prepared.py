@@ -14,7 +14,7 @@ from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.binding import bind
 from party.policy.file import policy_of, source_of
 from party.voting.own_data import OwnFile, OwnVoters
-from party.voting.received.encoders import Encoders
+from party.voting.received import Encoders
 from party.voting.site import Site
 from party.voting.voter import Voter
 from pate.campaign.choices import TEACHERS_EACH

@@ -15,8 +15,8 @@ from party.flower.supernode import Server, UntrustedServerError
 from party.identity.enrolment import Enrolment
 from party.monitoring import Status
 from party.prepared import Prepared
+from party.voting.ending import ended_in_words
 from party.voting.own_data import GaveUpError
-from party.voting.screen_lines import ended_in_words
 from pate.data.schema import Schema
 from pate.errors import SchemaError, UnreachableError
 from pate.features.progress import telling
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from party.ledger.campaigns import CampaignRecord
     from party.ledger.ledger import PartyLedger
-    from party.ledger.records import CampaignRecord
     from party.options import StartOptions
     from party.voting.ending import Ending
     from pate.data.values import Dataset

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from party.teachers.training import Ensemble
+    from party.teachers.ensemble import Ensemble
     from party.voting.request import Ensemble as AnyEnsemble
 
     _Array: TypeAlias = (

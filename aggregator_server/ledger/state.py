@@ -325,6 +325,12 @@ class CampaignState:
             return events, total_cost(self.currency, events)
         return events, total_cost(self.currency, events) * queries
 
+    def without_charge(self) -> CampaignState:
+        """Return the state in which the open charge, if there is one, has no release: it stays spent."""
+        if self.open_charge is None:
+            return self
+        return replace(self, wasted=self.wasted + self.open_charge.cost, open_charge=None)
+
     def mechanism(self, round_: int) -> Mechanism:
         """Return the mechanism of a round, from 1.
 

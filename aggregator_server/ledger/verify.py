@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aggregator_server.ledger import encoding
-from aggregator_server.ledger.rules import replay
+from aggregator_server.ledger.answers import replay
 from aggregator_server.ledger.store.stores import opened
 from pate.codes import code_of
 from pate.errors import LedgerError, ProtocolError
@@ -71,11 +71,6 @@ def read_campaign(place: Place) -> tuple[CampaignState, list[Entry]]:
     """Return the state of a campaign and all its entries, also while a server writes them.
 
     The chain is replayed; the rest of the ledger is not checked, see :func:`verify`.
-
-    Raises:
-        LedgerError: if the chain does not verify.
-        StateError: if there is no ledger.
-        UnreachableError: if the database that it is in does not answer.
     """
     with closing(opened(place, read_only=True)) as store, store.reading() as db:
         entries = list(each_entry(db))
@@ -88,17 +83,8 @@ def verify(place: Place, *heads: Head | None) -> Verification:
     The chain is replayed from its first entry by the rules that admit new entries: each link and
     digest, each cost by the accountant, the budget at every step, a charge before each release, one
     label per query. The other tables must agree with the chain, and tables and triggers with those
-    of a new ledger.
-
-    Args:
-        place: of the ledger.
-        heads: known from elsewhere, such as a privacy statement. They must be in the chain: without
-            one, truncation cannot be detected.
-
-    Raises:
-        LedgerError: if anything does not verify.
-        StateError: if there is no ledger.
-        UnreachableError: if the database that it is in does not answer.
+    of a new ledger. ``heads`` are known from elsewhere, such as a privacy statement: without one,
+    truncation cannot be detected.
     """
     with closing(opened(place, read_only=True)) as store, store.reading() as db:
         state = audited(store, db, *heads, pages=True)
@@ -120,17 +106,7 @@ def verify(place: Place, *heads: Head | None) -> Verification:
 def audited(
     store: Store, db: Transaction, *heads: Head | None, pages: bool = False
 ) -> CampaignState:
-    """Verify all of an open ledger, and return the campaign's state.
-
-    Args:
-        store: the ledger.
-        db: a transaction on it.
-        heads: that must be in the chain, in addition to the newest one noted elsewhere; None: none.
-        pages: whether to check the pages of its file, too.
-
-    Raises:
-        LedgerError: if anything does not verify.
-    """
+    """Verify all of an open ledger, and return the campaign's state."""
     store.check(db, pages=pages)
     state = replay(each_entry(db))
     check_tables(db, state)
@@ -140,11 +116,7 @@ def audited(
 
 
 def check_tables(db: Transaction, state: CampaignState) -> None:
-    """Compare the other tables with the chain.
-
-    Raises:
-        LedgerError: for additional, missing or changed rows, or bytes with another digest.
-    """
+    """Compare the other tables with the chain."""
     _check_releases(db, state)
     _check_batches(db, state)
     _check_predictions(db, state)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pate.codes import Code
     from pate.votes import Counts
 
 DIGITS: Final = tuple("0123456789")
@@ -114,6 +115,7 @@ class PublishedTeachers:
     classes: tuple[str, ...]
     teachers: int
     unit: str = "record"
+    answer: str = "class"
 
     @property
     def schema(self) -> str:
@@ -131,13 +133,15 @@ class PublishedTeachers:
             raise SchemaError(f"published votes are for {self.schema}, got {inputs.schema()}")
         return inputs
 
-    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+    def vote(
+        self, public: Inputs, rows: Sequence[int], classes: Sequence[str], _code: Code
+    ) -> Counts:
         """Return the votes on the rows of these numbers."""
-        assert isinstance(inputs, Table)
+        assert isinstance(public, Table)
         assert tuple(classes) == self.classes
-        (rows,) = inputs.columns
-        assert is_numeric(rows)
-        return self.votes[rows.astype(np.int64)]
+        (numbers,) = public.take(list(rows)).columns
+        assert is_numeric(numbers)
+        return self.votes[numbers.astype(np.int64)]
 
 
 def numbered(count: int) -> Table:

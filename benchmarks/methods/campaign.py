@@ -29,7 +29,6 @@ from aggregator_server.results.statement import privacy_statement, server_epsilo
 from benchmarks.record import Cost
 from benchmarks.rows import Options
 from party.identity.keys import shard_key
-from party.teachers.averaged import Averaged
 from party.voting.neighbour import NeighbourVotes
 from party.voting.request import Ensemble
 from party.voting.voter import Voter
@@ -63,7 +62,7 @@ from student.session import teachers_of as teachers_in
 #: Trains a student for a round, given a number that varies the seed.
 Trainer: TypeAlias = Callable[[Lesson, int], Student]
 #: The voters of a party: its teachers, or its records.
-Source: TypeAlias = Ensemble | Averaged | NeighbourVotes
+Source: TypeAlias = Ensemble | NeighbourVotes
 #: One changed record changes one vote of every query: the papers' neighbours, and ours.
 NEIGHBOURS: Final = Neighbours(1, "change")
 

@@ -36,7 +36,7 @@ from benchmarks.problem import Problem
 from benchmarks.record import Cost, Run
 from benchmarks.rows import Options, Row
 from party.identity.keys import shard_key
-from party.teachers.averaged import Averaged
+from party.teachers.ensemble import Averaged
 from pate.accounting.gdp import epsilon_from_delta
 from pate.campaign.choices import ARRAYS
 from pate.campaign.default_noise import PAPERS

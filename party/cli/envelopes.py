@@ -146,7 +146,7 @@ def _party(
 
 
 def _say_ending(voters: list[Voter], screen: Screen) -> None:
-    from party.voting.screen_lines import ended_in_words
+    from party.voting.ending import ended_in_words
 
     for voter in voters:
         if voter.ending is not None:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from party.ledger.accountant import Figure, Totals
+    from party.ledger.campaigns import CampaignRecord
     from party.ledger.ledger import PartyLedger
-    from party.ledger.records import CampaignRecord
     from pate.accounting.filters import Delta
     from pate.campaign.offer import Offer
 
@@ -57,7 +57,7 @@ def ledger(
                 "synthetic_rows": [rows_as_json(each) for each in ledger.syntheses()],
                 "series": [_series_json(each, delta) for each in _by_series(ledger.campaigns())],
                 "own_figure": _figure_json(figure),
-                "bounds": [each.to_dict() for each in ledger.bounds()],
+                "bounds": [each.body() for each in ledger.bounds()],
                 "bundles": [asdict(each) for each in ledger.bundles()],
             }
         )

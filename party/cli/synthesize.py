@@ -109,7 +109,7 @@ def in_words(record: SynthesisRecord, delta: Delta) -> Iterator[str]:
 def as_json(record: SynthesisRecord) -> dict[str, Json]:
     """Return one release; the costs are exact, as text."""
     return {
-        **record.synthesis.to_dict(),
+        **record.synthesis.body(),
         "reserved_on": _day(record),
         "output": record.output,
         "model_kept": record.model,

@@ -1,7 +1,7 @@
 """The bound of a home's own accountant, with delta and its parts, fixed in the ledger.
 
 A privacy filter needs a bound that is fixed *in advance*. So the site's bound is written into its
-ledger before anything leaves under it, and so is each change. A part of :mod:`party.ledger.rules`.
+ledger before anything leaves under it, and so is each change.
 The joint guarantee of successive bounds: docs/proofs/composition.md, section 7.
 """
 
@@ -10,25 +10,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pate.accounting.filters import RULES, Delta
 from pate.errors import AccountingError, LedgerError, ProtocolError
 from pate.exact import fraction_from_text
 from pate.formats.privacy_statement import rounded_up
+from pate.storage.ledger import Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pate.storage.hash_chain import Json
-
-#: The kind of an entry.
-BOUND: Final = "bound"
+    from pate.storage.hash_chain import Entry, Json
 
 
 @dataclass(frozen=True)
-class Bound:
-    """A site's bound on everything that leaves its home.
+class Bound(Step["HasBounds"]):
+    """A site's bound on everything that leaves its home, and the entry that records it.
 
     Attributes:
         epsilon: largest cumulative epsilon; None: no bound.
@@ -39,6 +37,7 @@ class Bound:
         ProtocolError: for invalid values.
     """
 
+    kind = "bound"
     epsilon: float | None
     delta: Delta
     rules: int = RULES
@@ -51,7 +50,7 @@ class Bound:
         if type(self.rules) is not int or self.rules < 1:
             raise ProtocolError(f"unknown version {self.rules!r:.40} of the list of filters")
 
-    def to_dict(self) -> dict[str, Json]:
+    def body(self) -> dict[str, Json]:
         """Return its form in the ledger; numbers are exact, as text."""
         return {
             "epsilon": None if self.epsilon is None else repr(self.epsilon),
@@ -61,8 +60,8 @@ class Bound:
         }
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Bound:
-        """Return what :meth:`to_dict` made.
+    def of_body(cls, fields: Mapping[str, Any]) -> Bound:
+        """Return what :meth:`body` made.
 
         Raises:
             LedgerError: for anything else.
@@ -75,9 +74,17 @@ class Bound:
             )
         except (KeyError, TypeError, ValueError, AccountingError, ProtocolError) as error:
             raise LedgerError(f"not a bound of the party's accountant: {error}") from error
-        if made.to_dict() != dict(fields):
+        if made.body() != dict(fields):
             raise LedgerError("not a bound of the party's accountant: it has another text")
         return made
+
+    def follow(self, state: HasBounds, at: Entry) -> HasBounds:
+        """Set a bound that was not in force."""
+        del at
+        if not state.bounds.differs(self):
+            raise LedgerError("a bound of the party's accountant that was already in force")
+        state.bounds.all = (*state.bounds.all, self)
+        return state
 
     @property
     def in_words(self) -> str:
@@ -101,16 +108,11 @@ class Bounds:
         """Return whether ``bound`` differs from the one in force."""
         return bound != self.all[-1] if self.all else bound.epsilon is not None
 
-    def follow(self, fields: Mapping[str, Any]) -> None:
-        """Apply one entry; the state is unchanged if it raises.
 
-        Raises:
-            LedgerError: for an entry of another form, or one that changes nothing.
-        """
-        bound = Bound.from_dict(fields)
-        if not self.differs(bound):
-            raise LedgerError("a bound of the party's accountant that was already in force")
-        self.all = (*self.all, bound)
+class HasBounds(Protocol):
+    """The part of a ledger's state that is about bounds."""
+
+    bounds: Bounds
 
 
 def together(bounds: Iterable[Bound]) -> str:

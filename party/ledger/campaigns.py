@@ -1,6 +1,6 @@
-"""The state of a campaign with the rules within it, and an entry, for the rules of a party's ledger.
+"""The state of a campaign with the rules within it, and its records as values.
 
-A part of :mod:`party.ledger.rules`. Campaigns are in memory, at most 300 KiB each; hashes of
+A part of :mod:`party.ledger.state`. Campaigns are in memory, at most 300 KiB each; hashes of
 queries are not: a party answers millions.
 """
 
@@ -10,42 +10,117 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from party.ledger.accountant import Totals
-from party.ledger.records import BatchRecord, CampaignRecord, EndingRecord, FileRecord
 from party.ledger.sent_votes import Given
 from pate.errors import RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from party.ledger.history import History
     from party.ledger.series import UnitVotes
     from party.ledger.unmaskings import How
     from pate.campaign.offer import Offer
-    from pate.storage.hash_chain import Json
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One entry of the chain, read back.
+class BatchRecord:
+    """A batch that this party answered.
 
     Attributes:
-        seq: its number, from 1 on.
-        kind: of the entry.
-        body: of the entry.
-        at: when it was written.
-        hashes: of the queries of its batch; empty without a batch.
-        tags: of the votes on them, if its first answer has some; see
-            :mod:`party.ledger.sent_votes`.
-        units: that vote in it, if its first answer has some; see :mod:`party.ledger.series`.
+        batch: its digest, hex.
+        queries: number of queries.
+        answered_at: times at which votes on it left, UTC.
+        survivors: with whom its sum was unmasked; None if it was not.
+        opened_at: time of the unmasking, UTC.
     """
 
-    seq: int
-    kind: str
-    body: dict[str, Json]
+    batch: str
+    queries: int
+    answered_at: tuple[str, ...]
+    survivors: tuple[str, ...] | None = None
+    opened_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndingRecord:
+    """The server's report of the end of a campaign.
+
+    Attributes:
+        queries_asked: queries put to the mechanism, each round counted separately.
+        labels_released: labels released by the server.
+        epsilon: of the cap.
+        delta: of that epsilon.
+        at: time of the report, UTC.
+        cause: why it ended before it asked for votes; empty otherwise.
+    """
+
+    queries_asked: int
+    labels_released: int
+    epsilon: float
+    delta: float
     at: str
-    hashes: Sequence[bytes] = ()
-    tags: Sequence[bytes] = ()
-    units: Sequence[bytes] = ()
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """An envelope with our answers, as a file that left.
+
+    Attributes:
+        number: of the envelope that it answers, among those of the campaign for us.
+        answers: SHA-256 of that file, hex.
+        digest: SHA-256 of our file, hex.
+        size: of our file, in bytes.
+        at: when it was recorded, UTC: just before it appeared.
+    """
+
+    number: int
+    answers: str
+    digest: str
+    size: int
+    at: str
+
+
+@dataclass(frozen=True)
+class CampaignRecord:
+    """A party's ledger's content about one campaign.
+
+    Attributes:
+        offer: the terms, as far as known; its ``queries`` are meaningless here.
+        joined_at: UTC.
+        last: number of the last entry about it.
+        queries: number of distinct queries answered.
+        batches: in the order of their first answers.
+        ending: None while it may continue.
+        view: of our data; see :func:`party.ledger.sent_votes.view_of`.
+        units: votes of units in it, if it is a campaign of a series.
+        files: envelopes that left, in order.
+    """
+
+    offer: Offer
+    joined_at: str
+    last: int
+    queries: int = 0
+    batches: tuple[BatchRecord, ...] = ()
+    ending: EndingRecord | None = None
+    view: str = ""
+    units: int = 0
+    files: tuple[FileRecord, ...] = ()
+
+    @property
+    def asked(self) -> int:
+        """Queries summed over batches."""
+        return sum(each.queries for each in self.batches)
+
+    @property
+    def opened(self) -> tuple[BatchRecord, ...]:
+        """The batches whose sum was unmasked."""
+        return tuple(each for each in self.batches if each.survivors is not None)
+
+    @property
+    def totals(self) -> Totals:
+        """The accountant's input."""
+        return Totals(self.offer, self.queries, self.asked)
 
 
 @dataclass
@@ -98,6 +173,10 @@ class Campaign:
         """Queries summed over batches."""
         return sum(each.queries for each in self.batches.values())
 
+    def first_answer(self, batch: str) -> int | None:
+        """Return the number of the entry with the first answer to a batch, None if there is none."""
+        return next((seq for seq, each in self.answers.items() if each == batch), None)
+
     def new(self, hashes: Iterable[bytes], history: History) -> int:
         """Return how many distinct queries of ``hashes`` it was never asked before."""
         found = set(hashes)
@@ -107,16 +186,7 @@ class Campaign:
         return len(found)
 
     def check_answer(self, given: Given, batch: str, digest: str) -> None:
-        """Check that votes may leave, given those of this campaign only.
-
-        Args:
-            given: the votes.
-            batch: digest of their queries, hex.
-            digest: of all queries.
-
-        Raises:
-            RefusedError: if they may not.
-        """
+        """Check that votes may leave, given those of this campaign only."""
         name, again = given.offer.campaign[:8], batch in self.batches
         if self.ending is not None:
             raise RefusedError(f"campaign {name} has ended: no more votes for it")
@@ -154,16 +224,7 @@ class Campaign:
             )
 
     def check_unmasking(self, batch: str, digest: str, survivors: tuple[str, ...]) -> None:
-        """Check that the sum of a batch may be unmasked, given those of this campaign only.
-
-        Args:
-            batch: digest of its queries, hex.
-            digest: of all queries.
-            survivors: names of the parties in the sum, sorted.
-
-        Raises:
-            RefusedError: if it may not.
-        """
+        """Check that the sum of a batch may be unmasked, given those of this campaign only."""
         if batch not in self.batches or self.digests[batch] != digest:
             raise RefusedError(
                 f"batch {batch[:8]} is to be unmasked, but we never voted on these queries"
@@ -197,12 +258,7 @@ class Campaign:
             )
 
     def send(self, file: FileRecord) -> None:
-        """Record an envelope that is about to leave.
-
-        Raises:
-            RefusedError: if the same envelope, or one with this number or a later one, was answered
-                before.
-        """
+        """Record an envelope that is about to leave."""
         last = max((each.number for each in self.files.values()), default=0)
         if file.answers in self.files or file.number <= last:
             raise RefusedError(

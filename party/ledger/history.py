@@ -14,9 +14,10 @@ from pate.errors import LedgerError
 from pate.foreign import json_value
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Container, Iterator, Sequence
     from contextlib import AbstractContextManager
+
+    from pate.storage.entries import Transaction
 
 #: Queries per SQL statement; any SQLite accepts that many values.
 _AT_A_TIME: Final = 500
@@ -30,27 +31,53 @@ class History:
 
     Args:
         reading: provides a connection for one query. None: an empty history.
+        shared: while a ledger is read, the answers with a query that is in it more than once; None: not
+            known.
     """
 
     def __init__(
-        self, reading: Callable[[], AbstractContextManager[sqlite3.Connection]] | None
+        self,
+        reading: Callable[[], AbstractContextManager[Transaction]] | None = None,
+        shared: Container[int] | None = None,
     ) -> None:
         self._reading = reading
+        self._shared = shared
+        #: The latest queries read: those of an answer are also those of its unmasking.
+        self._latest: tuple[int, tuple[bytes, ...]] = (0, ())
 
     @classmethod
-    def within(cls, db: sqlite3.Connection) -> History:
-        """Return the history within one transaction."""
-        return cls(lambda: nullcontext(db))
+    def within(cls, db: Transaction) -> History:
+        """Return the history for reading all of a ledger in one transaction."""
+        rows = db.execute(
+            "SELECT DISTINCT entry FROM queries WHERE query IN "
+            "(SELECT query FROM queries GROUP BY query HAVING count(*) > 1)"
+        )
+        return cls(lambda: nullcontext(db), frozenset(entry for (entry,) in rows))
+
+    def of(self, answer: int) -> History:
+        """Return what may concern the queries of an answer: most queries are asked once."""
+        return self if self._shared is None or answer in self._shared else History()
+
+    def queries(self, answer: int) -> tuple[bytes, ...]:
+        """Return the queries of a first answer, in order; LedgerError if one is missing."""
+        if self._reading is None:
+            return ()
+        if answer != self._latest[0]:
+            with self._reading() as db:
+                rows = db.execute(
+                    "SELECT position, query FROM queries WHERE entry = ? ORDER BY position",
+                    (answer,),
+                ).fetchall()
+            for at, (position, _) in enumerate(rows):
+                if position != at:
+                    raise LedgerError(f"query {at} is missing")
+            self._latest = answer, tuple(query for _, query in rows)
+        return self._latest[1]
 
     def sharing(
         self, hashes: Sequence[bytes], before: int | None = None
     ) -> frozenset[tuple[str, str]]:
-        """Return campaign and batch of every answer that has at least one of these queries.
-
-        Args:
-            hashes: of the queries.
-            before: number of an entry; only earlier answers count. None: all count.
-        """
+        """Return campaign and batch of every answer that has at least one of these queries."""
         if self._reading is None:
             return frozenset()
         with self._reading() as db:
@@ -68,13 +95,7 @@ class History:
     def clashing(
         self, hashes: Sequence[bytes], tags: Sequence[bytes], before: int | None = None
     ) -> frozenset[tuple[str, str]]:
-        """Return campaign and batch of every answer with other votes on one of these queries.
-
-        Args:
-            hashes: of the queries.
-            tags: of the votes on them.
-            before: as of :meth:`sharing`.
-        """
+        """Return campaign and batch of every answer with other votes on one of these queries."""
         if self._reading is None:
             return frozenset()
         pairs = list(zip(hashes, tags, strict=True))
@@ -94,12 +115,7 @@ class History:
             return frozenset(_batch_of(db, entry) for entry in found)
 
     def voted(self, units: Sequence[bytes], before: int | None = None) -> dict[bytes, int]:
-        """Return those of these units that have voted, with the number of the answer.
-
-        Args:
-            units: hashes; see :mod:`party.ledger.series`.
-            before: as of :meth:`sharing`.
-        """
+        """Return those of these units that have voted, with the number of the answer."""
         if self._reading is None:
             return {}
         with self._reading() as db:
@@ -131,47 +147,11 @@ class History:
             )
 
 
-def queries_of(db: sqlite3.Connection, entry: int) -> tuple[bytes, ...]:
-    """Return the queries of a first answer, in order."""
-    rows = db.execute(
-        "SELECT position, query FROM queries WHERE entry = ? ORDER BY position", (entry,)
-    )
-    found = []
-    for at, (position, query) in enumerate(rows):
-        if position != at:
-            raise LedgerError(f"query {at} is missing")
-        found.append(query)
-    return tuple(found)
-
-
-def tags_of(db: sqlite3.Connection, entry: int) -> tuple[bytes, ...]:
-    """Return the tags of a first answer's votes, in order; see :mod:`party.ledger.sent_votes`."""
-    rows = db.execute("SELECT tag FROM tags WHERE entry = ? ORDER BY position", (entry,))
-    return tuple(tag for (tag,) in rows)
-
-
-def units_of(db: sqlite3.Connection, entry: int) -> tuple[bytes, ...]:
-    """Return the units that vote in a first answer, ascending; see :mod:`party.ledger.series`."""
-    rows = db.execute("SELECT unit FROM units WHERE entry = ? ORDER BY unit", (entry,))
-    return tuple(unit for (unit,) in rows)
-
-
-def not_alone(db: sqlite3.Connection) -> frozenset[int]:
-    """Return the numbers of the answers with a query that is in the ledger more than once."""
-    return frozenset(
-        entry
-        for (entry,) in db.execute(
-            "SELECT DISTINCT entry FROM queries WHERE query IN "
-            "(SELECT query FROM queries GROUP BY query HAVING count(*) > 1)"
-        )
-    )
-
-
-def _batch_of(db: sqlite3.Connection, entry: int) -> tuple[str, str]:
+def _batch_of(db: Transaction, entry: int) -> tuple[str, str]:
     row = db.execute("SELECT body FROM entries WHERE seq = ?", (entry,)).fetchone()
-    if row is None:
-        raise LedgerError(f"entry {entry} is missing, but its queries exist")
-    body = json_value(row[0])
+    body = {} if row is None else json_value(row[0])
+    if not isinstance(body, dict) or not {"campaign", "batch"} <= body.keys():
+        raise LedgerError(f"entry {entry} is not an answer, but its queries exist")
     return str(body["campaign"]), str(body["batch"])
 
 

@@ -1,6 +1,6 @@
 """Comparison of this party's votes with all votes that ever left, before they leave.
 
-A part of :mod:`party.ledger.rules`. Masks hide the votes in one sum; the difference of two sums in
+Masks hide the votes in one sum; the difference of two sums in
 which only one party's votes changed reveals that change, and the other parties unmask each without
 noticing. So everything that only this party knows is compared here with what it *sent*, unmasked or
 not; the survivors of a sum, which all know, are compared when it is unmasked

@@ -1,6 +1,6 @@
 """Votes of units in a series of campaigns: each is cast in one of them, and never again.
 
-A part of :mod:`party.ledger.rules`. An answer to a campaign of a series states whose votes it has, as
+An answer to a campaign of a series states whose votes it has, as
 keyed hashes of the units, one for each vote. The hashes are in a table of the ledger, in which none
 can be twice; the chain commits to their number and digest. All campaigns of a series know units in
 the same way, have one unit of privacy, charge it for the same number of votes, and add up costs in one
@@ -13,22 +13,19 @@ Proof: docs/proofs/composition.md, sections 8 and 9.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from pate.accounting.composition import Gdp, Pure, Zcdp
-from pate.errors import LedgerError, ProtocolError, RefusedError
+from pate.errors import ProtocolError, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pate.campaign.offer import Offer
-    from pate.storage.hash_chain import Json
 
 UNIT_BYTES: Final = 16
-#: The kind of an entry: entries before it may have been lost.
-LOST: Final = "lost"
 #: Most votes of one answer.
 _MOST_UNITS: Final = 10**8
 _DIGEST: Final = 64
@@ -67,37 +64,13 @@ class UnitVotes:
 
     @classmethod
     def of(cls, known_by: str, units: Sequence[bytes]) -> Self:
-        """Return the description of units by their hashes.
-
-        Args:
-            known_by: as above.
-            units: 16 bytes each, ascending, no two alike.
-
-        Raises:
-            ProtocolError: for other hashes.
-        """
+        """Return the description of units by their hashes."""
         if any(len(each) != UNIT_BYTES for each in units):
             raise ProtocolError(f"the hash of a unit is {UNIT_BYTES} bytes")
         if any(one >= other for one, other in pairwise(units)):
             raise ProtocolError("the hashes of units must ascend, and differ")
         whole = hashlib.sha256(b"pate party units v1\0" + b"".join(units))
         return cls(known_by, len(units), whole.hexdigest())
-
-    @classmethod
-    def from_dict(cls, fields: Any) -> Self:
-        """Read back what :meth:`to_dict` made.
-
-        Raises:
-            LedgerError: for anything else.
-        """
-        try:
-            return cls(**fields)
-        except (TypeError, ProtocolError) as error:
-            raise LedgerError(f"not the units of an answer: {error}") from error
-
-    def to_dict(self) -> dict[str, Json]:
-        """Return its form in an entry."""
-        return asdict(self)
 
 
 def check_series(
@@ -109,20 +82,7 @@ def check_series(
     """Check an answer against the other campaigns of its series.
 
     That none of its votes was cast in one of them is checked by
-    :meth:`~party.ledger.rules.LedgerState.voted`.
-
-    Args:
-        offer: terms of its campaign.
-        units: that vote; None outside a series.
-        before: that voted in the campaign's earlier answer; None if it has none.
-        others: of all other campaigns the terms, the units that voted, and whether entries of the
-            ledger may have been lost since.
-
-    Raises:
-        RefusedError: if the campaign had the votes of other units before, or the series knows units
-            in another way, charges other ones, or in another composition, or entries about it may have
-            been lost.
-        ProtocolError: for a campaign of a series without its units, or units without a series.
+    :meth:`~party.ledger.state.LedgerState.voted`.
     """
     if (offer.series is None) != (units is None):
         raise ProtocolError("the units that vote are stated in a series, and only there")

@@ -1,6 +1,6 @@
 """Synthetic rows in a party's ledger: reserved before the data are read, then spent.
 
-A part of :mod:`party.ledger.rules`. A reserved cost is permanent: after a crash it is unknown
+A reserved cost is permanent: after a crash it is unknown
 whether the output was seen. Further rows of a paid model cost nothing, and name the release that
 paid.
 """
@@ -10,20 +10,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pate.errors import LedgerError, ProtocolError, RefusedError
-from pate.exact import read, write
+from pate.storage.ledger import Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pate.storage.hash_chain import Json
-
-#: Kinds of entries.
-RESERVED: Final = "synthesis-reserved"
-SPENT: Final = "synthesis-spent"
-KINDS: Final = (RESERVED, SPENT)
+    from pate.storage.hash_chain import Entry
 
 #: Units of a row: with at most one row per patient, neighbours are those of patients.
 UNITS: Final = ("record", "patient")
@@ -37,8 +32,8 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Synthesis:
-    """One release of synthetic rows, fixed before the data are read.
+class Synthesis(Step["HasSyntheses"]):
+    """One release of synthetic rows, fixed before the data are read, and the entry that reserves it.
 
     Attributes:
         id: 16 random bytes, hex.
@@ -56,6 +51,7 @@ class Synthesis:
         settings: the others, by name, for display.
     """
 
+    kind = "synthesis-reserved"
     id: str
     unit: str
     method: str
@@ -123,15 +119,58 @@ class Synthesis:
         """Whether it costs nothing: its model was paid for before."""
         return self.parent is not None
 
-    def to_dict(self) -> dict[str, Json]:
-        """Return its form in the ledger; numbers are exact, as text."""
-        made: dict[str, Json] = write(self)
-        return made
+    def follow(self, state: HasSyntheses, at: Entry) -> HasSyntheses:
+        """Reserve its cost once; rows of a paid model cost nothing, and name the release that paid."""
+        records = state.syntheses.records
+        if self.id in records:
+            raise RefusedError(f"synthetic rows {self.id[:8]} are already in the ledger")
+        if self.parent is not None:
+            parent = records.get(self.parent)
+            if parent is None or parent.model is None or parent.model != self.model:
+                raise RefusedError(
+                    f"the model of synthetic rows {self.id[:8]} was not paid for in this ledger"
+                )
+            for name in ("unit", "method", "schema"):
+                if getattr(parent.synthesis, name) != getattr(self, name):
+                    raise RefusedError(
+                        f"the model of synthetic rows {self.id[:8]} was paid for with another {name}"
+                    )
+        records[self.id] = SynthesisRecord(self, at.written_at)
+        return state
 
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Synthesis:
-        """Return what :meth:`to_dict` made; LedgerError for anything else."""
-        return read(cls, fields, error=LedgerError, what="a release of synthetic rows")
+
+@dataclass(frozen=True)
+class Spent(Step["HasSyntheses"]):
+    """The rows of a release are in their file.
+
+    Attributes:
+        id: of the release.
+        model: digest of its model's file, hex; None if that was not stored.
+        output: digest of the file of rows, hex.
+    """
+
+    kind = "synthesis-spent"
+    id: str
+    model: str | None
+    output: str
+
+    def follow(self, state: HasSyntheses, at: Entry) -> HasSyntheses:
+        """Record the files of a reserved release, once."""
+        record = state.syntheses.records.get(self.id)
+        if record is None:
+            raise RefusedError("synthetic rows were written that were not paid for")
+        if record.spent_at is not None:
+            raise RefusedError(f"synthetic rows {self.id[:8]} were written before")
+        for what, digest in (("model", self.model), ("file", self.output)):
+            lacking = what == "model" and digest is None
+            if not lacking and not (isinstance(digest, str) and _DIGEST.fullmatch(digest)):
+                raise ProtocolError(f"the digest of a {what} of synthetic rows is {digest!r:.40}")
+        if record.synthesis.model is not None and self.model is not None:
+            raise LedgerError("rows of a paid model, and a new model")
+        state.syntheses.records[self.id] = replace(
+            record, spent_at=at.written_at, model=self.model, output=self.output
+        )
+        return state
 
 
 @dataclass(frozen=True)
@@ -158,64 +197,25 @@ class Syntheses:
     """The releases so far."""
 
     def __init__(self) -> None:
-        self._records: dict[str, SynthesisRecord] = {}
-
-    def records(self) -> tuple[SynthesisRecord, ...]:
-        """Return all, in the order in which they were reserved."""
-        return tuple(self._records.values())
+        #: By id, in the order in which they were reserved.
+        self.records: dict[str, SynthesisRecord] = {}
 
     def paid(self) -> tuple[Synthesis, ...]:
         """Return all releases that count."""
-        return tuple(each.synthesis for each in self._records.values())
+        return tuple(each.synthesis for each in self.records.values())
 
     def of_model(self, model: str) -> SynthesisRecord | None:
         """Return the release that paid for a model, by the digest of its file, hex."""
-        for each in self._records.values():
+        for each in self.records.values():
             if each.model == model and each.synthesis.parent is None:
                 return each
         return None
 
-    def follow(self, kind: str, fields: Mapping[str, Any], at: str) -> None:
-        """Apply one entry of a kind of :data:`KINDS`; the state is unchanged if it raises."""
-        if kind == RESERVED:
-            self._reserve(Synthesis.from_dict(fields), at)
-        else:
-            self._spend(dict(fields), at)
 
-    def _reserve(self, made: Synthesis, at: str) -> None:
-        if made.id in self._records:
-            raise RefusedError(f"synthetic rows {made.id[:8]} are already in the ledger")
-        if made.parent is not None:
-            parent = self._records.get(made.parent)
-            if parent is None or parent.model is None or parent.model != made.model:
-                raise RefusedError(
-                    f"the model of synthetic rows {made.id[:8]} was not paid for in this ledger"
-                )
-            paid = parent.synthesis
-            for name in ("unit", "method", "schema"):
-                if getattr(paid, name) != getattr(made, name):
-                    raise RefusedError(
-                        f"the model of synthetic rows {made.id[:8]} was paid for with another {name}"
-                    )
-        self._records[made.id] = SynthesisRecord(made, at)
+class HasSyntheses(Protocol):
+    """The part of a ledger's state that is about synthetic rows."""
 
-    def _spend(self, fields: dict[str, Any], at: str) -> None:
-        if fields.keys() != {"id", "model", "output"}:
-            raise LedgerError("an entry of written synthetic rows with unknown fields")
-        name, model, output = fields["id"], fields["model"], fields["output"]
-        record = self._records.get(name) if isinstance(name, str) else None
-        if record is None:
-            raise RefusedError("synthetic rows were written that were not paid for")
-        if record.spent_at is not None:
-            raise RefusedError(f"synthetic rows {name[:8]} were written before")
-        for what, digest in (("model", model), ("file", output)):
-            if what == "model" and digest is None:
-                continue
-            if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-                raise ProtocolError(f"the digest of a {what} of synthetic rows is {digest!r:.40}")
-        if record.synthesis.model is not None and model is not None:
-            raise LedgerError("rows of a paid model, and a new model")
-        self._records[name] = replace(record, spent_at=at, model=model, output=output)
+    syntheses: Syntheses
 
 
 def unit_of(syntheses: Iterable[Synthesis]) -> str | None:

@@ -1,6 +1,6 @@
 """Sums that this party unmasked, and with whom, so that no two of them can be subtracted.
 
-A part of :mod:`party.ledger.rules`. The difference of two sums over the same queries reveals the
+The difference of two sums over the same queries reveals the
 votes of parties in only one of them.
 """
 

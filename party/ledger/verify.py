@@ -41,7 +41,7 @@ from pate.storage.hash_chain import Head
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from party.ledger.records import CampaignRecord
+    from party.ledger.campaigns import CampaignRecord
     from pate.campaign.offer import Offer
 
 #: Relative tolerance between two builds of the same formulas.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from party.flower.supernode import Server
     from party.identity.enrolment import Enrolment
-    from party.ledger.records import CampaignRecord
+    from party.ledger.campaigns import CampaignRecord
     from party.options import CheckOptions
     from party.policy.policy import Policy
     from party.preflight.network import Handshake

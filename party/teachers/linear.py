@@ -1,26 +1,39 @@
 """Linear teachers: ridge regression on fixed image features, embeddings or a shard's table encoding.
 
-For images there are several fixed views; each teacher uses the one with the least leave-one-out
-error on its own shard.
+A view describes an image by a unit vector: histograms of oriented gradients of the image as it is,
+or of the deskewed image, or wavelet scattering. Random Fourier features of that vector make a
+linear model on them act like a Gaussian-kernel one. No view is fitted, so all teachers of all
+parties may share them, and caching them leaks nothing. Each teacher uses the view with the least
+leave-one-out error on its own shard.
+
+One teacher by itself has the penalty with the least leave-one-out error; one of many whose mean counts
+has a tenth of it, as their mean averages out variance, and not bias.
+
+Sources: Rahimi and Recht, "Random features for large-scale kernel machines", NIPS 2007; Rifkin and
+Lippert, "Notes on regularized least squares", MIT-CSAIL-TR-2007-025: the leave-one-out residuals of
+every penalty come from one eigendecomposition.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from party.teachers import tensors
-from party.teachers.columns import TableEncoding
-from party.teachers.device import product
-from party.teachers.image_features import VERSION, VIEWS, WIDTH, View, describe, image_features
-from party.teachers.protocol import DamagedTeacherError, Labels, Stored
-from party.teachers.ridge import fit_ridge
-from party.teachers.schema import EmbeddingSchema, ImageSchema
+from party.teachers.protocol import DamagedTeacherError, Labels, Stored, dump, load
+from party.teachers.schema import EmbeddingSchema, ImageSchema, TableEncoding
 from pate.data.embeddings import Embeddings
 from pate.data.values import Images
 from pate.errors import SchemaError
+from pate.features.gradients import VERSION as GRADIENTS_VERSION
+from pate.features.gradients import gradients
+from pate.features.scattering import VERSION as SCATTERING_VERSION
+from pate.features.scattering import scatter
+from pate.features.upright import VERSION as UPRIGHT_VERSION
+from pate.features.upright import upright
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,12 +45,156 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
+#: Penalties tried, as a share of the mean eigenvalue of the centred Gram matrix.
+_PENALTIES: Final = np.array([10.0 ** (step / 2) for step in range(-6, 5)])
+#: Penalty of one of many, as a share of what is best for one.
+OF_MANY: Final = 0.1
+#: Version of the features: changes whenever they do.
+VERSION: Final = (
+    f"2, gradients {GRADIENTS_VERSION}, upright {UPRIGHT_VERSION}, scattering {SCATTERING_VERSION}"
+)
+#: Number of features, whatever the size of the images.
+WIDTH: Final = 2048
+#: Views of an image.
+View: TypeAlias = Literal["gradients", "upright", "scattering"]
+VIEWS: Final[tuple[View, ...]] = ("gradients", "upright", "scattering")
+_BANDWIDTH: Final = 1.0  # of the kernel exp(-|x - y|^2) on unit vectors
+_ROWS_AT_ONCE: Final = 1024
+_DIRECTIONS_AT_ONCE: Final = 64
 #: A table's number counts as at most this many spreads from the shard's median.
 _FARTHEST: Final = 8.0
 #: Records of a shard used to choose its view.
 _ON_TRIAL: Final = 64
 #: Columns of one product of features and weights: as many teachers' classes as fit into it.
 _COLUMNS_AT_ONCE: Final = 4096
+
+
+# --- ridge regression ------------------------------------------------------------------------
+
+
+class Ridge(NamedTuple):
+    """A one-against-the-rest linear classifier: the class of x is the largest of x W + b.
+
+    Attributes:
+        weights: W, (d, classes) float32.
+        bias: b, (classes,) float32.
+        error: mean square of the leave-one-out residuals, to compare features by.
+    """
+
+    weights: Floats
+    bias: Floats
+    error: float
+
+
+def fit_ridge(
+    features: Floats, labels: NDArray[np.int64], classes: int, share: float = 1.0
+) -> Ridge:
+    """Return the classifier of a shard.
+
+    Args:
+        features: (n, d).
+        labels: (n,), from 0 to ``classes`` - 1.
+        classes: number of outputs.
+        share: of the best penalty, that it has; :data:`OF_MANY` where only the mean of many counts.
+    """
+    count, width = features.shape
+    middle = features.mean(axis=0, dtype=np.float64)
+    centred = features - middle.astype(np.float32)
+    targets = np.where(labels[:, None] == np.arange(classes), 1.0, -1.0)
+    level = targets.mean(axis=0)
+    targets -= level
+
+    # The smaller of the two Gram matrices has the same positive eigenvalues.
+    dual = count <= width
+    gram = centred @ centred.T if dual else centred.T @ centred
+    values, vectors = np.linalg.eigh(gram.astype(np.float64))
+    kept = values > values[-1] * 1e-7
+    if not kept.any() or values[-1] <= 0:  # all rows equal: only the class frequencies matter
+        error = float(np.mean(np.square(targets)))
+        return Ridge(np.zeros((width, classes), np.float32), level.astype(np.float32), error)
+    values, vectors = values[kept], vectors[:, kept]
+    # Left singular vectors, (n, rank), and the targets seen along them.
+    left = vectors if dual else (centred @ vectors) / np.sqrt(values)
+    along = left.T @ targets
+
+    # All penalties at once: (penalties, rank), then (n, penalties) and (n, penalties, classes).
+    shrink = values / (values + _PENALTIES[:, None] * (values.sum() / count))
+    influence = np.square(left) @ shrink.T + 1 / count
+    pulled = (shrink.T[:, :, None] * along[:, None, :]).reshape(len(values), -1)
+    fitted = (left @ pulled).reshape(count, len(_PENALTIES), classes)
+    residual = targets[:, None, :] - fitted
+    residual /= np.clip(1 - influence, 1e-6, None)[:, :, None]
+    errors = np.square(residual).mean(axis=(0, 2))
+    best = int(errors.argmin())
+    held = values / (values + share * _PENALTIES[best] * (values.sum() / count))
+
+    if dual:
+        weights = centred.T @ (vectors @ (along * (held / values)[:, None])).astype(np.float32)
+    else:
+        scaled = along * (held / np.sqrt(values))[:, None]
+        weights = (vectors @ scaled).astype(np.float32)
+    bias = level - middle @ weights
+    return Ridge(weights, bias.astype(np.float32), float(errors[best]))
+
+
+# --- features of images ---------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=len(VIEWS))  # teachers read the same batch one after the other
+def image_features(images: Images, view: View) -> Floats:
+    """Return (n, WIDTH) float32 features."""
+    features = describe(images, view)
+    features.setflags(write=False)
+    return features
+
+
+def describe(images: Images, view: View) -> Floats:
+    """Return (n, WIDTH) float32 features, uncached."""
+    described = _described(images, view)
+    directions, phases = _projection(described.shape[1])
+    features = np.empty((len(images), WIDTH), dtype=np.float32)
+    for start in range(0, len(images), _ROWS_AT_ONCE):
+        piece = features[start : start + _ROWS_AT_ONCE]
+        np.matmul(described[start : start + _ROWS_AT_ONCE], directions, out=piece)
+        piece += phases
+        np.cos(piece, out=piece)
+        piece *= np.float32(np.sqrt(2 / WIDTH))
+    return features
+
+
+def _described(images: Images, view: View) -> Floats:
+    if view == "scattering":
+        return scatter(images)
+    return gradients(upright(images) if view == "upright" else images)
+
+
+@functools.lru_cache(maxsize=2)
+def _projection(inputs: int) -> tuple[Floats, Floats]:
+    """Return the random directions, (inputs, WIDTH), and phases, (WIDTH,).
+
+    They come from SHAKE-256 of a fixed text by the Box-Muller transform rather than from a
+    generator of numpy, whose streams may change between versions: stored teachers rely on them.
+    """
+    directions = np.empty((inputs, WIDTH), dtype=np.float32)
+    for start in range(0, inputs, _DIRECTIONS_AT_ONCE):
+        piece = directions[start : start + _DIRECTIONS_AT_ONCE]
+        first, second = _uniform(f"directions {start}", 2, piece.size // 2)
+        radius, angle = np.sqrt(-2 * np.log(first)), 2 * np.pi * second
+        normal = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])
+        piece[:] = normal.reshape(piece.shape) * np.sqrt(2 * _BANDWIDTH)
+    phases = 2 * np.pi * _uniform("phases", 1, WIDTH)[0]
+    return directions, phases.astype(np.float32)
+
+
+def _uniform(purpose: str, rows: int, columns: int) -> NDArray[np.float64]:
+    """Return (rows, columns) numbers, the middles of 2^32 cells of (0, 1): no logarithm of 0."""
+    stream = hashlib.shake_256(f"pate random Fourier features 2 {purpose}".encode())
+    drawn = np.frombuffer(stream.digest(4 * rows * columns), dtype="<u4")
+    spread: NDArray[np.float64] = (drawn.reshape(rows, columns) + 0.5) / 2.0**32
+    return spread
+
+
+# --- teachers -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -56,6 +213,10 @@ class LookAt:
         """Return (n, d) float32, the features of images; raises SchemaError for other inputs."""
         return image_features(self.images.conform(inputs), self.view)
 
+    def facts(self) -> dict[str, object]:
+        """Return JSON values."""
+        return {"size": list(self.images.size), "view": self.view}
+
 
 @dataclass(frozen=True)
 class Embedded:
@@ -71,6 +232,29 @@ class Embedded:
         """Return (n, d) float32; raises SchemaError for inputs of another encoder."""
         return self.kind.conform(inputs).points()
 
+    def facts(self) -> dict[str, object]:
+        """Return JSON values."""
+        return {"embeddings": self.kind.line}
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A table's rows for a linear model, none of them far out.
+
+    Attributes:
+        encoding: of the shard.
+    """
+
+    encoding: TableEncoding
+
+    def rows(self, inputs: Inputs) -> Floats:
+        """Return (n, d) float32; raises SchemaError for inputs that lack a column."""
+        return np.clip(self.encoding.encode(inputs), -_FARTHEST, _FARTHEST)
+
+    def facts(self) -> dict[str, object]:
+        """Return JSON values."""
+        return {"table": self.encoding.facts()}
+
 
 @dataclass(frozen=True, eq=False)
 class LinearTeacher:
@@ -83,49 +267,31 @@ class LinearTeacher:
         bias: (c,) float32.
     """
 
-    takes: LookAt | Embedded | TableEncoding
+    takes: LookAt | Embedded | Coded
     seen: Labels
     weights: Floats
     bias: Floats
 
     def predict(self, inputs: Inputs) -> Labels:
-        """Return the class of each input.
-
-        Raises:
-            SchemaError: if the inputs are not of the kind that the teacher was fitted on.
-        """
-        scores = self._rows(inputs) @ self.weights + self.bias
+        """Return the class of each input."""
+        scores = self.takes.rows(inputs) @ self.weights + self.bias
         best: Labels = scores.argmax(axis=1)
         return self.seen[best]
 
     def chances(self, inputs: Inputs) -> NDArray[np.float64]:
-        """Return (n,) how sure it is of class 1 of two; see :class:`party.teachers.several.Sure`.
+        """Return (n,) how sure it is of class 1 of two; see :class:`party.teachers.protocol.Sure`.
 
         The logistic function of the lead of its score: exact for a logistic teacher, and for ridge
         regression in the same order.
         """
-        scores = (self._rows(inputs) @ self.weights + self.bias).astype(np.float64)
+        scores = (self.takes.rows(inputs) @ self.weights + self.bias).astype(np.float64)
         lead = np.clip(scores[:, -1] - scores[:, 0], -50.0, 50.0)
         return 1.0 / (1.0 + np.exp(-lead))
 
-    def _rows(self, inputs: Inputs) -> Floats:
-        if isinstance(self.takes, TableEncoding):
-            return encoded(self.takes, inputs)
-        return self.takes.rows(inputs)
-
     def store(self) -> Stored:
         """Return the weights as safetensors, the schema as JSON."""
-        facts: dict[str, object]
-        if isinstance(self.takes, LookAt):
-            facts = {"size": list(self.takes.images.size), "view": self.takes.view}
-        elif isinstance(self.takes, Embedded):
-            facts = {"embeddings": self.takes.kind.line}
-        else:
-            facts = {"table": self.takes.facts()}
-        return Stored(
-            facts,
-            tensors.dump({"seen": self.seen, "weights": self.weights, "bias": self.bias}),
-        )
+        content = dump({"seen": self.seen, "weights": self.weights, "bias": self.bias})
+        return Stored(self.takes.facts(), content)
 
 
 class Linear:
@@ -150,7 +316,7 @@ class Linear:
         del seed
         inputs = shard.inputs
         seen, labels = np.unique(shard.labels, return_inverse=True)
-        takes: LookAt | Embedded | TableEncoding
+        takes: LookAt | Embedded | Coded
         if isinstance(inputs, Images):
             view, features = _look(inputs, labels, len(seen))
             takes = LookAt(ImageSchema(inputs.size), view)
@@ -158,8 +324,8 @@ class Linear:
             takes = Embedded(EmbeddingSchema(inputs.schema()))
             features = inputs.points()
         else:
-            takes = TableEncoding.fit(inputs)
-            features = encoded(takes, inputs)
+            takes = Coded(TableEncoding.fit(inputs))
+            features = takes.rows(inputs)
         ridge = fit_ridge(features, labels, len(seen))
         return LinearTeacher(takes, seen, ridge.weights, ridge.bias)
 
@@ -183,7 +349,7 @@ class Linear:
         """
         looks: dict[LookAt | Embedded, dict[int, LinearTeacher]] = {}
         for at, member in enumerate(block):
-            if isinstance(member, LinearTeacher) and not isinstance(member.takes, TableEncoding):
+            if isinstance(member, LinearTeacher) and not isinstance(member.takes, Coded):
                 looks.setdefault(member.takes, {})[at] = member
             else:
                 answers[at] = member.predict(inputs)
@@ -200,44 +366,31 @@ class Linear:
                 answers[at] = (own + bias[at]).argmax(axis=1)
 
     def restore(self, stored: Stored) -> LinearTeacher:
-        """Return the teacher that was stored.
-
-        Raises:
-            DamagedTeacherError: if the bytes are not such a teacher.
-        """
-        held = tensors.load(stored.model, ("seen", "weights", "bias"))
+        """Return the teacher that was stored."""
+        found = load(stored.model, ("seen", "weights", "bias"))
         width = WIDTH
-        takes: LookAt | Embedded | TableEncoding
+        takes: LookAt | Embedded | Coded
         if "table" in stored.facts:
-            takes = TableEncoding.from_facts(stored.facts["table"])
+            takes = Coded(TableEncoding.from_facts(stored.facts["table"]))
         elif "embeddings" in stored.facts:
             takes = Embedded(EmbeddingSchema(str(stored.facts["embeddings"])))
-            width = _width(takes)
+            try:
+                width = takes.kind.cells
+            except SchemaError as error:
+                raise DamagedTeacherError("the encoder of its embeddings") from error
         else:
             views = [view for view in VIEWS if view == stored.facts.get("view")]
             if not views:
                 raise DamagedTeacherError("how it looks at images")
-            takes = LookAt(tensors.image_size(stored.facts), views[0])
-        seen, weights, bias = held["seen"], held["weights"], held["bias"]
+            takes = LookAt(ImageSchema.from_facts(stored.facts), views[0])
+        seen, weights, bias = found["seen"], found["weights"], found["bias"]
         if weights.ndim != 2 or seen.shape != bias.shape or weights.shape[1:] != bias.shape:
             raise DamagedTeacherError("the shapes of its weights")
-        if not isinstance(takes, TableEncoding) and len(weights) != width:
+        if not isinstance(takes, Coded) and len(weights) != width:
             raise DamagedTeacherError("the number of its features")
         return LinearTeacher(
             takes, seen.astype(np.int64), weights.astype(np.float32), bias.astype(np.float32)
         )
-
-
-def _width(takes: Embedded) -> int:
-    try:
-        return takes.kind.cells
-    except SchemaError as error:
-        raise DamagedTeacherError("the encoder of its embeddings") from error
-
-
-def encoded(encoding: TableEncoding, inputs: Inputs) -> Floats:
-    """Return (n, d) float32: a table's rows for a linear model, none of them far out."""
-    return np.clip(encoding.encode(inputs), -_FARTHEST, _FARTHEST)
 
 
 def _look(images: Images, labels: Labels, classes: int) -> tuple[View, Floats]:
@@ -251,3 +404,23 @@ def _look(images: Images, labels: Labels, classes: int) -> tuple[View, Floats]:
     errors = [fit_ridge(rows, labels[: len(some)], classes).error for rows in tried]
     best = int(np.argmin(errors))
     return VIEWS[best], np.concatenate([tried[best], describe(images.take(rest), VIEWS[best])])
+
+
+def product(features: Floats, weights: Floats, device: str) -> Floats:
+    """Return ``features @ weights`` in single precision, computed on a device.
+
+    Args:
+        features: (n, d).
+        weights: (d, c).
+        device: ``cpu`` or ``cuda``.
+    """
+    found: Floats
+    if device == "cpu":
+        found = np.matmul(features, weights, dtype=np.float32)
+        return found
+    import torch
+
+    # PyTorch warns about read-only arrays, such as cached features.
+    left, right = (torch.from_numpy(np.array(part)).to(device) for part in (features, weights))
+    found = (left @ right).cpu().numpy()
+    return found

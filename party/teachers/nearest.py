@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from party.teachers import tensors
-from party.teachers.protocol import NO_OPINION, DamagedTeacherError, Labels, Stored
+from party.teachers.protocol import NO_OPINION, DamagedTeacherError, Labels, Stored, dump, load
 from party.teachers.schema import ImageSchema
 from pate.data.values import Images
 from pate.errors import UsageError
@@ -65,11 +64,7 @@ class NearestTeacher:
     least: float
 
     def predict(self, inputs: Inputs) -> Labels:
-        """Return the label of each input's nearest record, :data:`NO_OPINION` if it is not near.
-
-        Raises:
-            SchemaError: if the inputs are not of the kind that the teacher was fitted on.
-        """
+        """Return the label of each input's nearest record, :data:`NO_OPINION` if it is not near."""
         return self.answers(described(self.takes.conform(inputs)))
 
     def answers(self, queries: Floats) -> Labels:
@@ -82,7 +77,7 @@ class NearestTeacher:
     def store(self) -> Stored:
         """Return the records' features as safetensors, the schema as JSON."""
         least = np.array([self.least], dtype=np.float32)
-        model = tensors.dump({"records": self.records, "labels": self.labels, "least": least})
+        model = dump({"records": self.records, "labels": self.labels, "least": least})
         return Stored({"size": list(self.takes.size)}, model)
 
 
@@ -97,11 +92,7 @@ class Nearest:
     suffix = "safetensors"
 
     def fit(self, shard: Dataset, seed: int) -> NearestTeacher:
-        """Return the teacher of a shard of images; there is no randomness in it.
-
-        Raises:
-            UsageError: if the shard is a table.
-        """
+        """Return the teacher of a shard of images; there is no randomness in it."""
         del seed
         if not isinstance(shard.inputs, Images):
             raise UsageError("model nearest is for images")
@@ -131,16 +122,11 @@ class Nearest:
         return answers
 
     def restore(self, stored: Stored) -> NearestTeacher:
-        """Return the teacher that was stored.
-
-        Raises:
-            DamagedTeacherError: if the bytes are not such a teacher.
-        """
-        held = tensors.load(stored.model, ("records", "labels", "least"))
-        takes = tensors.image_size(stored.facts)
-        records, labels, least = held["records"], held["labels"], held["least"]
-        width = AXES
-        if labels.ndim != 1 or records.shape != (len(labels), width) or least.shape != (1,):
+        """Return the teacher that was stored."""
+        found = load(stored.model, ("records", "labels", "least"))
+        takes = ImageSchema.from_facts(stored.facts)
+        records, labels, least = found["records"], found["labels"], found["least"]
+        if labels.ndim != 1 or records.shape != (len(labels), AXES) or least.shape != (1,):
             raise DamagedTeacherError("the shapes of its records")
         return NearestTeacher(
             takes, records.astype(np.float32), labels.astype(np.int64), float(least[0])

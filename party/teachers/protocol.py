@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pate.data.values import Dataset, Inputs
 
@@ -122,10 +122,123 @@ class AnswersTogether(Protocol):
 
         Args:
             members: all teachers of an ensemble, by number; some may be of another class, such as
-                :class:`party.teachers.constant.Constant`.
+                :class:`Constant`.
             classes: length of the class list that their answers index.
             inputs: n queries.
 
         Raises:
             SchemaError: if the inputs are not of the kind that the teachers were fitted on.
         """
+
+
+@runtime_checkable
+class Sure(Protocol):
+    """Additional interface of a teacher of two classes that says how sure it is."""
+
+    def chances(self, inputs: Inputs) -> NDArray[np.float64]:
+        """Return (n,) float64 from 0 to 1: its probability that an input has class 1."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The teacher of a shard with one class, which it always answers, or without records.
+
+    A party declares k teachers independently of its data, and each row of its votes sums to k. So
+    an empty shard has a teacher, too. It answers :data:`NO_OPINION`, and its vote goes to a class
+    that only the party's key and the teacher's number decide: such votes spread over the classes,
+    and depend on no record.
+
+    Attributes:
+        label: the class, or :data:`NO_OPINION`.
+    """
+
+    label: int
+
+    @classmethod
+    def of(cls, labels: Labels) -> Constant | None:
+        """Return the teacher of a shard with at most one class, else None.
+
+        Args:
+            labels: (n,) of the shard's records.
+        """
+        present = np.unique(labels).tolist()
+        if len(present) > 1:
+            return None
+        return cls(present[0] if present else NO_OPINION)
+
+    def predict(self, inputs: Inputs) -> Labels:
+        """Return the same class for each input."""
+        return np.full(len(inputs), self.label, dtype=np.int64)
+
+    def store(self) -> Stored:
+        """Return the class as JSON."""
+        return Stored({"constant": self.label}, b"")
+
+
+def restored(kind: Kind, stored: Stored) -> Teacher:
+    """Return the teacher of a kind that was stored, or the constant one that stands for it.
+
+    Raises:
+        DamagedTeacherError: if the bytes are neither.
+    """
+    label = stored.facts.get("constant")
+    return Constant(label) if isinstance(label, int) else kind.restore(stored)
+
+
+def dump(arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
+    """Return named arrays as one safetensors file."""
+    from safetensors.numpy import save
+
+    content: bytes = save({name: np.ascontiguousarray(loaded) for name, loaded in arrays.items()})
+    return content
+
+
+def load(content: bytes, names: Sequence[str] | None) -> dict[str, NDArray[np.generic]]:
+    """Return the arrays of a safetensors file, which must be exactly those named if any are.
+
+    Raises:
+        DamagedTeacherError: if it is not such a file, or has NaN.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as load_arrays
+
+    try:
+        loaded: dict[str, NDArray[np.generic]] = load_arrays(content)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise DamagedTeacherError("its tensors cannot be read") from error
+    if names is not None and loaded.keys() != set(names):
+        raise DamagedTeacherError("the names of its tensors")
+    if not all(np.isfinite(array.astype(np.float64)).all() for array in loaded.values()):
+        raise DamagedTeacherError("its tensors have NaN")
+    return loaded
+
+
+class NotConformingError(AssertionError):
+    """A kind of teachers violates a rule; the message names it."""
+
+
+def check_kind(kind: Kind, shard: Dataset, queries: Inputs) -> None:
+    """Check a kind of teachers on one shard, for authors of plugins; it is fitted twice.
+
+    Args:
+        kind: to be checked.
+        shard: labelled records of two classes or more.
+        queries: two or more, of the same schema.
+
+    Raises:
+        NotConformingError: naming the violated rule.
+    """
+    teacher = kind.fit(shard, seed=1)
+    votes = teacher.predict(queries)
+    if votes.shape != (len(queries),) or votes.dtype != np.int64:
+        raise NotConformingError(f"predict returns (n,) int64, not {votes.shape} {votes.dtype}")
+    if not np.all((votes >= NO_OPINION) & (votes < len(shard.classes))):
+        raise NotConformingError("predict returns indices into the class list, or NO_OPINION")
+    single = [teacher.predict(queries.take(np.array([row]))) for row in range(len(queries))]
+    for again, rule in (
+        (kind.fit(shard, seed=1).predict(queries), "a seed decides everything"),
+        (np.concatenate(single), "a query's vote depends on only that query"),
+        (kind.restore(teacher.store()).predict(queries), "a stored teacher votes as it did"),
+    ):
+        if not np.array_equal(again, votes):
+            raise NotConformingError(rule)

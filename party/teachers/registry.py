@@ -1,15 +1,20 @@
-"""The kinds of teachers by name."""
+"""The kinds of teachers by name, the device they run on, and kinds from other packages (plugins).
+
+A package declares an entry point in the group ``federated_pate.teachers``. It refers to a callable
+that takes a device (``auto``, ``cpu`` or ``cuda``) and returns a
+:class:`~party.teachers.protocol.Kind`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
 
-from party.teachers.device import DEVICES, pick_device
-from party.teachers.plugged import plugged
 from pate.data.embeddings import Embeddings
 from pate.data.values import Images
 from pate.errors import UsageError
-from pate.runtime.plugins import TEACHERS, plugin_names
+from pate.runtime.plugins import TEACHERS, load_plugin, plugin_names
 
 if TYPE_CHECKING:
     from party.teachers.protocol import Kind
@@ -22,6 +27,12 @@ MODELS: Final = (
 _OF_IMAGES: Final = ("linear", "nearest", "cnn")
 _OF_TABLES: Final = ("linear", "forest", "boosting", "logistic", "prior")
 _OF_EMBEDDINGS: Final = ("linear",)
+#: Values of ``--device``.
+DEVICES: Final = ("auto", "cpu", "cuda")
+#: One of these exists if there is an NVIDIA driver: on Linux, and in WSL.
+_DRIVER: Final = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
+#: Characters allowed in a file's name.
+_PLAIN: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 
 def kind_for(model: str, inputs: Inputs, device: str = "auto") -> Kind:
@@ -33,7 +44,7 @@ def kind_for(model: str, inputs: Inputs, device: str = "auto") -> Kind:
     every teacher.
 
     Args:
-        model: one of :data:`MODELS`, or the name of a plugin (:mod:`party.teachers.plugged`).
+        model: one of :data:`MODELS`, or the name of a plugin.
         inputs: the party's data; only their kind (images, embeddings or table) matters.
         device: ``auto``, ``cpu`` or ``cuda``; teachers of tables run on the CPU.
 
@@ -48,13 +59,11 @@ def kind_for(model: str, inputs: Inputs, device: str = "auto") -> Kind:
         if model not in (others := plugin_names(TEACHERS)):
             known = ", ".join(("auto", *own, *others))
             raise UsageError(f"there is no model {model!r}; for {what} there are {known}")
-        return plugged(model, device)
-    if model == "auto":
-        model = "chosen" if own == _OF_TABLES else own[0]
-    elif model not in own:
+        return _plugged(model, device)
+    if model != "auto" and model not in own:
         use = f"auto, {', '.join(own[:-1])} or {own[-1]}" if len(own) > 1 else f"auto or {own[0]}"
         raise UsageError(f"model {model} is not for {what}; use {use}")
-    return _kind(model, device)
+    return _kind(own[0] if model == "auto" and own != _OF_TABLES else model, device)
 
 
 def _suited(inputs: Inputs) -> tuple[str, tuple[str, ...]]:
@@ -75,21 +84,53 @@ def _kind(name: str, device: str) -> Kind:
 
         return Nearest()
     if name == "cnn":
-        from party.teachers.cnn import cnn_kind
+        from party.teachers.networks import Cnn, CnnTogether
 
-        return cnn_kind(device)
-    if name == "logistic":
-        from party.teachers.logistic import Logistic
+        found = pick_device(device)
+        return Cnn(found) if found == "cpu" else CnnTogether(found)
+    from party.teachers.tables import KINDS
 
-        return Logistic()
-    if name == "chosen":
-        from party.teachers.chosen import Chosen
+    return KINDS[name]
 
-        return Chosen()
-    if name == "prior":
-        from party.teachers.prior.teacher import Prior
 
-        return Prior()
-    from party.teachers.trees import Boosting, Forest
+def pick_device(wanted: str) -> str:
+    """Return ``cpu`` or ``cuda`` for ``auto``, ``cpu`` or ``cuda``.
 
-    return Forest() if name == "forest" else Boosting()
+    PyTorch takes seconds to load, so it is used only if there may be a GPU.
+
+    Raises:
+        UsageError: if CUDA is requested but unavailable, or for an unknown name.
+    """
+    if wanted not in DEVICES:
+        raise UsageError(f"--device {wanted!r} is not one of {', '.join(DEVICES)}")
+    if wanted == "cpu" or (wanted == "auto" and not any(path.exists() for path in _DRIVER)):
+        return "cpu"
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    if wanted == "cuda":
+        raise UsageError("--device cuda, but PyTorch finds no CUDA device; use auto or cpu")
+    return "cpu"
+
+
+def _plugged(name: str, device: str) -> Kind:
+    """Return the kind of teachers that an installed package offers under a name.
+
+    Raises:
+        UsageError: if it is not a kind of teachers.
+    """
+    make = load_plugin(TEACHERS, name)
+    if not callable(make):
+        raise UsageError(f"plugin {name!r} is not callable: it is called with a device")
+    kind = make(device)
+    for part in ("fit", "restore"):
+        if not callable(getattr(kind, part, None)):
+            raise UsageError(f"plugin {name!r} returned a {type(kind).__name__} without {part}()")
+    if getattr(kind, "name", None) != name:
+        raise UsageError(f"plugin {name!r} returned a kind that calls itself {kind.name!r}")
+    if not _PLAIN.fullmatch(str(getattr(kind, "suffix", ""))):
+        raise UsageError(f"plugin {name!r}: its suffix is no plain file suffix")
+    if not isinstance(getattr(kind, "version", None), str):
+        raise UsageError(f"plugin {name!r}: its version is no text")
+    return cast("Kind", kind)

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from party.teachers.constant import Constant
-from party.teachers.protocol import DamagedTeacherError, Stored
+from party.teachers.protocol import Constant, DamagedTeacherError, Stored, Sure, restored
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,14 +29,6 @@ if TYPE_CHECKING:
 #: The two classes of each question.
 _WITHOUT_AND_WITH: Final = ("0", "1")
 _LACKS, _HAS = 0, 1
-
-
-@runtime_checkable
-class Sure(Protocol):
-    """Additional interface of a teacher that says how sure it is."""
-
-    def chances(self, inputs: Inputs) -> Floats:
-        """Return (n,) float64 from 0 to 1: its probability that an input has class 1 of two."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +50,6 @@ class SeveralTeacher:
 
         Returns:
             (n, labels) bool.
-
-        Raises:
-            SchemaError: if the inputs are not of the kind that the teacher was fitted on.
         """
         cast = np.stack([each.predict(inputs) == _HAS for each in self.models], axis=1)
         if (cast.sum(axis=1) <= most).all():
@@ -128,11 +116,7 @@ class Several:
         return SeveralTeacher(tuple(models))
 
     def restore(self, stored: Stored) -> SeveralTeacher:
-        """Return the teacher that was stored.
-
-        Raises:
-            DamagedTeacherError: if the bytes are not such a teacher.
-        """
+        """Return the teacher that was stored."""
         listed = stored.facts.get("several")
         if not isinstance(listed, list) or not listed:
             raise DamagedTeacherError("its labels")
@@ -141,11 +125,7 @@ class Several:
         for each in listed:
             facts, size, model = _part(each, stored.model, start)
             start += size
-            label = facts.get("constant")
-            if isinstance(label, int):
-                models.append(Constant(label))
-            else:
-                models.append(self._kind.restore(Stored(facts, model)))
+            models.append(restored(self._kind, Stored(facts, model)))
         if start != len(stored.model):
             raise DamagedTeacherError("more bytes than its labels have")
         return SeveralTeacher(tuple(models))
@@ -175,11 +155,7 @@ def _chances(model: Teacher, inputs: Inputs) -> Floats:
 def votes_of(
     members: Sequence[Teacher], inputs: Inputs, labels: int, most: int
 ) -> NDArray[np.int64]:
-    """Return (n, labels) int64: how many teachers cast each label, at most ``most`` of each teacher.
-
-    Raises:
-        AssertionError: if a teacher casts more, which would cost more than is charged.
-    """
+    """Return (n, labels) int64: how many teachers cast each label, at most ``most`` of each teacher."""
     votes = np.zeros((len(inputs), labels), dtype=np.int64)
     for member in members:
         assert isinstance(member, SeveralTeacher)  # noqa: S101 - of the kind above

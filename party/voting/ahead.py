@@ -151,11 +151,6 @@ class AheadVotes:
             check: compares them with all earlier votes.
             record: does so, too, and records them in the party's ledger; called after their noise
                 is durable, and before they leave.
-
-        Raises:
-            RefusedError: if a bundle was used before, or this party voted in the campaign by the
-                steps online.
-            ProtocolError: if there can be no such round.
         """
         name = campaign.id.hex()
         if not self._party.takes_part(campaign.id):
@@ -209,11 +204,6 @@ class AheadVotes:
             campaign: checked, with its terms.
             asked: the server's request.
             allow_other: whether another campaign may have unmasked the same queries.
-
-        Raises:
-            RefusedError: if another list was taken, or these queries were unmasked before with
-                other parties.
-            DiskError: if it cannot be recorded; then nothing leaves.
         """
         round_, batch, hashes = self._round(campaign, asked.attempt)
         given = (
@@ -231,11 +221,7 @@ class AheadVotes:
         return masked.unmasking_to_wire(self._party.unmask(round_))
 
     def require_none(self, campaign: bytes) -> None:
-        """Check that no round of a campaign was begun here, so its sums may be made online.
-
-        Raises:
-            RefusedError: otherwise.
-        """
+        """Check that no round of a campaign was begun here, so its sums may be made online."""
         if self._file.exists() and self._party.takes_part(campaign):
             raise RefusedError(
                 "this campaign's votes are masked with bundles: they are not summed by the steps "

@@ -1,31 +1,40 @@
-"""Votes of a party's teachers, or of its records, on a batch: computed once, then stored."""
+"""Votes of a party's teachers, or of its records, on a batch: computed once, then stored.
+
+What is stored is found by the hash of the query, and by all that its votes depend on besides: so a repeated
+query gets the same votes.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import sqlite3
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from party.voting.cache import VoteCache
-from party.voting.request import ByQuery, LabelEnsemble, OneRelease
+import numpy as np
+
+from party.voting.neighbour import NeighbourVotes
+from pate.errors import DiskError, StateError
 from pate.runtime.failpoints import reach
+from pate.runtime.home import private_directory
 from protos.masked import shown_in
-from protos.terms import code_in, votes_per_unit
+from protos.terms import code_in, is_one_release, votes_per_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
-    from party.voting.neighbour import NeighbourVotes
     from party.voting.request import Ensemble
     from party.voting.series import SeriesVoters
     from pate.data.values import Inputs
     from pate.votes import Counts
     from protos.pate.v1 import vote_pb2
+
+#: Queries per SQL statement.
+_AT_A_TIME: Final = 500
 
 
 @dataclass(frozen=True)
@@ -34,11 +43,61 @@ class Casting:
 
     Attributes:
         source: digest of all that they depend on, besides the queries.
-        compute: given rows of the batch, (n,) int64, returns (n, classes) int64 votes on them.
+        compute: given places in the batch, (n,) int64, returns (n, classes) int64 votes on their queries.
     """
 
     source: bytes
     compute: Callable[[NDArray[np.int64]], Counts]
+
+    @classmethod
+    def of(
+        cls,
+        who: Ensemble | NeighbourVotes,
+        public: Inputs,
+        batch: vote_pb2.Batch,
+        campaign: vote_pb2.Campaign,
+        voters: SeriesVoters | None = None,
+    ) -> Casting:
+        """Return how our teachers, or our records, vote on a batch of a public set.
+
+        Where teachers answer query by query, a vote depends on the query, and of several labels on how many
+        of them count. One release is cast on the whole batch: it depends on all its queries, the public set
+        and the code; of records also on limits and clipping, in rounds on the model that is shown, which
+        the batch's digest covers, and in a series on who votes. Stored votes must match all of these.
+
+        Args:
+            who: votes.
+            public: the public set.
+            batch: the queries.
+            campaign: its terms.
+            voters: the records that vote in a campaign of a series.
+        """
+        code, about = code_in(campaign), campaign.code.encode()
+        classes, rows = tuple(campaign.classes), tuple(batch.rows)
+        cap, most = (
+            votes_per_patient(campaign) if campaign.most_votes else None,
+            campaign.most_votes,
+        )
+
+        def cast(some: Sequence[int]) -> Counts:
+            if not isinstance(who, NeighbourVotes):
+                return who.vote(public, some, classes, code)
+            return who.vote(
+                public, some, classes, code=code, votes_per_patient=cap, most_votes=most,
+                voters=None if voters is None else voters.rows, shown=shown_in(batch, len(classes)),
+            )  # fmt: skip
+
+        def compute(at: NDArray[np.int64]) -> Counts:
+            return cast(rows)[at] if together else cast([rows[place] for place in at.tolist()])
+
+        together = is_one_release(campaign) and not code.answer.of
+        if isinstance(who, NeighbourVotes):
+            about = b"".join((batch.digest, campaign.public_set, f"{cap} {most}".encode(), about))
+            about += b"" if voters is None else b"".join(voters.units)
+        elif together:
+            about += batch.digest + campaign.public_set
+        source = hashlib.sha256(who.fingerprint + about).digest() if about else who.fingerprint
+        return cls(source, compute)
 
     def votes(self, store: Path, classes: tuple[str, ...], hashes: Sequence[bytes]) -> Counts:
         """Return the votes on a batch; those that are stored are not computed again.
@@ -52,96 +111,93 @@ class Casting:
         return cache.votes(hashes, self.compute, before_store=lambda: reach("voting"))
 
 
-def of_teachers(
-    teachers: Ensemble, public: Inputs, batch: vote_pb2.Batch, campaign: vote_pb2.Campaign
-) -> Casting:
-    """Return how teachers vote on the queries of a batch of a public set.
-
-    For several labels it depends on how many of them count, for a class in one release on the whole
-    public set and all queries.
-    """
-    code, about = code_in(campaign), campaign.code.encode()
-    if code.of_teachers and not code.answer.of:
-        cast = partial(_cast_once, teachers, public, tuple(batch.rows), campaign)
-        about += batch.digest + campaign.public_set
-    else:
-        cast = partial(_poll, teachers, public.take(list(batch.rows)), campaign)
-    return Casting(_source(teachers.fingerprint, about), cast)
-
-
-def of_records(
-    records: NeighbourVotes,
-    public: Inputs,
-    batch: vote_pb2.Batch,
-    campaign: vote_pb2.Campaign,
-    voters: SeriesVoters | None,
-) -> Casting:
-    """Return how records vote on a batch of a public set; in a series only ``voters`` do.
-
-    Where a record votes depends on all queries of the batch, the public set and the code, in rounds also
-    on the model that is shown, which the batch's digest covers; limits and clipping depend on the
-    campaign, and in a series who votes. Stored votes must match all of these.
-    """
-    held_to = f"{votes_per_patient(campaign)} {campaign.most_votes}{campaign.code}"
-    about = batch.digest + campaign.public_set + held_to.encode()
-    if voters is not None:
-        about += b"".join(voters.units)
-    which = None if voters is None else voters.rows
-    cast = partial(_cast, records, public, batch, campaign, which)
-    return Casting(_source(records.fingerprint, about), cast)
-
-
-def _source(fingerprint: bytes, about: bytes) -> bytes:
-    return hashlib.sha256(fingerprint + about).digest() if about else fingerprint
-
-
-def _poll(
-    teachers: Ensemble, queries: Inputs, campaign: vote_pb2.Campaign, rows: NDArray[np.int64]
-) -> Counts:
-    """Return the teachers' votes on some of the queries."""
-    code = code_in(campaign)
-    if not code.of_teachers:
-        assert isinstance(teachers, ByQuery)  # noqa: S101 - others are of one release
-        return teachers.vote(queries.take(rows), tuple(campaign.classes))
-    assert isinstance(teachers, LabelEnsemble)  # noqa: S101 - checked with its answer
-    return teachers.vote_labels(queries.take(rows), tuple(campaign.classes), code.answer.most)
-
-
-def _cast_once(
-    teachers: Ensemble,
-    public: Inputs,
-    queries: tuple[int, ...],
-    campaign: vote_pb2.Campaign,
-    rows: NDArray[np.int64],
-) -> Counts:
-    """Return some rows of what teachers cast in one release."""
-    assert isinstance(teachers, OneRelease)  # noqa: S101 - all kinds of teachers of a class
-    votes = teachers.vote_once(public, queries, tuple(campaign.classes), code_in(campaign))
-    return votes[rows]
-
-
-def _cast(
-    records: NeighbourVotes,
-    public: Inputs,
-    batch: vote_pb2.Batch,
-    campaign: vote_pb2.Campaign,
-    voters: NDArray[np.int64] | None,
-    rows: NDArray[np.int64],
-) -> Counts:
-    """Return the records' votes on some of the queries; they are cast on all of them."""
-    votes = records.vote(
-        public,
-        tuple(batch.rows),
-        tuple(campaign.classes),
-        votes_per_patient=votes_per_patient(campaign),
-        most_votes=campaign.most_votes,
-        code=code_in(campaign),
-        voters=voters,
-        shown=shown_in(batch, len(campaign.classes)),
-    )
-    return votes[rows]
-
-
 def votes_per_patient(campaign: vote_pb2.Campaign) -> int | None:
     """Return the charged votes per patient. None: each record has one."""
     return votes_per_unit(campaign) if campaign.unit == "patient" else None
+
+
+class VoteCache:
+    """Vote vectors on disk, by the hash of the query.
+
+    A vote belongs to a query, a class list and an ensemble: ``ensemble`` changes when the
+    party's data or settings do, and then a campaign over the same public set gets new votes.
+    """
+
+    def __init__(self, path: Path, *, ensemble: bytes, classes: Sequence[str]) -> None:
+        private_directory(path.parent)
+        self._path = path
+        self._classes = len(classes)
+        key = hashlib.sha256(ensemble)
+        for name in classes:
+            key.update(len(name.encode()).to_bytes(4, "big") + name.encode())
+        self._key = key.digest()
+        try:
+            path.touch(mode=0o600)
+        except OSError as error:
+            raise DiskError(f"cannot write {path}: {error.strerror}") from error
+        with self._transaction() as db:
+            db.execute(
+                "CREATE TABLE IF NOT EXISTS votes (key BLOB NOT NULL, query BLOB NOT NULL, "
+                "counts BLOB NOT NULL, PRIMARY KEY (key, query)) WITHOUT ROWID"
+            )
+
+    def votes(
+        self,
+        queries: Sequence[bytes],
+        compute: Callable[[NDArray[np.int64]], Counts],
+        before_store: Callable[[], None] = lambda: None,
+    ) -> Counts:
+        """Return (queries, classes) int64 votes, computing and storing missing ones.
+
+        Args:
+            queries: row hashes, one per query.
+            compute: given the positions that are missing, returns their votes in that order.
+            before_store: called between the two.
+        """
+        stored = self._load(queries)
+        missing = [at for at, query in enumerate(queries) if query not in stored]
+        if missing:
+            made = compute(np.array(missing, dtype=np.int64)).astype("<i8")
+            before_store()
+            fresh = {queries[at]: row.tobytes() for at, row in zip(missing, made, strict=True)}
+            with self._transaction() as db:
+                db.executemany(
+                    "INSERT OR IGNORE INTO votes VALUES (?, ?, ?)",
+                    [(self._key, query, counts) for query, counts in fresh.items()],
+                )
+            reach("votes-cached")
+            stored |= fresh
+        packed = b"".join(stored[query] for query in queries)
+        if len(packed) != len(queries) * self._classes * 8:
+            raise StateError(f"{self._path} is damaged; remove it, and the votes are recomputed")
+        return (
+            np.frombuffer(packed, dtype="<i8").reshape(len(queries), self._classes).astype(np.int64)
+        )
+
+    def _load(self, queries: Sequence[bytes]) -> dict[bytes, bytes]:
+        # By the queries, since the file may have votes on many more.
+        stored: dict[bytes, bytes] = {}
+        with self._transaction() as db:
+            for first in range(0, len(queries), _AT_A_TIME):
+                some = queries[first : first + _AT_A_TIME]
+                stored.update(
+                    db.execute(
+                        "SELECT query, counts FROM votes WHERE key = ? AND query IN "  # noqa: S608
+                        f"({', '.join('?' * len(some))})",  # question marks alone
+                        (self._key, *some),
+                    )
+                )
+        return stored
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """One connection, one transaction, with translated errors of SQLite."""
+        try:
+            with closing(sqlite3.connect(self._path, timeout=30)) as db, db:
+                yield db
+        except sqlite3.OperationalError as error:
+            raise DiskError(f"cannot use {self._path}: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise StateError(
+                f"{self._path} is damaged ({error}); remove it to recompute the votes"
+            ) from error

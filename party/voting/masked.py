@@ -59,9 +59,6 @@ class MaskedVotes:
         ledger: its own; it has an unmasking before the shares leave.
         shares: its stored noise shares, one per batch.
         noise: their source.
-
-    Raises:
-        UsageError: for a seeded source of noise.
     """
 
     def __init__(
@@ -93,9 +90,6 @@ class MaskedVotes:
             campaign: checked, with its terms.
             asked: the attempt and its batch.
             hashes: of its queries, in its order, of our own copy.
-
-        Raises:
-            ProtocolError: if such a sum is impossible, or the same attempt has other queries.
         """
         ongoing = self._open.get(campaign.id)
         if (
@@ -199,11 +193,6 @@ class MaskedVotes:
             campaign: checked, with its terms.
             asked: the server's request.
             allow_other: whether another campaign may have unmasked the same queries.
-
-        Raises:
-            RefusedError: if these queries were unmasked before with other parties: the difference
-                of the sums would reveal votes.
-            DiskError: if it cannot be recorded; then nothing leaves.
         """
         ongoing = self._held(campaign, asked.attempt)
         opening = ongoing.masking.unmask(masked.signatures_from_wire(asked.signatures))

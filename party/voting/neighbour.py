@@ -38,10 +38,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.data.values import Dataset, Inputs
-    from pate.features.contract import FeatureSpace
     from pate.features.neighbours import Places
     from pate.rounds.model import RoundModel
     from pate.votes import Counts
+
+    Floats = NDArray[np.float32]
 
 #: Version: changes whenever the same records would vote differently.
 _VERSION: Final = b"pate neighbour votes v3\0"
@@ -94,21 +95,20 @@ class NeighbourVotes(OfRecords):
         """Return inputs with only the records' columns, in their order.
 
         The type of a column comes from the inputs, never from our cells.
-
-        Raises:
-            SchemaError: if the inputs are not of the kind of the data.
         """
         if isinstance(inputs, Table) and isinstance(self.records.inputs, Table):
             return inputs.only(self.records.inputs.names).plain()
         return schema_of(self.records.inputs).conform(inputs)
 
-    def _read_as(self, public: Table) -> NeighbourVotes:
-        """Return the same records, each cell read by its column's type in the public set."""
-        voters = self.records
-        assert isinstance(voters.inputs, Table)  # noqa: S101 - conform checked
+    def _read_as(self, public: Inputs) -> Dataset:
+        """Return the records, each cell read by its column's type in the public set."""
+        inputs = self.records.inputs
+        if not isinstance(public, Table) or self.schema == public.schema():
+            return self.records
+        assert isinstance(inputs, Table)  # noqa: S101 - conform checked
         numeric = [is_numeric(column) for column in public.columns]
-        inputs = voters.inputs.aligned(public.names, numeric, cell_by_cell=True)
-        return replace(self, records=replace(voters, inputs=inputs))
+        aligned = inputs.aligned(public.names, numeric, cell_by_cell=True)
+        return replace(self.records, inputs=aligned)
 
     def vote(
         self,
@@ -139,11 +139,6 @@ class NeighbourVotes(OfRecords):
 
         Returns:
             (queries, m) int64, in units of the code.
-
-        Raises:
-            SchemaError: if the public set is not of the kind of the data.
-            ProtocolError: if two queries are equal, so that the nearest is ambiguous, or the code is
-                for another number of them.
         """
         require_answer(code, self.answer)
         try:
@@ -151,66 +146,44 @@ class NeighbourVotes(OfRecords):
         except UsageError as error:
             raise ProtocolError(str(error)) from error
         seen = self.conform(public)
-        in_rounds = code.answer.name == RESIDUAL
         # Of the public set only the columns matter that our records have, and they are always the same.
-        about = (content_hash(seen), tuple(rows)) if in_rounds else ()
-        coded = about in self.coded
-        if not coded and isinstance(seen, Table) and self.schema != seen.schema():
-            return self._read_as(seen).vote(
-                seen,
-                rows,
-                classes,
-                votes_per_patient=votes_per_patient,
-                most_votes=most_votes,
-                code=code,
-                voters=voters,
-                shown=shown,
-            )
-        if in_rounds:
-            if not coded:
+        if code.answer.name == RESIDUAL:
+            about = (content_hash(seen), tuple(rows))
+            if about not in self.coded:
                 self.coded.clear()
-                self.coded[about] = self._codes(seen, rows)
+                self.coded[about] = _codes(self._read_as(seen), seen, rows)
             codes = self.coded[about].astype(np.int64)
             summed = self._residuals(codes, classes, shown, code, votes_per_patient)
-            return np.clip(summed, *code.bounds(most_votes))
-        queries = seen.take(list(rows))
-        require_different(queries.row_hashes())
-        dense = code.name == DENSE
-        voting = self._voters(votes_per_patient) if voters is None else self.records.take(voters)
-        fitted = looked_at(len(seen)) if dense else []
-        parts = Parts(len(seen), len(queries), len(fitted), len(voting))
-        with parts.next():
-            space = directions_over(seen) if dense else space_over(seen)
-        if not len(voting):  # whether any of our records takes part is nobody else's business
-            return np.zeros((len(queries), len(classes)), dtype=np.int64)
-        with parts.next():
-            places = space.embed(queries)
+        else:
+            records = self._read_as(seen)
+            if voters is None:
+                voters = self._voters(records, votes_per_patient)
+            voting = records if voters is None else records.take(voters)
+            summed = self._sums(voting, seen, rows, classes, code)
+        return np.clip(summed, *code.bounds(most_votes))
+
+    def _sums(
+        self, voting: Dataset, seen: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code
+    ) -> Counts:
+        """Return the sum of what records say where they vote: each one's array is its own."""
         answers = self._answers(voting, classes, code)
         if answers.ndim == 2:
             code.answer.check(answers)
-        votes = np.zeros((len(queries), len(classes)), dtype=np.int64)
-        with parts.next():
-            directions = Directions.fit(places, space.embed(seen.take(fitted))) if dense else None
-        # Each record's vote is its own, so any cut of them gives the same sum.
-        with parts.next():
-            for some, described in _in_cuts(space, voting.inputs):
-                given = answers[some.start : some.stop]
-                if given.ndim == 1:
-                    votes += (
-                        cast_votes(places, described, given, len(classes))
-                        if directions is None
-                        else dense_votes(directions, described, given, len(classes))
-                    )
-                else:
-                    votes += (
-                        cast_answers(places, described, given)
-                        if directions is None
-                        else dense_sums(directions, described, given, code.answer.grid)
-                    )
-                if some.stop == len(voting) or (some.start // _AT_ONCE) % _TOLD == _TOLD - 1:
-                    # A share, since the number of records is private.
-                    self.say(f"{100 * some.stop // len(voting)} % of our records have voted")
-        return np.clip(votes, *code.bounds(most_votes))
+        votes = np.zeros((len(rows), len(classes)), dtype=np.int64)
+        for some, described, places, directions in _placed(voting, seen, rows, code):
+            given = answers[some.start : some.stop]
+            if directions is None and given.ndim == 1:
+                votes += cast_votes(places, described, given, len(classes))
+            elif directions is None:
+                votes += cast_answers(places, described, given)
+            elif given.ndim == 1:
+                votes += dense_votes(directions, described, given, len(classes))
+            else:
+                votes += dense_sums(directions, described, given, code.answer.grid)
+            if some.stop == len(voting) or (some.start // _AT_ONCE) % _TOLD == _TOLD - 1:
+                # A share, since the number of records is private.
+                self.say(f"{100 * some.stop // len(voting)} % of our records have voted")
+        return votes
 
     def _residuals(
         self,
@@ -229,23 +202,6 @@ class NeighbourVotes(OfRecords):
         labels = self._answers(self.records, classes, code)
         return residual_sums(codes, labels, len(classes), shown, units)
 
-    def _codes(self, seen: Inputs, rows: Sequence[int]) -> NDArray[np.int16]:
-        """Return (n, d) the dense codes of our records; ``seen`` is the public set with their columns."""
-        queries = seen.take(list(rows))
-        require_different(queries.row_hashes())
-        parts = Parts(len(seen), len(queries), len(looked_at(len(seen))), len(self.records))
-        with parts.next():
-            space = directions_over(seen)
-        with parts.next():
-            places = space.embed(queries)
-        with parts.next():
-            directions = Directions.fit(places, space.embed(seen.take(looked_at(len(seen)))))
-        made = np.zeros((len(self.records), len(rows)), dtype=np.int16)
-        with parts.next():
-            for some, described in _in_cuts(space, self.records.inputs):
-                made[some.start : some.stop] = directions.codes(described)
-        return made
-
     def _answers(self, voters: Dataset, classes: Sequence[str], code: Code) -> Counts:
         """Return what each record says: (n,) the column of its class, or (n, m) a number in each."""
         if voters.answers is None:
@@ -258,15 +214,14 @@ class NeighbourVotes(OfRecords):
         hashes = voters.row_hashes()
         return of_labels(flags, voters.classes, classes, code.answer.most, hashes, self.key)
 
-    def _voters(self, votes_per_patient: int | None) -> Dataset:
-        """Return the voting records: all, or a limited number per patient."""
+    def _voters(self, records: Dataset, votes_per_patient: int | None) -> Places | None:
+        """Return which records vote: None for all, or a limited number per patient."""
         if votes_per_patient is None:
-            return self.records
-        if self.records.groups is None:
+            return None
+        if records.groups is None:
             raise _no_patients()
-        return self.records.take(
-            voters_of(self.records.groups, self.row_hashes, votes_per_patient, self.key)
-        )
+        hashes = self.row_hashes if records is self.records else records.row_hashes()
+        return voters_of(records.groups, hashes, votes_per_patient, self.key)
 
     @cached_property
     def row_hashes(self) -> Sequence[bytes]:
@@ -274,15 +229,35 @@ class NeighbourVotes(OfRecords):
         return self.records.row_hashes()
 
 
-def _in_cuts(space: FeatureSpace, inputs: Inputs) -> Iterator[tuple[range, NDArray[np.float32]]]:
-    """Yield rows of inputs and their features, some at a time, with progress."""
-    starts = range(0, len(inputs), _AT_ONCE)
-    cuts = Parts(*(min(_AT_ONCE, len(inputs) - start) for start in starts))
-    for start in starts:
-        some = range(start, min(start + _AT_ONCE, len(inputs)))
-        with cuts.next():
-            described = space.embed(inputs.take(some))
-        yield some, described
+def _codes(records: Dataset, seen: Inputs, rows: Sequence[int]) -> NDArray[np.int16]:
+    """Return (n, d) the dense codes of records; ``seen`` is the public set with their columns."""
+    made = np.zeros((len(records), len(rows)), dtype=np.int16)
+    for some, described, _, directions in _placed(records, seen, rows, Code(DENSE, len(rows))):
+        assert directions is not None  # noqa: S101 - of a dense code
+        made[some.start : some.stop] = directions.codes(described)
+    return made
+
+
+def _placed(
+    records: Dataset, seen: Inputs, rows: Sequence[int], code: Code
+) -> Iterator[tuple[range, Floats, Floats, Directions | None]]:
+    """Yield which records, some at a time, their features, those of the queries, and directions if dense."""
+    queries, dense = seen.take(list(rows)), code.name == DENSE
+    require_different(queries.row_hashes())
+    fitted = looked_at(len(seen)) if dense else []
+    starts = range(0, len(records), _AT_ONCE)
+    cuts = [range(start, min(start + _AT_ONCE, len(records))) for start in starts]
+    parts = Parts(len(seen), len(queries), len(fitted), *map(len, cuts))
+    with parts.next():
+        space = directions_over(seen) if dense else space_over(seen)
+    with parts.next():
+        places = space.embed(queries)
+    with parts.next():
+        directions = Directions.fit(places, space.embed(seen.take(fitted))) if dense else None
+    for some in cuts:  # none if no record of ours takes part, which is nobody else's business
+        with parts.next():
+            described = space.embed(records.inputs.take(some))
+        yield some, described, places, directions
 
 
 def _no_patients() -> ProtocolError:
@@ -290,11 +265,7 @@ def _no_patients() -> ProtocolError:
 
 
 def require_answer(code: Code, answer: str, *, of_teachers: bool = False) -> None:
-    """Check that records, or teachers, can say what a campaign asks.
-
-    Raises:
-        SchemaError: if not, with what to do.
-    """
+    """Check that records, or teachers, can say what a campaign asks."""
     wanted = CLASS if code.answer.one_hot else code.answer.permission
     if wanted != answer:
         raise SchemaError(
@@ -305,10 +276,6 @@ def require_answer(code: Code, answer: str, *, of_teachers: bool = False) -> Non
 
 
 def require_different(queries: Sequence[bytes]) -> None:
-    """Check that no two queries are the same input to the records, by their hashes.
-
-    Raises:
-        ProtocolError: if two are, so that the nearest is ambiguous.
-    """
+    """Check that no two queries are the same input to the records, by their hashes."""
     if len(set(queries)) != len(queries):
         raise ProtocolError("two queries of neighbour votes are alike to our records")

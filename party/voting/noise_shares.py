@@ -54,10 +54,6 @@ class NoiseShares:
 
     Args:
         path: the file; created if absent, readable only by its owner.
-
-    Raises:
-        StateError: if the file is damaged.
-        DiskError: if it cannot be made.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,13 +80,6 @@ class NoiseShares:
 
         Returns:
             (rows, classes) int64, votes.
-
-        Raises:
-            RefusedError: if it hid other votes before, or it is lost.
-            StateError: if the file is damaged.
-            DiskError: if the share cannot be stored; then it must not be used.
-            UsageError: for an impossible shape, or draws of another type.
-            AccountingError: for noise beyond 32 bits, which no campaign needs.
         """
         if votes.ndim != 2 or votes.dtype != np.int64:
             raise UsageError(f"votes are {votes.dtype} of shape {votes.shape}")

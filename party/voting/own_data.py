@@ -11,8 +11,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
-from party.teachers.averaged import Averaged
-from party.teachers.training import Ensemble, train_ensemble
+from party.teachers.ensemble import Averaged, Ensemble, columns_of
+from party.teachers.training import train_ensemble
 from party.voting.columns import alike, described, left_out, warnings
 from party.voting.neighbour import NeighbourVotes, require_answer
 from party.voting.request import nobody_votes
@@ -28,7 +28,7 @@ from pate.data.locate import raw_at
 from pate.data.odd import Odd
 from pate.data.read import read_dataset
 from pate.data.schema import Schema
-from pate.errors import DataError, PateError, ProtocolError, SchemaError, UsageError
+from pate.errors import DataError, PateError, ProtocolError, UsageError
 from protos.bounds import check_classes
 from protos.terms import code_in
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from party.options import OwnOptions
-    from party.voting.received.encoders import Encoders
+    from party.voting.received import Encoders
     from pate.data.encoded import Embedder
     from pate.data.values import Dataset
     from protos.pate.v1 import vote_pb2
@@ -136,19 +136,24 @@ class OwnFile:
                 ``strict`` for every cell and record that would be excluded, unless ``none_fits``: what a
                 campaign chooses must not make one record refuse it.
         """
-        if self.answer != CLASS:
-            return self._read_several(schema, classes, none_fits=none_fits)
-        if self.classes is not None and classes is not None:
-            require_listed(self.classes, classes)
+        of_class = self.answer == CLASS
+        if self.classes is not None:
+            if not of_class:
+                raise UsageError("--classes is for --label: leave it out")
+            if classes is not None:
+                columns_of(self.classes, classes)
         odd = Odd()
         # In one order, whatever the list's, so that a reordered list needs no new training.
         listed = None if self.classes is None else sorted_classes(self.classes)
-        classes = None if classes is None else sorted_classes(classes)
+        if classes is not None:  # of several labels the campaign's list has one column more
+            classes = sorted_classes(each for each in classes if of_class or each != NONE)
         dataset = read_dataset(
             self.data,
-            label=self.label,
+            label=self.label if of_class else None,
+            labels=sorted_classes(self.labels),
+            number=self.number,
             group=self.group,
-            classes=listed or classes,
+            classes=(listed or classes) if of_class else None,
             drop=self.drop,
             schema=schema,
             odd=None if self.strict and not none_fits else odd,
@@ -160,35 +165,7 @@ class OwnFile:
         )
         if classes is not None and dataset.classes != classes:
             dataset = dataset.with_classes(classes)
-        require_sendable(dataset.classes)
-        return dataset, odd
-
-    def _read_several(
-        self, schema: Schema | None, classes: Classes, *, none_fits: bool
-    ) -> tuple[Dataset, Odd]:
-        """Return records with several labels or a number; the campaign's list has one column more."""
-        if self.classes is not None:
-            raise UsageError("--classes is for --label: leave it out")
-        odd = Odd()
-        dataset = read_dataset(
-            self.data,
-            labels=sorted_classes(self.labels),
-            number=self.number,
-            group=self.group,
-            drop=self.drop,
-            schema=schema,
-            odd=None if self.strict and not none_fits else odd,
-            reading=self.reading,
-            text=self.text,
-            dicom_labels=self.dicom_labels,
-            encoder=self.encoder,
-            none_fits=none_fits,
-        )
-        if classes is not None:
-            dataset = dataset.with_classes(
-                [name for name in sorted_classes(classes) if name != NONE]
-            )
-        if self.labels:
+        if self.answer != NUMBER:
             require_sendable(dataset.classes)
         return dataset, odd
 
@@ -210,20 +187,6 @@ class OwnFile:
 
 class GaveUpError(Exception):
     """Training was left off, since something else is to be prepared; what is trained is stored."""
-
-
-def require_listed(ours: tuple[str, ...], campaign: tuple[str, ...]) -> None:
-    """Check that our stated class list is part of the campaign's.
-
-    Raises:
-        SchemaError: if it is not.
-    """
-    unknown = sorted(set(ours) - set(campaign))
-    if unknown:
-        raise SchemaError(
-            f"our data has classes that the campaign lacks: {', '.join(unknown)}; "
-            f"the campaign's are {', '.join(campaign)}"
-        )
 
 
 def require_sendable(classes: tuple[str, ...]) -> None:
@@ -364,7 +327,7 @@ class OwnVoters:
         self._with_encoder(campaign)
         self._file.require_encoder(campaign.schema)
         if self._file.answer == CLASS and self._file.classes is not None and campaign.classes:
-            require_listed(self._file.classes, tuple(campaign.classes))
+            columns_of(self._file.classes, campaign.classes)
 
     def read(self, campaign: vote_pb2.Campaign) -> NeighbourVotes:
         """Return our records as read for a campaign.

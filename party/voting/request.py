@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 from pate.answers import NONE
 from pate.errors import ProtocolError, SchemaError
@@ -15,63 +15,6 @@ if TYPE_CHECKING:
     from pate.data.values import Inputs
     from pate.votes import Counts
     from protos.pate.v1 import vote_pb2
-
-
-class Ensemble(Protocol):
-    """The voter's interface of a party's teachers."""
-
-    @property
-    def teachers(self) -> int:
-        """k, the number of teachers."""
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The class list of the party's data."""
-
-    @property
-    def unit(self) -> str:
-        """``record`` or ``patient``: which rows share a shard."""
-
-    @property
-    def schema(self) -> str:
-        """One line that describes the inputs the teachers take."""
-
-    @property
-    def fingerprint(self) -> bytes:
-        """Digest of the data and the settings, 32 bytes."""
-
-    def conform(self, inputs: Inputs) -> Inputs:
-        """Return inputs with only what the teachers use."""
-
-
-@runtime_checkable
-class ByQuery(Protocol):
-    """Additional interface of teachers that answer query by query."""
-
-    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
-        """Return (n, m) int64 votes, columns in the order of ``classes``."""
-
-
-@runtime_checkable
-class OneRelease(Protocol):
-    """Additional interface of teachers whose votes for a class may be one release."""
-
-    def vote_once(
-        self, public: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code
-    ) -> Counts:
-        """Return (places, m) int64, in units of the code, of teachers at rows of the public set."""
-
-
-@runtime_checkable
-class LabelEnsemble(Protocol):
-    """Additional interface of teachers of several labels."""
-
-    @property
-    def answer(self) -> str:
-        """What they say: ``class`` or ``labels``."""
-
-    def vote_labels(self, inputs: Inputs, classes: Sequence[str], most: int) -> Counts:
-        """Return (n, m) int64 votes, of each teacher for at most ``most`` labels."""
 
 
 class Voting(Protocol):
@@ -88,6 +31,30 @@ class Voting(Protocol):
     @property
     def schema(self) -> str:
         """One line that describes the inputs."""
+
+
+class Ensemble(Voting, Protocol):
+    """The voter's interface of a party's teachers."""
+
+    @property
+    def teachers(self) -> int:
+        """k, the number of teachers."""
+
+    @property
+    def answer(self) -> str:
+        """What they say: ``class`` or ``labels``."""
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Digest of the data and the settings, 32 bytes."""
+
+    def conform(self, inputs: Inputs) -> Inputs:
+        """Return inputs with only what the teachers use."""
+
+    def vote(
+        self, public: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code, /
+    ) -> Counts:
+        """Return (rows, m) int64, in units of the code, of teachers at rows of the public set."""
 
 
 def check_fits(campaign: vote_pb2.Campaign, ensemble: Voting) -> None:

@@ -15,23 +15,26 @@ from typing import TYPE_CHECKING, Final
 from party.identity.keys import units_key, votes_key
 from party.ledger.sent_votes import Answer, tags_of, view_of
 from party.voting.ahead import AheadVotes
-from party.voting.casting import Casting, of_records, of_teachers, votes_per_patient
-from party.voting.ending import Ending, check_ending
+from party.voting.casting import Casting, votes_per_patient
+from party.voting.ending import (
+    Ending,
+    check_ending,
+    joined_in_words,
+    kind_in_words,
+    voting_in_words,
+)
 from party.voting.masked import MaskedVotes
 from party.voting.neighbour import NeighbourVotes, require_answer, require_different
 from party.voting.noise_shares import NoiseShares
 from party.voting.own_data import GaveUpError
-from party.voting.received.public_sets import PublicSets
+from party.voting.received import PublicSets
 from party.voting.request import (
-    LabelEnsemble,
     check_fits,
     check_on_roster,
     nobody_votes,
     other_classes,
 )
-from party.voting.screen_lines import joined_in_words, kind_in_words, voting_in_words
 from party.voting.series import SeriesVoters, series_voters
-from pate.answers import CLASS
 from pate.campaign.order import query_of_round
 from pate.data.embeddings import encoder_in
 from pate.data.encoded import NoEncoderError
@@ -467,8 +470,7 @@ class Voter:
         self._accept_terms(offer, campaign)
         if self._own is None:
             who = self._who(campaign)
-            said = who.answer if isinstance(who, NeighbourVotes | LabelEnsemble) else CLASS
-            require_answer(code_in(campaign), said, of_teachers=not campaign.most_votes)
+            require_answer(code_in(campaign), who.answer, of_teachers=not campaign.most_votes)
             check_fits(campaign, who)
             return who
         read = self._own.read(campaign)
@@ -567,10 +569,7 @@ class Voter:
             voters = self._voters(offer, who, campaign)
             answer = replace(answer, units=voters.units, known_by=voters.known_by)
         self._site.admit(offer, answer)
-        if isinstance(who, NeighbourVotes):
-            casting = of_records(who, public, batch, campaign, voters)
-        else:
-            casting = of_teachers(who, public, batch, campaign)
+        casting = Casting.of(who, public, batch, campaign, voters)
         return _Request(offer, answer, lambda: self._vote(campaign, batch, hashes, casting))
 
     def _voters(

@@ -152,7 +152,8 @@ def _planted(
 
 
 def _vote(records: Dataset, public: Dataset, teachers: int, home: Path) -> Counts:
-    return open_ensemble(home, records, teachers).vote(public.inputs, public.classes)
+    ensemble = open_ensemble(home, records, teachers)
+    return ensemble.vote(public.inputs, range(len(public)), public.classes)
 
 
 def _label(planting: Planting, public: Dataset, votes: Counts, place: Path) -> CampaignState:

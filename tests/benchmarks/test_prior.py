@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import party.teachers.prior
-from party.teachers.prior import weights
+from party.teachers.prior import teacher
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,7 +87,7 @@ def test_a_resumed_training_is_the_same(tmp_path: Path, monkeypatch: pytest.Monk
     # What is exported is what the package loads, to the last byte.
     monkeypatch.setattr(party.teachers.prior, "__path__", [str(tmp_path)])
     digest = prior.export(tmp_path / "b" / "step-000004.pt")
-    content = (tmp_path / weights.NAME).read_bytes()
+    content = (tmp_path / teacher.NAME).read_bytes()
     assert prior.export(tmp_path / "a" / "step-000004.pt") == digest
-    monkeypatch.setattr(weights, "DIGEST", digest)
-    weights.check(content)
+    monkeypatch.setattr(teacher, "DIGEST", digest)
+    teacher.check_weights(content)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from party.voting.voter import Voter
+    from pate.codes import Code
     from pate.data.values import Inputs
     from pate.votes import Counts
 
@@ -117,7 +118,10 @@ class Twisted:
 class Teachers(Unanimous):
     """Most of an honest party's teachers answer one class, by the query; the rogue's all the first."""
 
-    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+    def vote(
+        self, public: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code
+    ) -> Counts:
+        inputs = public.take(list(rows))
         votes = np.zeros((len(inputs), len(classes)), dtype=np.int64)
         most = np.array([each[0] % CLASSES for each in inputs.row_hashes()])
         votes[np.arange(len(inputs)), most] = TEACHERS - 1

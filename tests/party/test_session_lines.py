@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from party.voting.ending import Ending
-from party.voting.screen_lines import ended_in_words
+from party.voting.ending import Ending, ended_in_words
 from pate.campaign.choices import EARLY_ENDS
 
 ENDING = Ending(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from party.teachers.conformance import NotConformingError, check_kind
+from party.teachers.protocol import NotConformingError, check_kind
 from party.teachers.registry import kind_for
 from pate.errors import DataError, UsageError
 from pate.runtime import plugins

@@ -30,8 +30,7 @@ from party.voting.neighbour import NeighbourVotes
 from pate.accounting.composition import total_cost
 from pate.accounting.filters import Delta
 from pate.answers import LABELS
-from pate.campaign.choices import BY_LABEL
-from pate.codes import code_of
+from pate.codes import NEAREST, code_of
 from pate.errors import PateError, QuorumError
 from pate.formats.labels import LabelSet
 from pate.formats.mechanism_words import mechanism_in_words
@@ -105,12 +104,7 @@ def votes_of(world: EveryWorld, name: str, state: CampaignState) -> Counts:
             votes_per_patient=terms.votes_per_patient if kind.unit == "patient" else None,
             shown=state.models[-2] if kind.rounds else None,
         )  # fmt: skip
-    asked = public.take(list(rows))
-    if kind.answer == LABELS:
-        return Teachers(kind).vote_labels(asked, state.classes, 2)
-    if kind.release != BY_LABEL:
-        return Teachers(kind).vote_once(public, rows, state.classes, code_of(state.spec.code))
-    return Teachers(kind).vote(asked, state.classes)
+    return Teachers(kind).vote(public, rows, state.classes, code_of(state.spec.code or NEAREST))
 
 
 def stands(world: EveryWorld, number: int = 0) -> Stand:

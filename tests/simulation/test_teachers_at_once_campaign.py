@@ -17,7 +17,7 @@ from party.identity.keys import shard_key
 from party.ledger.findings import agrees
 from party.ledger.ledger import PartyLedger
 from party.ledger.verify import verify_statement
-from party.teachers.averaged import Averaged
+from party.teachers.ensemble import Averaged
 from pate.accounting.composition import Gdp
 from pate.accounting.events import NoisyArray
 from pate.campaign.settings import spec_of
@@ -179,11 +179,11 @@ def test_one_record_changes_one_array(tmp_path: Path) -> None:
     for release, text in spec.items():
         code = code_of(text)
         asked = rows if release == "axes-8" else list(range(QUERIES))
-        before = Averaged(own.take(range(59)), 10, key).vote_once(PUBLIC, asked, CLASSES, code)
-        after = Averaged(own, 10, key).vote_once(PUBLIC, asked, CLASSES, code)
+        before = Averaged(own.take(range(59)), 10, key).vote(PUBLIC, asked, CLASSES, code)
+        after = Averaged(own, 10, key).vote(PUBLIC, asked, CLASSES, code)
         moved = int(np.square(after - before).sum())
         assert (moved > 0) >= code.signed  # a vote for a class may stay
         assert moved <= code.change(1).squared
         # In another order nothing moves.
         other = Averaged(own.take(range(59, -1, -1)), 10, key)
-        assert np.array_equal(other.vote_once(PUBLIC, asked, CLASSES, code), after)
+        assert np.array_equal(other.vote(PUBLIC, asked, CLASSES, code), after)

@@ -49,3 +49,16 @@ def repeated(chain: Chain, entries: Iterable[Entry], seq: int, times: int) -> li
     """The chain with one entry as many times, bound as if it had been written so."""
     some = [each for each in entries for _ in range(times if each.seq == seq else 1)]
     return forged(chain, some, 0, dict)
+
+
+def rewrite(path: Path, entries: Iterable[Entry]) -> None:
+    """Put other bodies, links and digests in the place of a file's entries, by their numbers."""
+    for each in entries:
+        tamper(
+            path,
+            "UPDATE entries SET body = ?, previous = ?, digest = ? WHERE seq = ?",
+            each.body,
+            each.previous,
+            each.digest,
+            each.seq,
+        )

@@ -1,33 +1,39 @@
 """Teachers that answer by their shard's records, which a network reads together with each query.
 
-The network was trained on made-up tables, is the same for all, and has seen no record
-(:mod:`party.teachers.prior.weights`). A teacher is its shard's records and their classes; nothing is
-fitted. So its file has records, like that of :mod:`party.teachers.nearest`.
+The network was trained on made-up tables, is the same for all, and has seen no record. Its weights come
+with the package; ``benchmarks/prior.py`` makes them, and the file's header has its command and recipe. A
+teacher is its shard's records and their classes; nothing is fitted. So its file has records, like that of
+:mod:`party.teachers.nearest`.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from party.teachers import tensors
-from party.teachers.columns import NumberColumn, TableEncoding
-from party.teachers.prior import weights
-from party.teachers.protocol import DamagedTeacherError, Labels, Stored
+from party.teachers.protocol import DamagedTeacherError, Labels, Stored, dump, load
+from party.teachers.schema import NumberColumn, TableEncoding
 from pate.data.values import Table
-from pate.errors import SchemaError, UsageError
+from pate.errors import DataError, SchemaError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from party.teachers.prior.network import PriorNetwork
     from pate.data.values import Dataset, Inputs
 
     Floats = NDArray[np.float32]
 
+#: The file of the weights, and its SHA-256.
+NAME: Final = "weights.safetensors"
+DIGEST: Final = "f60e23f5b30fea96101e927d976913f58b2b7967be71a8e75a9ed46c93ff3c75"
 #: Most classes: each is one question, whether a record has it.
 MOST_CLASSES: Final = 10
 #: Most records that the network reads at once, as in its training. More are dealt into parts.
@@ -57,11 +63,7 @@ class PriorTeacher:
     labels: Labels
 
     def predict(self, inputs: Inputs) -> Labels:
-        """Return the class of each input.
-
-        Raises:
-            SchemaError: if the inputs are not of the kind that the teacher was fitted on.
-        """
+        """Return the class of each input."""
         seen = np.unique(self.labels)
         queries = cells(self.encoding, inputs)[:, self.kept]
         if len(seen) == 2:
@@ -72,7 +74,7 @@ class PriorTeacher:
         return answers
 
     def chances(self, inputs: Inputs) -> NDArray[np.float64]:
-        """Return (n,) the probability of class 1 of two; see :class:`party.teachers.several.Sure`."""
+        """Return (n,) the probability of class 1 of two; see :class:`party.teachers.protocol.Sure`."""
         queries = cells(self.encoding, inputs)[:, self.kept]
         logits = self._logits(queries, np.unique(self.labels)[-1])
         return 1 / (1 + np.exp(-np.clip(logits.astype(np.float64), -50, 50)))
@@ -81,7 +83,7 @@ class PriorTeacher:
         """Return (q,) the logit of a class against all others."""
         import torch
 
-        network = weights.network()
+        network = trained_network()
         has = self.labels == label
         logits = np.zeros(len(queries), dtype=np.float32)
         parts = _parts(has)
@@ -105,14 +107,14 @@ class PriorTeacher:
             "missing": missing,
             "labels": self.labels,
         }
-        return Stored({"table": self.encoding.facts()}, tensors.dump(model))
+        return Stored({"table": self.encoding.facts()}, dump(model))
 
 
 class Prior:
     """Makes teachers that a network answers for; each depends only on its shard."""
 
     name = "prior"
-    version = f"1, weights {weights.DIGEST[:16]}"
+    version = f"1, weights {DIGEST[:16]}"
     suffix = "safetensors"
 
     def fit(self, shard: Dataset, seed: int) -> PriorTeacher:
@@ -121,16 +123,11 @@ class Prior:
         Args:
             shard: its records.
             seed: of the parts of a shard that is too large for one, and of the records left out.
-
-        Raises:
-            SchemaError: if the shard is not a table.
-            UsageError: if the data has too many classes.
-            DataError: if the weights of the network are damaged.
         """
         if not isinstance(shard.inputs, Table):
             raise SchemaError(f"prior teachers take tables, the data is {shard.inputs.schema()}")
         require_few(shard.classes)
-        weights.network()  # a damaged installation shows before a campaign, not at its first vote
+        trained_network()  # a damaged installation shows before a campaign, not at its first vote
         order = _some(shard.labels, np.random.default_rng(seed).permutation(len(shard)))
         encoding = TableEncoding.fit(shard.inputs)
         rows, labels = cells(encoding, shard.inputs)[order], shard.labels[order]
@@ -138,15 +135,10 @@ class Prior:
         return PriorTeacher(encoding, kept, np.ascontiguousarray(rows[:, kept]), labels)
 
     def restore(self, stored: Stored) -> PriorTeacher:
-        """Return the teacher that was stored.
-
-        Raises:
-            DamagedTeacherError: if the bytes are not such a teacher.
-            DataError: if the weights of the network are damaged.
-        """
-        weights.network()
+        """Return the teacher that was stored."""
+        trained_network()
         encoding = TableEncoding.from_facts(stored.facts.get("table"))
-        found = tensors.load(stored.model, ("kept", "rows", "missing", "labels"))
+        found = load(stored.model, ("kept", "rows", "missing", "labels"))
         kept, rows, labels = (found[name] for name in ("kept", "rows", "labels"))
         shapes = rows.ndim == 2 and rows.shape == found["missing"].shape
         if not shapes or labels.shape != rows.shape[:1] or kept.shape != rows.shape[1:]:
@@ -163,12 +155,34 @@ class Prior:
         )
 
 
-def require_few(classes: Sequence[str]) -> None:
-    """Check that the network takes so many classes.
+def check_weights(content: bytes) -> None:
+    """Check that a file has the weights that this version was measured with."""
+    if (found := hashlib.sha256(content).hexdigest()) != DIGEST:
+        raise DataError(
+            f"the weights of model prior, {NAME}, have SHA-256 {found[:16]}… instead of {DIGEST[:16]}…: "
+            "the installation is damaged; install the package again"
+        )
 
-    Raises:
-        UsageError: if it does not.
-    """
+
+@functools.cache
+def trained_network() -> PriorNetwork:
+    """Return the network with its weights, to answer only."""
+    import torch
+    from safetensors.torch import load as load_tensors
+
+    from party.teachers.prior.network import PriorNetwork
+
+    content = files(__package__).joinpath(NAME).read_bytes()
+    check_weights(content)
+    # Its first weights, which are replaced, would be drawn from PyTorch's global generator.
+    with torch.random.fork_rng(devices=[]):
+        made = PriorNetwork()
+    made.load_state_dict(load_tensors(content))
+    return made.eval().requires_grad_(requires_grad=False)
+
+
+def require_few(classes: Sequence[str]) -> None:
+    """Check that the network takes so many classes."""
     if len(classes) > MOST_CLASSES:
         raise UsageError(
             f"model prior takes at most {MOST_CLASSES} classes, the data has {len(classes)}; "
@@ -177,11 +191,7 @@ def require_few(classes: Sequence[str]) -> None:
 
 
 def cells(encoding: TableEncoding, inputs: Inputs) -> Floats:
-    """Return (n, c) float32: a number as one cell, NaN if missing, a category as one for each value.
-
-    Raises:
-        SchemaError: if the inputs lack a column.
-    """
+    """Return (n, c) float32: a number as one cell, NaN if missing, a category as one for each value."""
     encoded = encoding.encode(inputs)
     kept, at = [], 0
     for column in encoding.columns:

@@ -15,6 +15,7 @@ from aggregator_server.campaign.batches import BATCH_COUNTS, check_apart, next_p
 from aggregator_server.exchange import exchange as exchange_module
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import verify
+from pate.codes import NEAREST, code_of
 from pate.data.values import Images
 from pate.errors import LedgerError, QuorumError, RefusedError, UsageError
 from pate.votes import Histogram
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from pate.codes import Code
     from pate.data.values import Inputs
     from pate.votes import Counts
 
@@ -36,7 +38,10 @@ TWO = 4
 class Parity(Unanimous):
     """Teachers that answer by a pixel, so that queries have different votes."""
 
-    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+    def vote(
+        self, public: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code
+    ) -> Counts:
+        inputs = public.take(list(rows))
         assert isinstance(inputs, Images)
         first = inputs.pixels[:, 0, 0, 0].astype(np.int64) % (TEACHERS + 1)
         return np.stack([first, TEACHERS - first], axis=1)
@@ -79,7 +84,7 @@ def test_several_batches_give_the_histograms_of_one(
     assert ranges(whole) == [(0, 6, NAMES)]
     with Ledger.open(whole.place()) as ledger:
         np.testing.assert_array_equal(several, ledger.counts())
-    votes = 4 * Parity().vote(PUBLIC, ("x", "y"))
+    votes = 4 * Parity().vote(PUBLIC, range(len(PUBLIC)), ("x", "y"), code_of(NEAREST))
     assert len(np.unique(votes, axis=0)) > 2
     np.testing.assert_array_equal(several, votes)
 

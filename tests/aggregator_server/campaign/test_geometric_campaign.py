@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from aggregator_server.campaign.reachable import require_reachable
+from aggregator_server.ledger.answers import CHAIN, replay
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.ledger.rules import CHAIN, replay
 from aggregator_server.ledger.verify import read_campaign, verify
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from pate.errors import LedgerError, ProtocolError, UsageError

@@ -52,20 +52,23 @@ class Constant:
     """k teachers that all answer one class."""
 
     unit = "record"
+    answer = "class"
     schema = "images 4x4x1"
     fingerprint = b"f" * 32
 
-    def __init__(self, teachers: int, answer: int, classes: tuple[str, ...] = ("x", "y")) -> None:
+    def __init__(self, teachers: int, always: int, classes: tuple[str, ...] = ("x", "y")) -> None:
         self.teachers = teachers
         self.classes = classes
-        self.answer = answer
+        self.always = always
 
     def conform(self, inputs: Inputs) -> Inputs:
         return inputs
 
-    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
-        votes = np.zeros((len(inputs), len(classes)), dtype=np.int64)
-        votes[:, self.answer] = self.teachers
+    def vote(
+        self, public: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code
+    ) -> Counts:
+        votes = np.zeros((len(rows), len(classes)), dtype=np.int64)
+        votes[:, self.always] = self.teachers
         return votes
 
 
@@ -368,7 +371,9 @@ def test_a_party_that_the_roster_has_otherwise_does_not_vote(
 
 def test_too_few_parties_end_the_batch(tmp_path: Path, houses: list[House]) -> None:
     class Broken(Constant):
-        def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+        def vote(
+            self, public: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code
+        ) -> Counts:
             raise ValueError("secret 42")
 
     house = House(tmp_path, [Constant(1, 0), Broken(1, 0)])

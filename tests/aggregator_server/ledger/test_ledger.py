@@ -8,15 +8,16 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from aggregator_server.ledger.answers import CHAIN
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.ledger.rules import CHAIN
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.accounting.composition import total_cost
 from pate.campaign.roster import RosterParty
@@ -239,6 +240,21 @@ def test_a_roster_that_does_not_fit_is_refused(
         ledger.record_roster(make_parties(), CLASSES)  # a refusal leaves nothing behind
 
 
+def test_a_roster_of_parties_that_cannot_be_is_refused(path: Path) -> None:
+    first, *others = make_parties()
+    wrong: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"name": others[0].name}, "the same name"),
+        ({"identity": others[0].identity}, "the same identity key"),
+        ({"name": ""}, "not a party"),
+        ({"teachers": 0}, "not a party"),
+        ({"unit": "party"}, "not a party"),
+    )
+    with Ledger.create(path, make_spec()) as ledger:
+        for change, why in wrong:
+            with pytest.raises((RefusedError, LedgerError), match=why):
+                ledger.record_roster([replace(first, **change), *others], CLASSES)
+
+
 def test_parties_must_guard_the_unit_that_is_promised(path: Path) -> None:
     mixed = [*make_parties(unit="patient")[:3], make_parties(unit="record")[3]]
     with Ledger.create(path, make_spec(unit="patient")) as ledger:
@@ -425,6 +441,12 @@ def test_an_answer_that_was_not_paid_for_is_refused(
     assert ledger.state().spent == charge.cost
 
 
+def test_an_answer_has_the_first_of_the_events_that_were_charged(ledger: Ledger) -> None:
+    charge = ledger.charge([5])
+    with pytest.raises(LedgerError, match="events that were not charged"):
+        ledger.release(charge, [Outcome(None, None, charge.events[1:])])
+
+
 # Rounds.
 
 
@@ -440,6 +462,8 @@ def test_interactive_rounds_wait_for_predictions(path: Path) -> None:
             ledger.charge([1])
         with pytest.raises(LedgerError, match="shape"):
             ledger.record_predictions(2, guess[:-1])
+        with pytest.raises(LedgerError, match="for round 3, expected 2"):
+            ledger.record_predictions(3, guess)
         assert ledger.record_predictions(2, guess) is False
         assert ledger.record_predictions(2, make_predictions(200, 0.5)) is True
         charge = ledger.charge([1, 2])

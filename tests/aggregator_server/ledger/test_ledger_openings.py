@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aggregator_server.ledger.answers import CHAIN, replay
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.ledger.rules import CHAIN, replay
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.errors import LedgerError, QuorumError, StateError
 from pate.votes import Histogram
@@ -146,6 +146,7 @@ FORGERIES: dict[str, tuple[int, Callable[[Body], object]]] = {
     "no queries": (3, lambda b: b.update(count=0)),
     "a field more": (3, lambda b: b.update(note="")),
     "the others' votes": (4, lambda b: b.update(responders=list(NAMES), teachers=100)),
+    "teachers of other parties": (4, lambda b: b.update(teachers=76)),
     "votes on fewer queries": (4, lambda b: b.update(count=9)),
     "another list later": (5, lambda b: b.update(survivors=list(NAMES))),
     "what has votes": (5, lambda b: b.update(first=9)),

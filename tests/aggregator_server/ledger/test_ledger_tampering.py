@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aggregator_server.ledger.answers import CHAIN, replay
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.ledger.rules import CHAIN, replay
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.errors import LedgerError
 from pate.mechanisms import Outcome
@@ -154,15 +154,6 @@ def test_the_tables_themselves_are_append_only(path: Path, statement: str) -> No
         link.execute(statement)
 
 
-def test_a_ledger_without_its_triggers_does_not_hold(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as link:
-        link.execute("DROP TRIGGER releases_no_update")
-    with pytest.raises(LedgerError, match="releases_no_update"):
-        verify(path)
-    with pytest.raises(LedgerError, match="releases_no_update"):
-        Ledger.open(path)
-
-
 def test_a_tampered_ledger_is_not_taken_up(path: Path) -> None:
     tamper(path, "UPDATE releases SET label = 1 - label / 2 WHERE query = 5")
     with pytest.raises(LedgerError, match="query 5"):
@@ -223,6 +214,21 @@ def test_a_step_left_out_breaks_a_rule(finished: Path, left_out: int) -> None:
 def test_a_step_done_twice_breaks_a_rule(finished: Path, again: int) -> None:
     with pytest.raises(LedgerError):
         replay(repeated(CHAIN, read_campaign(finished)[1], again, 2))
+
+
+def test_a_campaign_is_opened_once(finished: Path) -> None:
+    with pytest.raises(LedgerError, match="opens the campaign a second time"):
+        replay(repeated(CHAIN, read_campaign(finished)[1][:1], 1, 2))
+
+
+def test_a_charge_is_of_its_round_and_a_students_label_of_a_round_with_one(tmp_path: Path) -> None:
+    with start(tmp_path / "ledger.sqlite", make_spec(rounds=2, queries=20)) as ledger:
+        charge = ledger.charge([5])
+        with pytest.raises(LedgerError, match="no student was asked"):
+            ledger.release(charge, [Outcome(2, "reinforced", charge.events[:1])])
+        entries = ledger.entries()
+    with pytest.raises(LedgerError, match="a charge for round 2 in round 1"):
+        replay(forged(CHAIN, entries, entries[-1].seq, lambda body: body.update(round=2)))
 
 
 def test_an_untouched_copy_of_the_chain_holds(finished: Path) -> None:

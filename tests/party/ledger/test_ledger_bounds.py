@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from party.ledger.accountant import LedgerView, Totals
-from party.ledger.bounds import BOUND, Bound, together
-from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.ledger.bounds import Bound, together
+from party.ledger.ledger import PartyLedger
 from party.ledger.sent_votes import Answer
 from party.policy.binding import bind
 from party.policy.policy import POLICY_FILE, Policy
@@ -29,18 +29,8 @@ FREE = Policy.default(loopback=True)
 FOUR = replace(FREE, largest_epsilon=4.0)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "home" / LEDGER_FILE
-
-
-@pytest.fixture
-def ledger(path: Path) -> PartyLedger:
-    return PartyLedger(path)
-
-
 def kinds(ledger: PartyLedger) -> list[str]:
-    with ledger._log._file.reading() as db:
+    with ledger._file.reading() as db:
         return [kind for (kind,) in db.execute("SELECT kind FROM entries ORDER BY seq")]
 
 
@@ -52,7 +42,7 @@ def test_it_is_recorded_before_anything_else_and_once(ledger: PartyLedger, path:
     answer = Answer(batch_of(hashes), hashes, source)
     site.admit(settled(), answer)
     site.answer(settled(), replace(answer, tags=tags))
-    assert kinds(ledger) == [BOUND, "offer", "offer", "answer"]
+    assert kinds(ledger) == ["bound", "offer", "offer", "answer"]
     again = PartyLedger(path)
     assert again.bounds() == (FOUR.bound,) == (Bound(4.0, Delta(1e-5)),)
     Site(FOUR, again).join(joining())
@@ -164,12 +154,12 @@ def test_neither_path_of_a_coordinator_who_looked_first_is_dearer(tmp_path: Path
     ],
 )
 def test_what_no_ledger_has(wrong: dict[str, Any]) -> None:
-    body = FOUR.bound.to_dict()
-    assert Bound.from_dict(body) == FOUR.bound
+    body = FOUR.bound.body()
+    assert Bound.of_body(body) == FOUR.bound
     with pytest.raises(LedgerError, match="not a bound"):
-        Bound.from_dict(body | wrong)
+        Bound.of_body(body | wrong)
     with pytest.raises(LedgerError, match="not a bound"):
-        Bound.from_dict({key: body[key] for key in list(body)[1:]})
+        Bound.of_body({key: body[key] for key in list(body)[1:]})
     with pytest.raises(ProtocolError):
         Bound(-1.0, Delta(1e-5))
 
@@ -177,7 +167,7 @@ def test_what_no_ledger_has(wrong: dict[str, Any]) -> None:
 def test_an_entry_that_changes_nothing_is_none(ledger: PartyLedger) -> None:
     bind(ledger, FOUR)
     with pytest.raises(PateError, match="already in force"):
-        ledger._log.append(BOUND, FOUR.bound.to_dict())
+        ledger._log.append(FOUR.bound)
 
 
 def test_a_policy_without_a_file_on_disk_is_bound_the_same(path: Path) -> None:

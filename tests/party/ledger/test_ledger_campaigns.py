@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from party.ledger.chain import SCHEMA
+from party.ledger.file import SCHEMA
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from pate.errors import LedgerError, RefusedError
 from tests.support.party.offers import (

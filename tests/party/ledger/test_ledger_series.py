@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from party.backup import back_up, forget, restore
-from party.ledger.chain import SCHEMA
+from party.ledger.entries import Answered
+from party.ledger.file import SCHEMA
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.ledger.sent_votes import Answer
 from party.ledger.series import UNIT_BYTES, UnitVotes
@@ -50,11 +51,6 @@ def offer(number: int, *, votes: int = 1, sigma: int = 20, **changes: Any) -> Of
 def units(*numbers: int) -> list[bytes]:
     """Hashes of these units, ascending."""
     return sorted(hashlib.sha256(b"unit %d" % each).digest()[:UNIT_BYTES] for each in numbers)
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> PartyLedger:
-    return PartyLedger(tmp_path / "home" / LEDGER_FILE)
 
 
 def give(
@@ -235,15 +231,14 @@ def test_an_entry_that_says_other_units_is_found(ledger: PartyLedger) -> None:
         body = json.loads(
             db.execute("SELECT body FROM entries WHERE kind = 'answer'").fetchone()[0]
         )
-    assert body["series"] == said.to_dict() == {
-        "known_by": KNOWN, "number": 2, "digest": said.digest,
-    }  # fmt: skip
+    units_text = {"known_by": KNOWN, "number": 2, "digest": said.digest}
+    assert body["series"] == units_text
     for wrong in (
-        {}, {"known_by": KNOWN}, said.to_dict() | {"number": -1}, said.to_dict() | {"number": True},
-        said.to_dict() | {"digest": "AB" * 32}, said.to_dict() | {"more": 1},
+        {}, {"known_by": KNOWN}, units_text | {"number": -1}, units_text | {"number": True},
+        units_text | {"digest": "AB" * 32}, units_text | {"more": 1},
     ):  # fmt: skip
-        with pytest.raises(LedgerError, match="not the units of an answer"):
-            UnitVotes.from_dict(wrong)
+        with pytest.raises(LedgerError, match="an entry 'answer': series"):
+            Answered.of_body(body | {"series": wrong})
 
 
 def test_a_backup_has_the_units_and_an_older_one_is_refused(

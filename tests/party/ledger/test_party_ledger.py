@@ -69,16 +69,6 @@ FIVE = SIX[:5]
 OTHER = "d2" * 16
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "home" / LEDGER_FILE
-
-
-@pytest.fixture
-def ledger(path: Path) -> PartyLedger:
-    return PartyLedger(path, now=lambda: datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC))
-
-
 # --- what is recorded ----------------------------------------------------------------------------
 
 
@@ -307,7 +297,7 @@ def test_not_with_other_survivors(ledger: PartyLedger, path: Path) -> None:
     batch = answer_and_open(ledger, settled(), hashes)
     for opened in (ledger, PartyLedger(path)):
         for allowed in (False, True):  # the policy is only about other campaigns
-            with pytest.raises(RefusedError, match="unmasked with other parties before"):
+            with pytest.raises(RefusedError, match=r"batch \w+ was unmasked with other parties"):
                 opened.open_batch("c1" * 16, batch, hashes, FIVE, allow_other=allowed)
 
 
@@ -418,15 +408,6 @@ def test_a_full_disk_records_nothing_and_says_so(ledger: PartyLedger, path: Path
     assert ledger.verify() == PartyLedger(path).head
 
 
-def test_two_writers_do_not_fork_the_chain(ledger: PartyLedger, path: Path) -> None:
-    other = PartyLedger(path)
-    ledger.join(joining())
-    with pytest.raises(StateError, match="another process"):
-        other.join(joining(campaign=OTHER))
-    other.join(joining(campaign=OTHER))  # it has read what the other wrote
-    assert PartyLedger(path).head == other.head
-
-
 def test_looking_needs_a_ledger_and_never_writes(ledger: PartyLedger, path: Path) -> None:
     with pytest.raises(StateError, match="there is no file"):
         PartyLedger(path.with_name("none.db"), read_only=True)
@@ -479,18 +460,6 @@ def test_an_altered_ledger_is_refused(written: Path, tmp_path: Path, change: str
     shutil.copy(written, copy)
     tamper(copy, change)
     with pytest.raises(LedgerError):
-        PartyLedger(copy)
-
-
-def test_a_ledger_without_its_triggers_is_refused(written: Path, tmp_path: Path) -> None:
-    copy = tmp_path / LEDGER_FILE
-    shutil.copy(written, copy)
-    with closing(sqlite3.connect(copy)) as db, db:
-        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
-            db.execute("DELETE FROM entries")
-        db.execute("DROP TRIGGER entries_no_delete")
-    db.close()
-    with pytest.raises(LedgerError, match="altered"):
         PartyLedger(copy)
 
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from party.ledger import rules
-from party.ledger.rules import LedgerState
+from party.ledger import entries
+from party.ledger.entries import Answered
 from party.ledger.sent_votes import check_sources
 from party.ledger.unmaskings import How, check_exact
 from party.voting import voter
@@ -102,13 +102,13 @@ def test_no_history_gives_a_party_away(
 
 
 def only_within_a_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = LedgerState.check_answer
+    real = Answered.check
 
-    def check(self: LedgerState, *args: Any, allow_other: bool) -> None:
+    def check(self: Answered, *args: Any, allow_other: bool) -> None:
         del allow_other
         real(self, *args, allow_other=True)
 
-    monkeypatch.setattr(LedgerState, "check_answer", check)
+    monkeypatch.setattr(Answered, "check", check)
 
 
 def votes_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,12 +123,11 @@ def numbers_of_labels_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     def blind(mine: Given, sharing: Iterable[Given]) -> None:
         check_sources(mine, [each for each in sharing if each.matrix == mine.matrix])
 
-    monkeypatch.setattr(rules, "check_sources", blind)
+    monkeypatch.setattr(entries, "check_sources", blind)
 
 
 def matrices_all_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "matrix_of", lambda *_: "one")
-    monkeypatch.setattr("party.ledger.ledger.matrix_of", lambda *_: "one")
+    monkeypatch.setattr(entries, "matrix_of", lambda *_: "one")
     votes_not_looked_at(monkeypatch)
 
 

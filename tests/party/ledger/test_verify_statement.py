@@ -10,7 +10,7 @@ import pytest
 
 from aggregator_server.results.statement import privacy_statement
 from party.ledger.findings import Check, agrees, unclear
-from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.ledger.ledger import PartyLedger
 from party.ledger.verify import verify_statement
 from pate.accounting.composition import Gate, Gdp, total_cost
 from pate.accounting.events import GatedBatch
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator_server.ledger.state import CampaignState
-    from party.ledger.records import CampaignRecord
+    from party.ledger.campaigns import CampaignRecord
     from pate.campaign.choices import CompositionName
 
 #: Gdp of the cap 1/10 of the offers at delta 1e-5.
@@ -84,11 +84,6 @@ def published(offer: Offer, **changes: Any) -> PrivacyStatement:
         "statements": observers(WORTH),
     }
     return PrivacyStatement(**made | changes)
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> PartyLedger:
-    return PartyLedger(tmp_path / LEDGER_FILE)
 
 
 def answered(

@@ -8,25 +8,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from party.teachers.constant import Constant
 from party.teachers.linear import Linear
-from party.teachers.logistic import Logistic
-from party.teachers.protocol import NO_OPINION, DamagedTeacherError
-from party.teachers.several import Several, SeveralTeacher, Sure, votes_of
-from party.teachers.training import Ensemble, train_ensemble
-from party.teachers.trees import Boosting, Forest
+from party.teachers.protocol import NO_OPINION, Constant, DamagedTeacherError, Sure
+from party.teachers.several import Several, SeveralTeacher, votes_of
+from party.teachers.tables import Boosting, Forest, Logistic
+from party.teachers.training import train_ensemble
+from pate.codes import code_of
 from pate.data.values import Dataset, Table
 from pate.errors import DataError, SchemaError
+from tests.support.encoders.embedded import embedded_records
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from party.teachers.ensemble import Ensemble
     from party.teachers.protocol import Kind, Labels, Stored, Teacher
     from pate.data.values import Inputs
 
 NAMES = ("a", "b", "c", "d")
+#: Of up to two labels, whatever their number.
+TWO = code_of("each-50 labels-2-of-4")
 
 
 def records(number: int, seed: int = 1) -> Dataset:
@@ -147,18 +150,26 @@ def trained(data: Dataset, home: Path, model: str = "linear") -> Ensemble:
     )
 
 
+def test_embeddings_have_labels(tmp_path: Path) -> None:
+    data, queries = embedded_records(160), embedded_records(200, seed=1)
+    answers = np.stack([data.labels != at for at in range(3)], axis=1)
+    several = replace(data, answers=answers, labels=np.zeros(160, dtype=np.int64))
+    votes = trained(several, tmp_path).vote(queries.inputs, range(200), data.classes, TWO)
+    assert (votes.argmin(axis=1) == queries.labels).mean() > 0.9
+
+
 def test_a_record_reaches_one_teacher_and_columns_are_found_by_name(tmp_path: Path) -> None:
     data = records(120)
     ensemble = trained(data, tmp_path / "a")
     assert (ensemble.answer, ensemble.teachers, ensemble.unit) == ("labels", 4, "record")
-    votes = ensemble.vote_labels(QUERIES.inputs, ("c", "a", "x", "d", "b"), 2)
+    votes = ensemble.vote(QUERIES.inputs, range(50), ("c", "a", "x", "d", "b"), TWO)
     assert (votes.sum(axis=1) <= 2 * 4).all()
     assert votes.max() <= 4
     each = [member.labels(QUERIES.inputs, 2) for member in ensemble.members]  # type: ignore[attr-defined]
     assert np.array_equal(votes[:, [1, 4, 0, 3]], np.sum(each, axis=0))
     assert not votes[:, 2].any()
     with pytest.raises(SchemaError, match="the campaign lacks: d"):
-        ensemble.vote_labels(QUERIES.inputs, NAMES[:3], 2)
+        ensemble.vote(QUERIES.inputs, range(50), NAMES[:3], TWO)
     # One record more, and one less: one teacher's array changes, by the lemma's bound.
     for other in (data.take(range(119)), data.take([*range(120), 7])):
         now = trained(other, tmp_path / str(len(other)))
@@ -170,8 +181,8 @@ def test_a_record_reaches_one_teacher_and_columns_are_found_by_name(tmp_path: Pa
         assert max(changed) <= 50 * 4
     # They are loaded again, not trained.
     assert np.array_equal(
-        trained(data, tmp_path / "a").vote_labels(QUERIES.inputs, NAMES, 2),
-        ensemble.vote_labels(QUERIES.inputs, NAMES, 2),
+        trained(data, tmp_path / "a").vote(QUERIES.inputs, range(50), NAMES, TWO),
+        ensemble.vote(QUERIES.inputs, range(50), NAMES, TWO),
     )
 
 

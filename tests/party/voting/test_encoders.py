@@ -14,7 +14,7 @@ from PIL import Image
 from party.identity.keys import identity_key
 from party.policy.policy import Policy
 from party.voting.own_data import OwnFile, OwnVoters
-from party.voting.received.encoders import Encoders
+from party.voting.received import Encoders
 from party.voting.voter import Voter
 from pate.data.encoded import NoEncoderError
 from pate.data.schema import Schema

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from pate.codes import Code
     from pate.votes import Counts
 
 PUBLIC = Images(np.random.default_rng(4).integers(0, 255, (6, 4, 4, 1), dtype=np.uint8))
@@ -619,9 +620,11 @@ def test_a_copy_from_while_teachers_voted_has_no_answer_without_its_noise(tmp_pa
     home, copy = tmp_path / "homes" / "a", tmp_path / "copy"
 
     class Copied(Unanimous):
-        def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+        def vote(
+            self, public: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code
+        ) -> Counts:
             back_up(home, copy)
-            return super().vote(inputs, classes)
+            return super().vote(public, rows, classes, code)
 
     liar.voters["a"]._ensemble = Copied(1, "x")
     liar.through(liar.aggregation(), [NAMES] * 3)

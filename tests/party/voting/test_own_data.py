@@ -15,7 +15,7 @@ from PIL import Image
 from party.identity.keys import identity_key
 from party.options import StartOptions
 from party.policy.policy import Policy
-from party.teachers.training import Ensemble
+from party.teachers.ensemble import Ensemble
 from party.voting import voter
 from party.voting.own_data import GaveUpError, OwnFile, OwnVoters
 from party.voting.voter import Voter

@@ -17,11 +17,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import party.ledger.entry_log
-import party.voting.cache
 import party.voting.casting
 import party.voting.series
 import party.voting.site
+import pate.storage.ledger
 from party.cli.main import app
 from party.ledger.verify import verify_statement
 from party.voting.neighbour import NeighbourVotes
@@ -59,8 +58,7 @@ Row = tuple[str, int]
 #: Where a party is killed: in the transaction, after it, and after its votes are on disk.
 CRASHES: Final = ("party-entry-written", "answer-recorded", "votes-cached", "voting")
 PLACES: Final = (
-    party.ledger.entry_log,
-    party.voting.cache,
+    pate.storage.ledger,
     party.voting.site,
     party.voting.casting,
 )

@@ -52,15 +52,12 @@ class Counted:
     def conform(self, inputs: Inputs) -> Inputs:
         return inputs
 
-    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
-        votes = np.zeros((len(inputs), len(classes)), dtype=np.int64)
-        votes[:, 0] = self.teachers
-        return votes
-
-    def vote_labels(self, inputs: Inputs, classes: Sequence[str], most: int) -> Counts:
-        votes = np.zeros((len(inputs), len(classes)), dtype=np.int64)
-        votes[:, :most] = self.teachers
-        votes[:, most:] = self.extra
+    def vote(
+        self, public: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code
+    ) -> Counts:
+        votes = np.zeros((len(rows), len(classes)), dtype=np.int64)
+        votes[:, : code.answer.most] = self.teachers
+        votes[:, code.answer.most :] = self.extra
         return votes
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from party.voting.cache import VoteCache
+from party.voting.casting import VoteCache
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from pate.codes import Code
     from pate.votes import Counts
 
 PUBLIC = Images(np.random.default_rng(1).integers(0, 255, (6, 4, 4, 1), dtype=np.uint8))
@@ -42,13 +43,17 @@ class Parity:
     classes: tuple[str, ...] = ("even", "odd")
     unit: str = "record"
     schema: str = "images 4x4x1"
+    answer: str = "class"
     fingerprint: bytes = b"f" * 32
     asked: list[int] = field(default_factory=list)
 
     def conform(self, inputs: Inputs) -> Inputs:
         return inputs
 
-    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+    def vote(
+        self, public: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code
+    ) -> Counts:
+        inputs = public.take(list(rows))
         assert isinstance(inputs, Images)
         self.asked.append(len(inputs))
         odd = inputs.pixels.astype(np.int64).sum(axis=(1, 2, 3)) % 2
@@ -212,7 +217,10 @@ class Narrow(Parity):
         assert isinstance(inputs, Table)
         return Table(inputs.names[:1], inputs.columns[:1])
 
-    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+    def vote(
+        self, public: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code
+    ) -> Counts:
+        inputs = public.take(list(rows))
         self.asked.append(len(inputs))
         return np.tile(np.array([3, 0], dtype=np.int64), (len(inputs), 1))
 
@@ -304,7 +312,7 @@ def test_a_full_disk_stops_the_vote_and_ends_the_party(
         raise DiskError("cannot write: No space left on device")
 
     voter = make(home)
-    monkeypatch.setattr("party.voting.received.public_sets.write_file", full)
+    monkeypatch.setattr("party.voting.received.write_file", full)
     assert send_public(voter, size=10_000)[-1].refusal.kind == "DiskError"
     # The server asks it no more until it connects anew: to stay would be to wait for nothing.
     assert isinstance(voter.refusal, DiskError)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from party.teachers.trees import Forest
+from party.teachers.tables import Forest
 from pate.data.skops_file import check_skops
 from pate.errors import DataError
 

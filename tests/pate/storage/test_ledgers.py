@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator_server.envelopes import schema
+from aggregator_server.ledger.answers import CHAIN as SERVER_CHAIN
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.ledger.rules import CHAIN as SERVER_CHAIN
 from aggregator_server.ledger.store import tables
 from aggregator_server.ledger.verify import verify
-from party.ledger import chain
-from party.ledger.chain import CHAIN as PARTY_CHAIN
+from party.ledger import file
+from party.ledger.entries import CHAIN as PARTY_CHAIN
 from party.ledger.ledger import PartyLedger
 from party.voting import ahead, noise_shares
 from pate.errors import LedgerError, StateError, UsageError
@@ -234,7 +234,7 @@ def test_a_change_of_tables_changes_the_number_of_the_layout() -> None:
     """From the first release on whoever changes tables raises the number, and both here."""
     layouts = {
         "server": tables.SQLITE,
-        "party": chain.SCHEMA,
+        "party": file.SCHEMA,
         "keys ahead": ahead._SCHEMA,
         "noise shares": noise_shares._SCHEMA,
         "envelopes": schema.SCHEMA,

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from pate.codes import Code
     from pate.votes import Counts
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -91,19 +92,18 @@ class Teachers:
     def conform(self, inputs: Inputs) -> Inputs:
         return inputs
 
-    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
-        votes = np.zeros((len(inputs), len(classes)), dtype=np.int64)
-        for at, query in enumerate(inputs.row_hashes()):
+    def vote(
+        self, public: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code
+    ) -> Counts:
+        """For a class; of two labels one teacher in four casts the second, too, where two count."""
+        hashes = public.take(list(rows)).row_hashes()
+        votes = np.zeros((len(hashes), len(classes)), dtype=np.int64)
+        for at, query in enumerate(hashes):
             seed = [*query[:8], ord(self.name), self.data, self.training]
             for answer in np.random.default_rng(seed).integers(0, len(classes), self.teachers):
                 votes[at, list(classes).index(CLASSES[answer])] += 1
-        return votes
-
-    def vote_labels(self, inputs: Inputs, classes: Sequence[str], most: int) -> Counts:
-        """As :meth:`vote`; of two labels one teacher in four casts the second, too, where two count."""
-        votes = self.vote(inputs, classes)
-        if most > 1:
-            more = [query[0] % 4 == 0 for query in inputs.row_hashes()]
+        if code.answer.most > 1:
+            more = [query[0] % 4 == 0 for query in hashes]
             votes[more] = np.minimum(votes[more] + 1, self.teachers)
         return votes
 

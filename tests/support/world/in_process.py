@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from aggregator_server.exchange.wire import Wire
     from aggregator_server.ledger.encoding import Probabilities
     from aggregator_server.ledger.state import CampaignState
+    from pate.codes import Code
     from pate.data.values import Inputs
     from pate.errors import PateError
     from pate.runtime.screen import Screen
@@ -56,18 +57,21 @@ class Unanimous:
     """k teachers that all answer one class, wherever a campaign has it; the first unless it is named."""
 
     teachers: int = TEACHERS
-    answer: str = ""
+    always: str = ""
     classes: tuple[str, ...] = ("x", "y")
     unit: str = "record"
     schema: str = "images 4x4x1"
+    answer: str = "class"
     fingerprint: bytes = b"f" * 32
 
     def conform(self, inputs: Inputs) -> Inputs:
         return inputs
 
-    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
-        votes = np.zeros((len(inputs), len(classes)), dtype=np.int64)
-        votes[:, list(classes).index(self.answer or classes[0])] = self.teachers
+    def vote(
+        self, public: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code
+    ) -> Counts:
+        votes = np.zeros((len(rows), len(classes)), dtype=np.int64)
+        votes[:, list(classes).index(self.always or classes[0])] = self.teachers
         return votes
 
 

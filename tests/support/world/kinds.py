@@ -265,28 +265,17 @@ class Teachers:
     def conform(self, inputs: Inputs) -> Inputs:
         return inputs
 
-    def _most(self, inputs: Inputs) -> list[int]:
-        return [each[0] % 3 for each in inputs.row_hashes()]
-
-    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
-        votes = np.zeros((len(inputs), len(classes)), dtype=np.int64)
-        for row, most in enumerate(self._most(inputs)):
-            votes[row, most] = self.teachers - 2 - self.salt
-            votes[row, (most + 1) % 3] = 2 + self.salt
-        return votes
-
-    def vote_once(
+    def vote(
         self, public: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code
     ) -> Counts:
-        votes = code.grid * self.vote(public.take(list(rows)), classes)
+        votes = np.zeros((len(rows), len(classes)), dtype=np.int64)
+        second = (5 if code.answer.of else 2) + self.salt
+        for row, hashed in enumerate(public.take(list(rows)).row_hashes()):
+            most = hashed[0] % 3
+            votes[row, most] = self.teachers - (0 if code.answer.of else second)
+            votes[row, (most + 1) % 3] = second
+        votes *= code.grid
         return votes // (2 * code.places) if code.signed else votes
-
-    def vote_labels(self, inputs: Inputs, classes: Sequence[str], most: int) -> Counts:
-        votes = np.zeros((len(inputs), len(classes)), dtype=np.int64)
-        for row, first in enumerate(self._most(inputs)):
-            votes[row, first] = self.teachers
-            votes[row, (first + 1) % 3] = 5 + self.salt
-        return votes
 
 
 def records_of(kind: Kind, party: int, salt: int = 0) -> Dataset:

@@ -161,7 +161,7 @@ def test_a_folder_that_says_something_else_ends_the_server(
             write_anchor(twin if change == "moved" else place.at(heads[0]))
         with pytest.raises(StateError, match="differs from what this server wrote last"):
             ledger.charge([7])
-        with pytest.raises(StateError, match="closed or failed"):
+        with pytest.raises(StateError, match="open it again"):
             ledger.charge([8])
 
 

@@ -11,15 +11,11 @@ import numpy as np
 import pytest
 
 import party.teachers.prior
-from party.teachers import tensors
-from party.teachers.chosen import Chosen, choose
-from party.teachers.conformance import check_kind
-from party.teachers.prior import weights
+from party.teachers.prior import teacher as prior
 from party.teachers.prior.teacher import _MOST_COLUMNS, _MOST_KNOWN, Prior, PriorTeacher, _parts
-from party.teachers.protocol import DamagedTeacherError, Stored
-from party.teachers.several import Sure
-from party.teachers.trees import Forest
-from pate.data.values import Dataset, Images, Table
+from party.teachers.protocol import DamagedTeacherError, Stored, Sure, dump, load
+from party.teachers.tables import Chosen, Forest, choose
+from pate.data.values import Dataset, Table
 from pate.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +41,9 @@ def logits(values: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np
 
     with torch.inference_mode():
         found: NDArray[np.float32] = (
-            weights.network()(torch.from_numpy(values)[None], torch.from_numpy(labels)[None])[0]
+            prior.trained_network()(torch.from_numpy(values)[None], torch.from_numpy(labels)[None])[
+                0
+            ]
         ).numpy()
     return found
 
@@ -124,11 +122,6 @@ def test_the_names_of_the_classes_do_not_matter() -> None:
     np.testing.assert_allclose(teacher.chances(queries), 1 - other.chances(queries), atol=1e-5)
     assert isinstance(teacher, Sure)
     assert ((teacher.chances(queries) > 0.5) == teacher.predict(queries)).all()
-
-
-def test_conforms() -> None:
-    check_kind(Prior(), noisy(12, 0), noisy(20, 1).inputs)
-    check_kind(Chosen(), noisy(12, 0), noisy(20, 1).inputs)
 
 
 @pytest.mark.slow
@@ -214,13 +207,14 @@ def test_missing_cells_and_unknown_categories() -> None:
 
 def stored(**changes: NDArray[np.generic]) -> Stored:
     made = Prior().fit(noisy(14, 0), 0).store()
-    arrays = tensors.load(made.model, None)
-    return Stored(json.loads(json.dumps(made.facts)), tensors.dump({**arrays, **changes}))
+    arrays = load(made.model, None)
+    return Stored(json.loads(json.dumps(made.facts)), dump({**arrays, **changes}))
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_damaged_records_and_columns() -> None:
+    Prior().restore(stored())
+    kept = Prior().fit(noisy(14, 0), 0).kept
+    damaged: tuple[dict[str, NDArray[np.generic]], ...] = (
         {"kept": np.array([0, 1])},
         {"labels": np.zeros(14, np.int64)},
         {"labels": np.arange(13)},
@@ -228,20 +222,11 @@ def stored(**changes: NDArray[np.generic]) -> Stored:
         {"missing": np.zeros((2, 2), bool)},
         {"rows": np.zeros(3, np.float32), "missing": np.zeros(3, bool)},
         {"more": np.zeros(1)},
-    ],
-)
-def test_damaged_records(changes: dict[str, NDArray[np.generic]]) -> None:
-    Prior().restore(stored())
-    with pytest.raises(DamagedTeacherError):
-        Prior().restore(stored(**changes))
-
-
-@pytest.mark.parametrize("wrong", [-1, 1000])
-def test_damaged_columns(wrong: int) -> None:
-    kept = Prior().fit(noisy(14, 0), 0).kept.copy()
-    kept[-1] = wrong
-    with pytest.raises(DamagedTeacherError):
-        Prior().restore(stored(kept=kept))
+        *({"kept": np.array([*kept[:-1], wrong])} for wrong in (-1, 1000)),
+    )
+    for changes in damaged:
+        with pytest.raises(DamagedTeacherError):
+            Prior().restore(stored(**changes))
 
 
 def test_auto_restores_it() -> None:
@@ -253,20 +238,14 @@ def test_auto_restores_it() -> None:
     assert (again.chances(queries) == teacher.chances(queries)).all()
 
 
-def test_images_are_refused() -> None:
-    data = Dataset(Images(np.zeros((4, 2, 2, 1), np.uint8)), np.arange(4) % 2, ("a", "b"))
-    with pytest.raises(Exception, match="prior teachers take tables"):
-        Prior().fit(data, 0)
-
-
 def test_the_weights_are_those_of_this_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    content = files(party.teachers.prior).joinpath(weights.NAME).read_bytes()
-    assert hashlib.sha256(content).hexdigest() == weights.DIGEST
-    assert weights.DIGEST[:16] in Prior.version
-    weights.check(content)
+    content = files(party.teachers.prior).joinpath(prior.NAME).read_bytes()
+    assert hashlib.sha256(content).hexdigest() == prior.DIGEST
+    assert prior.DIGEST[:16] in Prior.version
+    prior.check_weights(content)
     with pytest.raises(DataError, match="the installation is damaged"):
-        weights.check(content[:-1] + b"\1")
-    monkeypatch.setattr(weights, "DIGEST", "0" * 64)
-    weights.network.cache_clear()
+        prior.check_weights(content[:-1] + b"\1")
+    monkeypatch.setattr(prior, "DIGEST", "0" * 64)
+    prior.trained_network.cache_clear()
     with pytest.raises(DataError, match="instead of 0000"):
-        weights.network()
+        prior.trained_network()

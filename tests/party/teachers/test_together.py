@@ -1,4 +1,4 @@
-"""Teachers that are trained, or answer, together: the same as one by one, and nothing shared."""
+"""Teachers that are fitted, or answer, together: the same as one by one, and nothing shared; and networks."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from party.teachers.constant import Constant
-from party.teachers.device import product
-from party.teachers.linear import Linear, LinearTeacher, LookAt
-from party.teachers.protocol import NO_OPINION, AnswersTogether, FitsTogether
+from party.teachers.linear import Linear, LinearTeacher, LookAt, product
+from party.teachers.nearest import Nearest
+from party.teachers.protocol import NO_OPINION, AnswersTogether, Constant, FitsTogether
+from party.teachers.registry import kind_for
 from party.teachers.training import train_ensemble
 from pate.data.values import Dataset, Images
+from tests.party.teachers.test_kinds import digits
+from tests.party.teachers.test_nearest import drawings
+from tests.support.encoders.embedded import embedded_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import nn
 
-    from party.teachers import descent
+    from party.teachers.networks import Lesson
     from party.teachers.protocol import Shard, Teacher
 
 CLASSES = ("a", "b", "c")
@@ -38,30 +41,31 @@ def images(n: int, seed: int = 0) -> Dataset:
     return Dataset(Images(pixels.astype(np.uint8)), labels.astype(np.int64), CLASSES)
 
 
-def members() -> list[Teacher]:
-    data = images(160)
-    made: list[Teacher] = [
-        Linear().fit(data.take(range(at, at + 20)), 0) for at in range(0, 140, 20)
-    ]
-    two = data.take(np.flatnonzero(data.labels != 1)[:30])
-    return [Constant(1), *made, Linear().fit(two, 0), Constant(NO_OPINION)]
-
-
 @pytest.mark.parametrize("columns", [1, 7, 4096])
-def test_answers_together_are_answers_alone(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("of", ["images", "embeddings", "drawings"])
+def test_answers_together_are_answers_alone(
+    of: str, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = Nearest() if of == "drawings" else Linear()
+    data = {
+        "images": lambda: images(240),
+        "embeddings": lambda: embedded_records(240),
+        "drawings": lambda: drawings(range(3), 80, kinds=3),
+    }[of]()
     monkeypatch.setattr("party.teachers.linear._COLUMNS_AT_ONCE", columns)
-    everyone, queries = members(), images(300, seed=1).inputs
-    together = Linear().predict_many(everyone, len(CLASSES), queries)
+    assert isinstance(kind, AnswersTogether)
+    queries = data.take(range(140, 240)).inputs
+    members = [kind.fit(data.take(range(at, at + 20)), 0) for at in range(0, 140, 20)]
+    two = kind.fit(data.take(np.flatnonzero(data.labels != 1)[:30]), 0)
+    everyone: list[Teacher] = [Constant(1), *members, two, Constant(NO_OPINION)]
+    together = kind.predict_many(everyone, 3, queries)
     alone = np.stack([member.predict(queries) for member in everyone])
-    # Rounding may turn a tie; the random images have none that close.
+    # Rounding may turn a tie; the random inputs have none that close.
     assert (together == alone).all()
-    assert set(together[-2].tolist()) <= {0, 2}  # a class that its shard lacks is never answered
-    assert {view(one) for one in everyone if isinstance(one, LinearTeacher)} >= {"gradients"}
-
-
-def view(teacher: LinearTeacher) -> str:
-    assert isinstance(teacher.takes, LookAt)
-    return teacher.takes.view
+    # A class that its shard lacks is never answered.
+    assert set(together[-2].tolist()) <= {0, 2, NO_OPINION}
+    others = kind.predict_many([two, *members, Constant(0)], 3, queries)
+    assert (others[1:-1] == together[1:-2]).all()
 
 
 def test_answers_of_one_do_not_hang_on_another_by_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,10 +112,10 @@ def test_products_on_torch_are_those_of_numpy() -> None:
     np.testing.assert_allclose(found, features @ weights, rtol=1e-4, atol=1e-5)
 
 
-def lessons(count: int, size: tuple[int, int, int]) -> list[descent.Lesson]:
+def lessons(count: int, size: tuple[int, int, int]) -> list[Lesson]:
     import torch
 
-    from party.teachers import descent
+    from party.teachers.networks import Lesson
 
     draw = torch.Generator().manual_seed(0)
     found = []
@@ -119,15 +123,14 @@ def lessons(count: int, size: tuple[int, int, int]) -> list[descent.Lesson]:
         n = 5 + 30 * at  # below and above the size of a batch
         pixels = torch.rand(n, size[2], size[0], size[1], generator=draw) * 2 - 1
         seen = torch.tensor([True, True, at == 0])
-        found.append(descent.Lesson(pixels, torch.arange(n) % 2, seen, at))
+        found.append(Lesson(pixels, torch.arange(n) % 2, seen, at))
     return found
 
 
 def test_networks_trained_together_are_those_trained_alone() -> None:
     import torch
 
-    from party.teachers import descent
-    from party.teachers.cnn import Plain
+    from party.teachers import networks
 
     size = (8, 8, 1)
 
@@ -136,13 +139,13 @@ def test_networks_trained_together_are_those_trained_alone() -> None:
         for at in range(3):
             with torch.random.fork_rng(devices=[]):
                 torch.default_generator.manual_seed(at)
-                made.append(Plain(size, 3))
+                made.append(networks.Plain(size, 3))
         return made
 
     alone, together, before = fresh(), fresh(), fresh()
     for one, lesson in zip(alone, lessons(3, size), strict=True):
-        descent.train(one, lesson, "cpu", 2)
-    descent.train_together(together, lessons(3, size), "cpu", 2)
+        networks.train(one, lesson, "cpu", 2)
+    networks.train_together(together, lessons(3, size), "cpu", 2)
     probe = lessons(1, size)[0].images
     for one, other, first in zip(alone, together, before, strict=True):
         scores, others, untrained = (held.eval()(probe) for held in (one, other, first))
@@ -154,38 +157,54 @@ def test_networks_trained_together_are_those_trained_alone() -> None:
 def test_who_else_is_trained_does_not_matter() -> None:
     import torch
 
-    from party.teachers import descent
-    from party.teachers.cnn import Plain
+    from party.teachers import networks
 
     size = (8, 8, 1)
 
-    def trained(held: list[descent.Lesson]) -> dict[str, torch.Tensor]:
+    def trained(held: list[Lesson]) -> dict[str, torch.Tensor]:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
-            networks: list[nn.Module] = [Plain(size, 3) for _ in held]
-        descent.train_together(networks, held, "cpu", 2)
-        return networks[0].state_dict()
+            made: list[nn.Module] = [networks.Plain(size, 3) for _ in held]
+        networks.train_together(made, held, "cpu", 2)
+        return made[0].state_dict()
 
     first, second, third = lessons(3, size)
     one, other = trained([first, second]), trained([first, third])
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_networks_on_a_processor_are_trained_one_by_one() -> None:
-    from party.teachers.cnn import CnnTogether, cnn_kind
+@pytest.mark.slow
+def test_cnn_accuracy_on_digits() -> None:
+    from party.teachers.networks import Cnn
 
-    assert not isinstance(cnn_kind("cpu"), FitsTogether)
+    test = digits().take(range(1200, 1797))
+    teacher = Cnn("cpu").fit(digits().take(range(200)), 5)
+    assert (teacher.predict(test.inputs) == test.labels).mean() > 0.85
+
+
+def test_networks_take_any_size_and_are_fitted_one_by_one_on_a_processor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from party.teachers.networks import CnnTogether
+
+    monkeypatch.setattr("party.teachers.networks.STEPS", 1)
+    draw = np.random.default_rng(0)
+    for size in ((1, 1, 1), (5, 40, 3), (64, 64, 1)):
+        pixels = draw.integers(0, 256, (4, *size), dtype=np.uint8)
+        data = Dataset(Images(pixels), np.array([0, 1, 0, 1]), ("a", "b"))
+        kind = kind_for("cnn", data.inputs, "cpu")
+        assert not isinstance(kind, FitsTogether)
+        assert kind.fit(data, 0).predict(data.inputs).shape == (4,), size
     assert isinstance(CnnTogether("cpu"), FitsTogether)
-    assert isinstance(Linear(), AnswersTogether)
 
 
 def test_many_networks_of_shards_that_are_empty_or_of_one_class(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from party.teachers.cnn import CnnTogether
+    from party.teachers.networks import CnnTogether
 
-    monkeypatch.setattr("party.teachers.cnn.STEPS", 2)
-    monkeypatch.setattr("party.teachers.cnn._TOGETHER", 2)
+    monkeypatch.setattr("party.teachers.networks.STEPS", 2)
+    monkeypatch.setattr("party.teachers.networks._TOGETHER", 2)
     data = images(60)
     one_class = np.flatnonzero(data.labels == 1)
     shards: list[Shard] = [
@@ -231,15 +250,10 @@ def test_teachers_fitted_together_are_stored_as_they_come(
     def train() -> NDArray[np.int64]:
         steps.clear()
         ensemble = train_ensemble(
-            data,
-            teachers=5,
-            model="linear",
-            device="cpu",
-            home=tmp_path,
-            key=b"k",
+            data, teachers=5, model="linear", device="cpu", home=tmp_path, key=b"k",
             progress=lambda done, total: steps.append((done, total)),
-        )
-        return ensemble.vote(images(50, seed=1).inputs, CLASSES)
+        )  # fmt: skip
+        return ensemble.vote(images(50, seed=1).inputs, range(50), CLASSES)
 
     kind.stop_after = 2
     with pytest.raises(KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""Encoding of tables, and the teachers that learn from it: linear, forest, boosting, prior."""
+"""Encoding of tables, trees in files, and what a shard chooses."""
 
 from __future__ import annotations
 
@@ -8,34 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from party.teachers.chosen import Chosen, choose
-from party.teachers.columns import NumberColumn, TableEncoding
-from party.teachers.linear import Linear
-from party.teachers.logistic import Logistic
-from party.teachers.prior.teacher import Prior
-from party.teachers.protocol import DamagedTeacherError, Kind, Stored
-from party.teachers.trees import Boosting, Forest
-from pate.data.values import Dataset, Images, Table
-from pate.errors import SchemaError
-
-KINDS: list[Kind] = [Linear(), Forest(), Boosting(), Logistic(), Prior(), Chosen()]
-
-
-def table(n: int, seed: int = 0) -> Table:
-    draw = np.random.default_rng(seed)
-    dose = draw.normal(5, 2, n)
-    dose[::7] = np.nan
-    return Table(
-        ("dose", "blood", "empty"),
-        (dose, draw.choice(["A", "B", "0", ""], n), np.full(n, np.nan)),
-    )
-
-
-def labelled(n: int, seed: int = 0) -> Dataset:
-    inputs = table(n, seed)
-    ill = np.nan_to_num(inputs.columns[0].astype(np.float64), nan=9.0) > 5
-    labels = np.where(ill, 2, 0) + np.where(inputs.columns[1] == "A", 1, 0)
-    return Dataset(inputs, labels.astype(np.int64), ("a", "b", "c", "d", "never"))
+from party.teachers.protocol import DamagedTeacherError, Stored
+from party.teachers.schema import NumberColumn, TableEncoding
+from party.teachers.tables import Boosting, Chosen, Forest, choose
+from pate.data.values import Dataset, Table
+from tests.party.teachers.test_kinds import labelled
 
 
 def test_encoding_by_hand() -> None:
@@ -78,55 +55,6 @@ def test_frequent_categories_win() -> None:
     assert encoded[0].sum() == 1
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_learns_stores_and_restores(kind: Kind) -> None:
-    data, test = labelled(200), labelled(300, seed=1)
-    teacher = kind.fit(data, 3)
-    answers = teacher.predict(test.inputs)
-    assert answers.dtype == np.int64
-    assert (answers == test.labels).mean() > 0.85
-    stored = teacher.store()
-    facts = json.loads(json.dumps(stored.facts))
-    again = kind.restore(Stored(facts, stored.model))
-    assert (again.predict(test.inputs) == answers).all()
-    assert (kind.fit(data, 3).predict(test.inputs) == answers).all()
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-@pytest.mark.parametrize("rows", [2, 3, 10])
-def test_tiny_shards_answer_only_classes_they_hold(kind: Kind, rows: int) -> None:
-    data = labelled(60)
-    pair = data.take([int(np.flatnonzero(data.labels == label)[0]) for label in (1, 2)] * 5)
-    shard = pair.take(range(rows))
-    answers = kind.fit(shard, 0).predict(labelled(80, seed=2).inputs)
-    assert set(answers.tolist()) <= {1, 2}
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_columns_are_aligned_by_name(kind: Kind) -> None:
-    teacher = kind.fit(labelled(100), 0)
-    query = table(50, seed=3)
-    dose, blood, empty = query.columns
-    shuffled = Table(("extra", "blood", "empty", "dose"), (dose, blood, empty, dose))
-    assert (teacher.predict(shuffled) == teacher.predict(query)).all()
-    with pytest.raises(SchemaError, match="blood"):
-        teacher.predict(Table(("dose", "empty"), (dose, empty)))
-    with pytest.raises(SchemaError, match="should be numbers"):
-        teacher.predict(Table(query.names, (blood, blood, empty)))
-    with pytest.raises(SchemaError, match="take a table"):
-        teacher.predict(Images(np.zeros((1, 2, 2, 1), np.uint8)))
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_damaged_models(kind: Kind) -> None:
-    stored = kind.fit(labelled(50), 0).store()
-    for model in (b"", stored.model[: len(stored.model) // 2], b"\x80\x04N."):
-        with pytest.raises(DamagedTeacherError):
-            kind.restore(replace(stored, model=model))
-    with pytest.raises(DamagedTeacherError):
-        kind.restore(Stored({}, stored.model))
-
-
 def test_foreign_types_are_never_loaded() -> None:
     import skops.io
     from sklearn.ensemble import RandomForestClassifier
@@ -145,7 +73,7 @@ def test_foreign_types_are_never_loaded() -> None:
 
 
 def test_large_shards_are_boosted_on_bins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("party.teachers.trees._SMALL", 99)
+    monkeypatch.setattr("party.teachers.tables._SMALL", 99)
     small, large = labelled(90), labelled(100)
     kind = Boosting()
     assert type(kind.fit(small, 0).model).__name__ == "GradientBoostingClassifier"
@@ -180,7 +108,7 @@ def test_a_shard_chooses_what_errs_least() -> None:
 
 
 def test_small_or_one_sided_shards_do_not_choose(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("party.teachers.chosen._FOLDS", 0)  # choosing at all would fail
+    monkeypatch.setattr("party.teachers.tables._FOLDS", 0)  # choosing at all would fail
     assert choose(sums(59, 0), 0).name == "prior"
     many = sums(300, 0)
     rows = np.concatenate([np.flatnonzero(many.labels == 0), np.flatnonzero(many.labels == 1)[:5]])

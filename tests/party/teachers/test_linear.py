@@ -1,44 +1,19 @@
-"""Fixed features of images, and the teachers that learn from images: linear, cnn."""
+"""Linear teachers: fixed features of images, ridge regression, and how well they learn."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from party.teachers.device import pick_device
-from party.teachers.image_features import VIEWS, WIDTH, View, image_features
-from party.teachers.linear import Linear
-from party.teachers.protocol import DamagedTeacherError, Kind, Stored
-from party.teachers.ridge import fit_ridge
+from party.teachers.linear import VIEWS, WIDTH, Linear, View, fit_ridge, image_features
 from pate.data.read import read_dataset
-from pate.data.values import Dataset, Images, Table
-from pate.errors import SchemaError, UsageError
+from pate.data.values import Dataset, Images
+from tests.party.teachers.test_kinds import digits
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-@pytest.fixture(params=["linear", "cnn"])
-def kind(request: pytest.FixtureRequest) -> Kind:
-    from party.teachers.cnn import Cnn
-
-    return Linear() if request.param == "linear" else Cnn("cpu")
-
-
-@pytest.fixture(scope="module")
-def digits() -> Dataset:
-    from sklearn.datasets import load_digits
-
-    held = load_digits()
-    pixels = np.rint(held.images / 16 * 255).astype(np.uint8)[..., None]
-    order = np.random.default_rng(0).permutation(len(pixels))
-    everything = Dataset(
-        Images(pixels), held.target.astype(np.int64), tuple(str(at) for at in range(10))
-    )
-    return everything.take(order)
 
 
 def random_images(n: int, *size: int) -> Images:
@@ -103,7 +78,7 @@ def test_ridge_of_rows_that_are_all_alike() -> None:
 
 
 def test_the_error_left_out_is_that_of_leaving_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("party.teachers.ridge._PENALTIES", np.array([0.1]))
+    monkeypatch.setattr("party.teachers.linear._PENALTIES", np.array([0.1]))
     draw = np.random.default_rng(1)
     n, d = 14, 3
     x = draw.normal(size=(n, d)).astype(np.float32)
@@ -140,12 +115,12 @@ def test_each_shard_decides_how_to_look(test_data: Path) -> None:
 
 
 @pytest.mark.slow
-def test_linear_accuracy_on_digits(digits: Dataset) -> None:
+def test_linear_accuracy_on_digits() -> None:
     # Measured: 0.76 a teacher at 25 records, of which some 7 % of digits have none.
-    test = digits.take(range(1200, 1797))
+    test = digits().take(range(1200, 1797))
     accuracies = [
         (
-            Linear().fit(digits.take(range(at, at + 25)), 0).predict(test.inputs) == test.labels
+            Linear().fit(digits().take(range(at, at + 25)), 0).predict(test.inputs) == test.labels
         ).mean()
         for at in range(0, 1000, 50)
     ]
@@ -164,82 +139,3 @@ def test_linear_accuracy_on_mnist(test_data: Path) -> None:
         for at in range(0, 720, 240)
     ]
     assert np.mean(accuracies) > 0.96
-
-
-@pytest.mark.slow
-def test_cnn_accuracy_on_digits(digits: Dataset) -> None:
-    from party.teachers.cnn import Cnn
-
-    test = digits.take(range(1200, 1797))
-    teacher = Cnn("cpu").fit(digits.take(range(200)), 5)
-    assert (teacher.predict(test.inputs) == test.labels).mean() > 0.85
-
-
-def test_stores_and_restores_and_is_reproducible(
-    kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import torch
-
-    monkeypatch.setattr("party.teachers.cnn.STEPS", 5)
-    shard, queries = digits.take(range(40)), digits.take(range(40, 140)).inputs
-    before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
-    teacher = kind.fit(shard, 7)
-    stored = teacher.store()
-    assert kind.fit(shard, 7).store() == stored
-    again = kind.restore(Stored(json.loads(json.dumps(stored.facts)), stored.model))
-    assert (again.predict(queries) == teacher.predict(queries)).all()
-    # Nobody's global generators were touched.
-    after = torch.get_rng_state(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
-    assert torch.equal(before[0], after[0])
-    assert before[1] == after[1]
-
-
-def test_answers_only_classes_of_the_shard(
-    kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("party.teachers.cnn.STEPS", 5)
-    shard = digits.take(np.flatnonzero(np.isin(digits.labels, [3, 8]))[:9])
-    answers = kind.fit(shard, 0).predict(digits.take(range(300)).inputs)
-    assert set(answers.tolist()) <= {3, 8}
-
-
-def test_other_inputs_are_refused(
-    kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("party.teachers.cnn.STEPS", 1)
-    teacher = kind.fit(digits.take(range(20)), 0)
-    for other in (random_images(1, 9, 8, 1), Table(("a",), (np.zeros(1),))):
-        with pytest.raises(SchemaError, match="the teachers take images 8x8x1, the queries are"):
-            teacher.predict(other)
-
-
-def test_damaged_models(kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("party.teachers.cnn.STEPS", 1)
-    stored = kind.fit(digits.take(range(20)), 0).store()
-    for model in (b"", stored.model[:100], stored.model[:-8]):
-        with pytest.raises(DamagedTeacherError):
-            kind.restore(Stored(stored.facts, model))
-    for facts in ({}, {"size": [8, 8]}, {"size": [8, 8, "1"]}):
-        with pytest.raises(DamagedTeacherError):
-            kind.restore(Stored(dict(facts), stored.model))
-
-
-def test_cnn_takes_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    from party.teachers.cnn import Cnn
-
-    monkeypatch.setattr("party.teachers.cnn.STEPS", 1)
-    for size in ((1, 1, 1), (5, 40, 3), (64, 64, 1)):
-        data = Dataset(random_images(4, *size), np.array([0, 1, 0, 1]), ("a", "b"))
-        assert Cnn("cpu").fit(data, 0).predict(data.inputs).shape == (4,), size
-
-
-def test_devices() -> None:
-    import torch
-
-    assert pick_device("cpu") == "cpu"
-    assert pick_device("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
-    with pytest.raises(UsageError, match="not one of auto, cpu, cuda"):
-        pick_device("tpu")
-    if not torch.cuda.is_available():
-        with pytest.raises(UsageError, match="finds no CUDA device"):
-            pick_device("cuda")

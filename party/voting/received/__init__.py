@@ -1,1 +1,0 @@
-"""What a server sends in pieces: public sets, and the encoders of their inputs."""

@@ -1,0 +1,256 @@
+"""What every kind of teachers promises, whatever it learns from; and kinds by their names."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from party.teachers.linear import Linear
+from party.teachers.nearest import Nearest
+from party.teachers.prior.teacher import Prior
+from party.teachers.protocol import Constant, DamagedTeacherError, Kind, Stored, check_kind
+from party.teachers.registry import kind_for, pick_device
+from party.teachers.tables import Boosting, Chosen, Forest, Logistic
+from party.teachers.training import load_teacher, save_teacher
+from pate.data.values import Dataset, Images, Inputs, Table
+from pate.errors import SchemaError, UsageError
+from tests.party.teachers.test_nearest import drawings
+from tests.support.encoders.embedded import embedded, embedded_records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+IMAGES = Images(np.random.default_rng(0).integers(0, 256, (12, 6, 6, 1), dtype=np.uint8))
+ALONE = Table(("a",), (np.zeros(3),))
+
+
+def table(n: int, seed: int = 0) -> Table:
+    draw = np.random.default_rng(seed)
+    dose = draw.normal(5, 2, n)
+    dose[::7] = np.nan
+    return Table(
+        ("dose", "blood", "empty"),
+        (dose, draw.choice(["A", "B", "0", ""], n), np.full(n, np.nan)),
+    )
+
+
+def labelled(n: int, seed: int = 0) -> Dataset:
+    inputs = table(n, seed)
+    ill = np.nan_to_num(inputs.columns[0].astype(np.float64), nan=9.0) > 5
+    labels = np.where(ill, 2, 0) + np.where(inputs.columns[1] == "A", 1, 0)
+    return Dataset(inputs, labels.astype(np.int64), ("a", "b", "c", "d", "never"))
+
+
+@cache
+def digits() -> Dataset:
+    from sklearn.datasets import load_digits
+
+    loaded = load_digits()
+    pixels = np.rint(loaded.images / 16 * 255).astype(np.uint8)[..., None]
+    names = tuple(str(at) for at in range(10))
+    whole = Dataset(Images(pixels), loaded.target.astype(np.int64), names)
+    return whole.take(np.random.default_rng(0).permutation(len(pixels)))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind with records that it learns from.
+
+    Attributes:
+        kind: of teachers.
+        data: records; shards are the first of them.
+        shard: number of records of a shard.
+        right: least share of right answers on the other records.
+        others: inputs that its teachers refuse, with a part of the message.
+        damaged: facts that are no teacher's.
+    """
+
+    kind: Kind
+    data: Dataset
+    shard: int
+    right: float
+    others: tuple[tuple[Inputs, str], ...]
+    damaged: tuple[dict[str, object], ...]
+
+
+def of_table(kind: Kind) -> Case:
+    dose, blood, empty = table(20, 3).columns
+    others: tuple[tuple[Inputs, str], ...] = (
+        (Table(("dose", "empty"), (dose, empty)), "blood"),
+        (Table(("dose", "blood", "empty"), (blood, blood, empty)), "should be numbers"),
+        (IMAGES, "take a table"),
+    )
+    return Case(kind, labelled(500), 200, 0.85, others, ({}, {"table": {"names": ["a"]}}))
+
+
+def of_digits(kind: Kind, right: float) -> Case:
+    sizes: tuple[dict[str, object], ...] = ({}, {"size": [8, 8]}, {"size": [8, 8, "1"]})
+    refused = "the teachers take images 8x8x1, the queries are"
+    return Case(
+        kind, digits().take(range(300)), 60, right, ((IMAGES, refused), (ALONE, refused)), sizes
+    )
+
+
+def of_networks() -> Case:
+    from party.teachers.networks import Cnn
+
+    return of_digits(Cnn("cpu"), 0.05)
+
+
+def of_drawings() -> Case:
+    sizes: tuple[dict[str, object], ...] = ({"size": [20, 20]}, {})
+    refused = "the teachers take images 20x20x1"
+    return Case(Nearest(), drawings(range(20), 4), 40, 0.4, ((IMAGES, refused),), sizes)
+
+
+def of_embeddings() -> Case:
+    lines = (embedded(1, width=13).schema(), "table age:number", "images 2x2x3", "", 3)
+    damaged: tuple[dict[str, object], ...] = tuple({"embeddings": line} for line in lines)
+    others: tuple[tuple[Inputs, str], ...] = (
+        (embedded(3, width=13), "the teachers take embeddings 12"),
+        (embedded(3, source="images"), "of images"),
+    )
+    return Case(Linear(), embedded_records(150), 30, 0.9, others, damaged)
+
+
+OF_TABLES: tuple[Kind, ...] = (Linear(), Forest(), Boosting(), Logistic(), Prior(), Chosen())
+CASES: dict[str, Callable[[], Case]] = {
+    **{f"{kind.name} of a table": partial(of_table, kind) for kind in OF_TABLES},
+    "linear of images": partial(of_digits, Linear(), 0.6),
+    "cnn": of_networks,
+    "nearest": of_drawings,
+    "linear of embeddings": of_embeddings,
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request: pytest.FixtureRequest) -> Iterator[Case]:
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "cnn":
+            patch.setattr("party.teachers.networks.STEPS", 3)
+        yield CASES[request.param]()
+
+
+def test_learns_is_stored_and_votes_as_it_did(case: Case, tmp_path: Path) -> None:
+    import torch
+
+    shard, rest = (
+        case.data.take(range(case.shard)),
+        case.data.take(range(case.shard, len(case.data))),
+    )
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
+    check_kind(case.kind, shard, rest.inputs.take(range(20)))
+    teacher = case.kind.fit(shard, 3)
+    # Nobody's global generators were touched.
+    after = torch.get_rng_state(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
+    assert torch.equal(before[0], after[0])
+    assert before[1] == after[1]
+    answers = teacher.predict(rest.inputs)
+    assert (answers == rest.labels).mean() > case.right
+    save_teacher(tmp_path, 3, case.kind, teacher)
+    files = sorted(path.name for path in tmp_path.iterdir())
+    assert files == sorted(["00003.json", f"00003.{case.kind.suffix}"])
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in tmp_path.iterdir())
+    again = load_teacher(tmp_path, 3, case.kind)
+    assert again is not None
+    assert (again.predict(rest.inputs) == answers).all()
+    assert load_teacher(tmp_path, 4, case.kind) is None
+
+
+@pytest.mark.parametrize("rows", [2, 9])
+def test_tiny_shards_answer_only_classes_they_have(case: Case, rows: int) -> None:
+    pair = [int(np.flatnonzero(case.data.labels == label)[0]) for label in (1, 2)]
+    answers = case.kind.fit(case.data.take((pair * 5)[:rows]), 0).predict(case.data.inputs)
+    assert set(answers.tolist()) <= {1, 2, -1}
+
+
+def test_other_inputs_and_damaged_teachers_are_refused(case: Case) -> None:
+    teacher = case.kind.fit(case.data.take(range(case.shard)), 0)
+    for inputs, why in case.others:
+        with pytest.raises(SchemaError, match=why):
+            teacher.predict(inputs)
+    stored = teacher.store()
+    case.kind.restore(Stored(json.loads(json.dumps(stored.facts)), stored.model))
+    models = (b"", stored.model[:100], stored.model[:-8], b"\x80\x04N.")
+    for damaged in (
+        *(replace(stored, model=model) for model in models),
+        *(replace(stored, facts=facts) for facts in case.damaged),
+    ):
+        with pytest.raises(DamagedTeacherError):
+            case.kind.restore(damaged)
+
+
+@pytest.mark.parametrize("kind", [Forest(), Boosting(), Logistic(), Prior()], ids=lambda k: k.name)
+def test_teachers_of_tables_take_no_images(kind: Kind) -> None:
+    data = Dataset(IMAGES, np.arange(12) % 2, ("a", "b"))
+    with pytest.raises(SchemaError, match=f"{kind.name} teachers take tables"):
+        kind.fit(data, 0)
+
+
+def test_columns_are_aligned_by_name() -> None:
+    dose, blood, empty = table(50, seed=3).columns
+    shuffled = Table(("extra", "blood", "empty", "dose"), (dose, blood, empty, dose))
+    for kind in OF_TABLES:
+        teacher = kind.fit(labelled(100), 0)
+        assert (teacher.predict(shuffled) == teacher.predict(table(50, seed=3))).all()
+
+
+def test_constants(tmp_path: Path) -> None:
+    labels = np.arange(12) % 3
+    assert Constant.of(labels) is None
+    for few, label in ((labels[[2, 5]], 2), (labels[:0], -1)):
+        made = Constant.of(few)
+        assert made == Constant(label)
+        assert made is not None
+        assert made.predict(IMAGES).tolist() == [label] * 12
+        save_teacher(tmp_path, 0, Linear(), made)
+        assert load_teacher(tmp_path, 0, Linear()) == made
+
+
+@pytest.mark.parametrize(
+    ("inputs", "names"),
+    [
+        (IMAGES, {"auto": "linear", "linear": "linear", "cnn": "cnn", "nearest": "nearest"}),
+        (
+            ALONE,
+            {each: each for each in ("auto", "linear", "forest", "boosting", "logistic", "prior")},
+        ),
+        (embedded(3), {"auto": "linear", "linear": "linear"}),
+    ],
+    ids=["images", "table", "embeddings"],
+)
+def test_kinds_by_name(inputs: Inputs, names: dict[str, str]) -> None:
+    assert {model: kind_for(model, inputs, "cpu").name for model in names} == names
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "device", "message"),
+    [
+        ("vgg", IMAGES, "cpu", "no model 'vgg'; for images there are auto, linear, nearest, cnn$"),
+        ("cnn", ALONE, "cpu", "a table; use auto, linear, forest, boosting, logistic or prior"),
+        ("forest", IMAGES, "cpu", "forest is not for images; use auto, linear, nearest or cnn"),
+        ("linear", IMAGES, "tpu", "not one of auto, cpu, cuda"),
+        ("forest", embedded(3), "cpu", "forest is not for embeddings; use auto or linear"),
+    ],
+)
+def test_kinds_that_do_not_fit(model: str, inputs: Inputs, device: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        kind_for(model, inputs, device)
+
+
+def test_devices() -> None:
+    import torch
+
+    assert pick_device("cpu") == "cpu"
+    assert pick_device("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
+    with pytest.raises(UsageError, match="not one of auto, cpu, cuda"):
+        pick_device("tpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(UsageError, match="finds no CUDA device"):
+            pick_device("cuda")
