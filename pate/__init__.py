@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Neighbour
     from simulation.classifier import PateClassifier
     from simulation.library import SimulatedCampaign, simulate
-    from student.published import PublishedStudent, load_student
+    from simulation.published import PublishedStudent, load_student
 
 __all__ = [
     "Answers",
@@ -45,9 +45,9 @@ _ROOMS = {
     "LabelSource": "pate.label_source",
     "Neighbour": "pate.mechanisms",
     "PateClassifier": "simulation.classifier",
-    "PublishedStudent": "student.published",
+    "PublishedStudent": "simulation.published",
     "SimulatedCampaign": "simulation.library",
-    "load_student": "student.published",
+    "load_student": "simulation.published",
     "simulate": "simulation.library",
 }
 

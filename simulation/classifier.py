@@ -60,7 +60,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         classes_: (classes,) the class labels.
         statement_: the :class:`~pate.formats.privacy_statement.PrivacyStatement`: epsilon, delta, unit,
             adjacency and observer.
-        student_: the :class:`~student.published.PublishedStudent`.
+        student_: the :class:`~simulation.published.PublishedStudent`.
         figures_: the campaign in numbers.
         n_features_in_: number of columns.
         feature_names_in_: names of the columns, if X was a frame.

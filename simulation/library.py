@@ -22,10 +22,10 @@ from pate.formats.labels import checked_statement
 from pate.runtime.screen import Screen
 from protos.bounds import check_name
 from simulation.options import SimulationOptions
+from simulation.published import PublishedStudent, load_student
 from simulation.report import Report, draw
 from simulation.simulate import Setup, evaluated_on, simulated
 from student.card import promise_of
-from student.published import PublishedStudent, load_student
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

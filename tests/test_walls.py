@@ -31,7 +31,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 )
 #: The one door: pate/__init__ names for its users what is built of all roles, as text and for type checkers.
 DOOR = {
-    ("pate", "simulation.classifier"), ("pate", "simulation.library"), ("pate", "student.published"),
+    ("pate", "simulation.classifier"), ("pate", "simulation.library"), ("pate", "simulation.published"),
 }  # fmt: skip
 ROLES = FLOORS[2]
 SHIPPED = ("pate", "protos", *ROLES, "simulation")
