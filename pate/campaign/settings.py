@@ -21,7 +21,7 @@ from pate.answers import (
     range_in,
 )
 from pate.campaign.arrays import directions_for
-from pate.campaign.choices import ARRAYS, BY_LABEL, PUBLISH, RECORDS, check_choice
+from pate.campaign.choices import ARRAYS, BY_LABEL, PUBLISH, RECORDS, check_budget, check_choice
 from pate.campaign.neighbour_terms import MOST_VOTES, NeighbourTerms
 from pate.campaign.parameters import exact, parameters_of
 from pate.campaign.spec import CampaignSpec, new_campaign_id
@@ -88,6 +88,8 @@ def spec_of(
         BudgetError: if no noise gives so small an epsilon.
     """
     delta = delta_of(options.publish, options.delta)
+    records_vote = options.aggregator == "neighbour"
+    check_budget(options.epsilon, delta, records_vote=records_vote)
     gate = make_gate(
         options.publish, options.epsilon, delta, options.gate_order, options.gate_share
     )
@@ -380,10 +382,8 @@ def _delta_of_matrix(
 
     The law is the one that is stated, or whose parameter is; else that with the smaller noise.
     """
-    from pate.campaign.choices import check_budget
     from pate.mechanisms.least_noise import law_of_least_noise, noise_in_words
 
-    check_budget(options.epsilon, delta, records_vote=True)
     honest, adding = (max(1, sums.honest), parties) if sums.distributed else (1, 1)
     of_one = options.epsilon, delta, honest, adding, options.votes_per_patient or 1
     named: dict[str, NoiseLawName | None] = {

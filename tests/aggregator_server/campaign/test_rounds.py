@@ -611,6 +611,7 @@ def test_records_vote_in_rounds_by_rule(given: dict[str, Any], number: int, code
 @pytest.mark.parametrize(
     ("given", "why"),
     [
+        ({"epsilon": -1.0}, "a positive number"),
         ({"rounds": 2, "code": "nearest"}, "in directions"),
         ({"code": "dense-16", "rounds": 2, "series": "s", "unit": "patient"}, "outside of a series"),
         ({"code": "dense-16", "answer": "residual", "series": "s", "unit": "patient"}, "one release"),
