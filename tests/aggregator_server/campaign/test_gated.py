@@ -198,7 +198,7 @@ def test_the_capped_way_refuses_a_gated_campaign_and_the_other_way_round(tmp_pat
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"gate_order": None}, "needs gate_order"),
+        ({"gate_order": None}, "all or none are null"),
         ({"aggregator": "lnmax", "sigma2": None}, "can be gated"),
         ({"rounds": 2}, "one round"),
         ({"publish": "capped"}, "gate_order"),
