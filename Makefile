@@ -38,20 +38,20 @@ demo: $(VENV)/.installed
 test test-all mutants coverage: export PYTHONDONTWRITEBYTECODE :=
 
 # One thread each: linear algebra that takes all cores in every process is far slower. Campaigns of real
-# processes wait half of their time, so there are twice as many processes of tests as two cores have room for.
+# processes wait more than half of their time, so there are three times as many processes of tests as two cores.
 test test-all mutants coverage: export OMP_NUM_THREADS := 1
 test: $(VENV)/.tools
-	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile -m "not slow" $(TESTS)
+	$(BIN)/python -m pytest --numprocesses 6 --dist loadfile -m "not slow" $(TESTS)
 
 test-all: $(VENV)/.tools
-	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 6 --dist loadfile
 
 mutants: $(VENV)/.tools
 	$(BIN)/python -m tests.mutants
 
 coverage: $(VENV)/.tools
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest --numprocesses 4 --dist loadfile --timeout 1800
+	$(BIN)/python -m coverage run -m pytest --numprocesses 6 --dist loadfile --timeout 1800
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
