@@ -24,6 +24,7 @@ from pate.codes import code_of
 from pate.errors import DataError
 from pate.features.neighbours import nearest
 from pate.features.space import space_over
+from pate.rounds.solver import softmax
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -253,13 +254,6 @@ def _cuts(column: Floats, values: Floats) -> Floats:
         cuts = np.unique([commonest, *np.quantile(column[column != commonest], at)])
     inner: Floats = cuts[cuts < values[-1]]
     return inner
-
-
-def softmax(scores: NDArray[np.floating]) -> Floats:
-    """Return (n, m) probabilities of (n, m) scores."""
-    powers = np.exp(scores.astype(np.float64) - scores.max(axis=1, keepdims=True))
-    chances: Floats = powers / powers.sum(axis=1, keepdims=True)
-    return chances
 
 
 def shares_below(values: Floats) -> Floats:

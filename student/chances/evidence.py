@@ -32,8 +32,9 @@ from pate.data.embeddings import Embeddings
 from pate.data.values import Images
 from pate.errors import DataError
 from pate.features.space import default_name
+from pate.rounds.solver import softmax
 from student.chances import propagation
-from student.chances.cells import Cells, additive, cells_of, labels_of, softmax
+from student.chances.cells import Cells, additive, cells_of, labels_of
 from student.chances.neighbours import WIDTHS, neighbour_graph, points_of, smooth, spread
 from student.chances.sums import is_clear, linear_chances, linear_labels, rounds_chances
 from student.chances.teachers import teachers_chances

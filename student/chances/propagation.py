@@ -26,7 +26,7 @@ import numpy as np
 
 from pate.data.values import Images
 from pate.features.space import default_name, space_over
-from student.chances.cells import softmax
+from pate.rounds.solver import softmax
 from student.chances.neighbours import KernelMachine, neighbour_graph, spread
 
 if TYPE_CHECKING:

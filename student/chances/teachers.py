@@ -25,7 +25,8 @@ import numpy as np
 from pate.codes import AXES, GRID, code_of
 from pate.features.axes import LEVEL, Axes
 from pate.features.space import space_over
-from student.chances.cells import LEAST_SHARE, softmax
+from pate.rounds.solver import softmax
+from student.chances.cells import LEAST_SHARE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

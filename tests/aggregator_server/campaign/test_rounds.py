@@ -73,6 +73,17 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "_RETURN_S", 0.0)
 
 
+def reached(point: str, times: int) -> Callable[[str], bool]:
+    """Return what says of each failpoint whether it is this one, reached so many times."""
+    seen: list[str] = []
+
+    def at(name: str) -> bool:
+        seen.append(name)
+        return name == point and seen.count(point) == times
+
+    return at
+
+
 def drawn(number: int, *seed: int) -> tuple[Embeddings, NDArray[np.int64]]:
     """Points about a centre for each class, half of them of the first."""
     rng = np.random.default_rng(seed)
@@ -183,13 +194,7 @@ def test_a_round_that_is_killed_behind_its_charge_is_the_last(
 ) -> None:
     """It is charged, its noise is drawn once, and the model before it is published."""
     world = campaign(tmp_path, KINDS["plain", "central"])
-    seen: list[str] = []
-
-    def at(name: str) -> bool:
-        seen.append(name)
-        return name == point and seen.count(point) == round_
-
-    with kills(at), pytest.raises(Killed):
+    with kills(reached(point, round_)), pytest.raises(Killed):
         world.serve()
     before = world.state()
     world.serve()
@@ -341,13 +346,7 @@ def test_a_round_whose_unmasking_has_begun_has_its_parties_and_no_others(
     world = Losing(tmp_path)
     world.lost = lost
     place = world.create()
-    seen: list[str] = []
-
-    def at(name: str) -> bool:
-        seen.append(name)
-        return name == "opening-listed" and seen.count(name) == 2
-
-    with kills(at), pytest.raises(Killed):
+    with kills(reached("opening-listed", 2)), pytest.raises(Killed):
         world.serve()
     listed = world.state().openings[-1].survivors
     assert listed == tuple(each for each in NAMES if each not in lost)
@@ -393,13 +392,7 @@ def test_no_later_round_has_a_party_that_an_earlier_one_lacked(tmp_path: Path) -
 
 def test_a_campaign_closed_before_its_last_model_has_the_one_before(tmp_path: Path) -> None:
     world = campaign(tmp_path)
-    seen: list[str] = []
-
-    def at(name: str) -> bool:
-        seen.append(name)
-        return name == "release-recorded" and seen.count(name) == 2
-
-    with kills(at), pytest.raises(Killed):
+    with kills(reached("release-recorded", 2)), pytest.raises(Killed):
         world.serve()
     Ledger.open(world.place(0), close=True).close()
     labels = report.label_set(world.place(0).parent)
