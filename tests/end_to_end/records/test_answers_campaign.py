@@ -199,8 +199,8 @@ def test_counts_of_all_records_are_in_the_file_and_labels_of_classes_only(told: 
     assert f"{labels.content_in_words} written to" in shown
     assert labels.noisy is not None
     assert bool(labels.rows) == (told.answer == "ordered")
-    if told.answer == "number":
-        assert labels.noisy.dense, "sums of features, whose total says nothing"
+    if told.answer == "number":  # sums of features, whose total says nothing
+        check_number(told, labels)
         return
     counts = labels.noisy.counts.astype(np.float64)
     if told.answer == "labels-2":
@@ -214,6 +214,23 @@ def test_counts_of_all_records_are_in_the_file_and_labels_of_classes_only(told: 
     # Noise of geometric law: at most eight of its standard deviations, about 1e-5 of all runs.
     allowed = 8 * labels.noisy.sigma / grid * np.sqrt(counts.size)
     assert abs(total - EACH * len(NAMES)) < allowed
+
+
+def check_number(told: Told, labels: LabelSet) -> None:
+    """Check votes in directions for the points next to a number, and a student's medians."""
+    assert labels.noisy is not None
+    assert labels.noisy.dense
+    found = describe(told.campaign.place)
+    assert (found["aggregation"], found["noise"]) == ("masked", "distributed")
+    assert found["answer"] == "number"
+    assert found["queries_asked"] == DIRECTIONS
+    about = json.loads((told.student / "model.json").read_text())
+    assert about["classes"] == POINTS
+    assert code_of(CODE["number"]).in_words in flat(told.campaign.programs[0])
+    measured = json.loads((told.student / "evaluation.json").read_text())
+    error = measured["mean_absolute_error"]
+    # Of the made-up days nothing predicts better than about 0.8, and always one number errs by 2.2.
+    assert error["interval"][1] < 0.6 * measured["mean_absolute_error_of_median"]
 
 
 def test_the_card_says_what_was_voted_for_and_what_was_measured(told: Told) -> None:
@@ -234,20 +251,3 @@ def test_the_card_says_what_was_voted_for_and_what_was_measured(told: Told) -> N
     )  # fmt: skip
     again.ends(0)
     assert again.result()["count"] == 400
-
-
-def test_a_number_among_many_points_is_learnt_in_directions(told: Told) -> None:
-    """Of a number: votes in directions for the points next to it, and a student's medians."""
-    if told.answer != "number":
-        return
-    found = describe(told.campaign.place)
-    assert (found["aggregation"], found["noise"]) == ("masked", "distributed")
-    assert found["answer"] == "number"
-    assert found["queries_asked"] == DIRECTIONS
-    about = json.loads((told.student / "model.json").read_text())
-    assert about["classes"] == POINTS
-    assert code_of(CODE["number"]).in_words in flat(told.campaign.programs[0])
-    measured = json.loads((told.student / "evaluation.json").read_text())
-    error = measured["mean_absolute_error"]
-    # Of the made-up days nothing predicts better than about 0.8, and always one number errs by 2.2.
-    assert error["interval"][1] < 0.6 * measured["mean_absolute_error_of_median"]
