@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,7 @@ from aggregator_server.exchange.ahead import AheadAggregation
 from aggregator_server.exchange.exchange import Exchange
 from aggregator_server.results.statement import expected_of
 from pate.campaign.choices import NO_GUESS, Guess
+from pate.campaign.offer import Offer
 from pate.codes import code_of
 from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.formats.mechanism_words import mechanism_in_words
@@ -29,7 +31,6 @@ from pate.printable import listed
 from pate.runtime.failpoints import reach
 from protos.pate.v1 import vote_pb2
 from protos.public_set import PackedPublicSet
-from protos.terms import public_campaign, public_terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from aggregator_server.exchange.wire import Courier, Wire
     from aggregator_server.ledger.ledger import Ledger
     from aggregator_server.ledger.state import CampaignState
+    from pate.campaign.spec import CampaignSpec
     from pate.data.values import Inputs
     from pate.noise.exact import Noise
     from pate.runtime.screen import Screen
@@ -111,7 +113,7 @@ class Campaign:
         self._models = Models(inputs, ledger)
         self._exchange = Exchange(
             link,
-            public_campaign(spec, Forecast.teachers_wanted(spec)),
+            _offer(spec, signing_key),
             signing_key=signing_key,
             enrolled=enrolled,
             pieces=lambda: PackedPublicSet(inputs),
@@ -136,7 +138,7 @@ class Campaign:
         if state.phase == "gathering":
             self._gather()
         else:
-            self._exchange.fix_roster(state.roster, state.classes, _terms(state))
+            self._exchange.fix_roster(state.roster, state.classes, state.settled)
         self._require_labels_to_be_had()
         state = self._ledger.state()
         if state.phase != "finished" and state.missing_votes:  # it may have been closed before
@@ -205,7 +207,7 @@ class Campaign:
         classes = spec.classes or parties[0].classes
         state = self._ledger.record_roster(parties, classes)
         reach("roster-recorded")
-        self._exchange.fix_roster(state.roster, classes, _terms(state))
+        self._exchange.fix_roster(state.roster, classes, state.settled)
         self._screen.say(
             f"the roster is complete: {len(parties)} parties, "
             + ("records vote; " if spec.records_vote else f"{state.teachers} teachers; ")
@@ -429,5 +431,6 @@ def _which(state: CampaignState) -> str:
     return f"round {state.round} of {state.spec.rounds}"
 
 
-def _terms(state: CampaignState) -> vote_pb2.Terms:
-    return public_terms(state.roster, state.mechanisms, state.currency, state.cap)
+def _offer(spec: CampaignSpec, signing_key: Ed25519PrivateKey) -> Offer:
+    announced = replace(spec.announced, wanted_teachers=Forecast.teachers_wanted(spec) or None)
+    return Offer(key=signing_key.public_key().public_bytes_raw(), announced=announced)

@@ -20,6 +20,7 @@ from protos.pate.v1 import vote_pb2
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from pate.campaign.offer import Offer
     from pate.campaign.roster import RosterParty
 
 _STEP: Final = {
@@ -32,7 +33,7 @@ _STATE: Final = "aggregation ahead"
 
 
 def bundle_roster(
-    campaign: vote_pb2.Campaign,
+    campaign: Offer,
     sealing: Mapping[bytes, vote_pb2.SealingKey],
     names: Mapping[str, bytes],
 ) -> BundleRoster:
@@ -56,8 +57,8 @@ def bundle_roster(
             )
             for name in sorted(names)
         ),
-        campaign.threshold,
-        campaign.colluders,
+        campaign.announced.sums.min_parties,
+        campaign.announced.sums.colluders,
     )
 
 
@@ -66,7 +67,7 @@ class AheadAggregation(MaskedSteps[vote_pb2.AskMaskedAhead, ServerAhead]):
 
     def __init__(
         self,
-        campaign: vote_pb2.Campaign,
+        campaign: Offer,
         roster: Sequence[RosterParty],
         asked: vote_pb2.AskMaskedAhead,
         boxes: Mapping[str, Mapping[str, bytes]],
@@ -85,7 +86,7 @@ class AheadAggregation(MaskedSteps[vote_pb2.AskMaskedAhead, ServerAhead]):
     @classmethod
     def begin(
         cls,
-        campaign: vote_pb2.Campaign,
+        campaign: Offer,
         roster: Sequence[RosterParty],
         batch: Batch,
         *,
@@ -201,7 +202,7 @@ class AheadAggregation(MaskedSteps[vote_pb2.AskMaskedAhead, ServerAhead]):
     @classmethod
     def restore(
         cls,
-        campaign: vote_pb2.Campaign,
+        campaign: Offer,
         roster: Sequence[RosterParty],
         raw: bytes,
         *,

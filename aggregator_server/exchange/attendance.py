@@ -17,6 +17,7 @@ from protos import wire
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from pate.campaign.announced import Announced
     from pate.campaign.roster import RosterParty
     from protos.pate.v1 import vote_pb2
 
@@ -54,7 +55,7 @@ class Attendance:
 
     def __init__(
         self,
-        campaign: vote_pb2.Campaign,
+        campaign: Announced,
         enrolled: Callable[[], Mapping[str, bytes]] | None,
         say: Callable[[str], None],
     ) -> None:
@@ -134,7 +135,7 @@ class Attendance:
         party = DescribedParty(
             reply.party, identity.hex(), said.teachers, said.unit, tuple(said.classes)
         )
-        if self._campaign.most_votes not in (0, said.teachers):
+        if self._campaign.most_votes not in (None, said.teachers):
             raise ProtocolError(
                 f"{party.name} would cast up to {said.teachers} votes on a count, the campaign allows "
                 f"{self._campaign.most_votes}"
@@ -142,7 +143,7 @@ class Attendance:
         if not self.may_come(node, party.name, identity):
             return None
         self._require_expected(party)
-        self._welcome(node, party, said.public_set == self._campaign.public_set)
+        self._welcome(node, party, said.public_set.hex() == self._campaign.public_set)
         return party
 
     def may_come(self, node: int, name: str, identity: bytes) -> bool:

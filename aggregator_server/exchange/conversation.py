@@ -16,7 +16,7 @@ from pate.data.embeddings import encoder_in
 from pate.errors import DiskError, PateError, ProtocolError, RefusedError, every_kind
 from protos import wire
 from protos.pate.v1 import vote_pb2
-from protos.terms import digest_of
+from protos.terms import packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from aggregator_server.exchange.parties import DescribedParty
     from aggregator_server.exchange.public_set import Handout
     from aggregator_server.exchange.wire import Arrival, Courier, Wire
+    from pate.campaign.offer import Offer
 
 #: Least seconds between requests for a description to a node that keeps reconnecting: an earlier
 #: request is still pending.
@@ -90,7 +91,7 @@ class Conversation:
     def __init__(
         self,
         link: Wire,
-        campaign: vote_pb2.Campaign,
+        campaign: Offer,
         *,
         signing_key: Ed25519PrivateKey,
         who: Attendance,
@@ -104,9 +105,8 @@ class Conversation:
         self._campaign = campaign
         self._courier = courier
         # Before its terms are known: after a restart a party is asked the same again.
-        self._bare = vote_pb2.Campaign()
-        self._bare.CopyFrom(campaign)
-        self._digest = digest_of(campaign)
+        self._bare = packed(campaign.text)
+        self._packed, self._digest = self._bare, campaign.digest
         self._known: dict[int, bytes] = {}  # digest of the campaign that each node's party knows
         self._signing_key = signing_key
         self._who = who
@@ -122,9 +122,9 @@ class Conversation:
         self.farewells: set[str] = set()
         self.sealing: dict[bytes, vote_pb2.SealingKey] = {}
 
-    def fix_roster(self) -> None:
+    def fix_roster(self, campaign: Offer) -> None:
         """Take the campaign's terms as fixed: each party is sent the whole once more."""
-        self._digest = digest_of(self._campaign)
+        self._packed, self._digest = packed(campaign.text), campaign.digest
 
     @property
     def busy(self) -> set[str]:
@@ -245,15 +245,15 @@ class Conversation:
         if self._courier is None or self._courier.party_at(node) is None:
             if self._known.get(node) == self._digest:
                 request.digest = self._digest
-                request.ClearField("campaign")
+                request.campaign = b""
             else:
                 sent = self._digest
-                request.campaign.CopyFrom(self._campaign)
+                request.campaign = self._packed
             request.nonce = wire.new_id()
         else:
             # Bundles are for parties and two numbers, whatever the other terms.
             ahead = about in ("describe", "public_piece", "ask_bundles")
-            request.campaign.CopyFrom(self._bare if ahead else self._campaign)
+            request.campaign = self._bare if ahead else self._packed
             request.nonce = self._courier.nonce(request.SerializeToString(deterministic=True))
         handle = self._link.send(node, wire.sign_request(request, self._signing_key))
         self._questions[handle] = _Question(
@@ -276,7 +276,7 @@ class Conversation:
         try:
             identity, reply = wire.read_reply(
                 arrival.body,
-                campaign=self._campaign.id,
+                campaign=bytes.fromhex(self._campaign.campaign),
                 nonce=question.nonce,
                 digest=question.digest,
             )
@@ -334,12 +334,13 @@ class Conversation:
                 self._encoder.began(question.node)
                 self._wanting.add(question.node)
         elif what == "receipt" and question.about == "encoder_piece":
-            got = reply.receipt.encoder.hex() == encoder_in(self._campaign.schema)
+            got = reply.receipt.encoder.hex() == encoder_in(self._campaign.announced.schema)
             if got and question.node in self._wanting:
                 self._wanting.discard(question.node)
                 self._ask_who(question.node)
         elif what == "receipt" and question.about == "public_piece":
-            if reply.receipt.public_set == self._campaign.public_set and question.party:
+            got = reply.receipt.public_set.hex() == self._campaign.announced.public_set
+            if got and question.party:
                 self._who.has_public_set.add(question.party)
         elif what == ANSWERS.get(question.about):
             aggregation = self.aggregation

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from aggregator_server.exchange.aggregation import Aggregation, Steps, Sum
     from aggregator_server.exchange.wire import Courier, Wire
+    from pate.campaign.offer import Offer, Settled
     from pate.campaign.roster import RosterParty
 
 _POLL_S: Final = 0.2
@@ -51,7 +52,7 @@ class Exchange:
 
     Args:
         link: carries bytes to and from nodes.
-        campaign: sent to parties; its class list and terms are set once they are known.
+        campaign: sent to parties; its roster is settled once it is known.
         signing_key: the campaign's; every request is signed with it.
         enrolled: identity keys (32 bytes) by name, of the allowed parties; None: any party. Called
             each time a party describes itself.
@@ -69,7 +70,7 @@ class Exchange:
     def __init__(
         self,
         link: Wire,
-        campaign: vote_pb2.Campaign,
+        campaign: Offer,
         *,
         signing_key: Ed25519PrivateKey,
         pieces: Callable[[], Sequence[bytes]],
@@ -93,7 +94,7 @@ class Exchange:
         self._clock = clock
         self._pause = pause
         self._handout = Handout(pieces)
-        self._who = Attendance(campaign, enrolled, say)
+        self._who = Attendance(campaign.announced, enrolled, say)
         self._talk = Conversation(
             link,
             campaign,
@@ -128,8 +129,8 @@ class Exchange:
             while True:
                 self.look()
                 present = [self._who.known[n] for n in self.here if names is None or n in names]
-                agreed = tuple(self.campaign.classes) or agreed_classes(present, size)
-                if agreed is not None and not self.campaign.classes:
+                agreed = self.campaign.announced.classes or agreed_classes(present, size)
+                if agreed is not None and not self.campaign.announced.classes:
                     present = self._of_these_classes(present, agreed)
                 if agreed is not None and len(present) >= size:
                     return present[:size]
@@ -170,14 +171,12 @@ class Exchange:
                 self._pause(_POLL_S)
 
     def fix_roster(
-        self, roster: Sequence[RosterParty], classes: Sequence[str], terms: vote_pb2.Terms
+        self, roster: Sequence[RosterParty], classes: Sequence[str], settled: Settled
     ) -> None:
         """Fix the parties, classes and terms: from now on only these parties are contacted."""
-        del self.campaign.classes[:]
-        self.campaign.classes.extend(classes)
-        self.campaign.terms.CopyFrom(terms)
+        self.campaign = self.campaign.settle(classes, settled)
         self._who.fix_roster(roster)
-        self._talk.fix_roster()
+        self._talk.fix_roster(self.campaign)
 
     def _waiting_line(
         self, present: list[DescribedParty], size: int, names: set[str] | None
@@ -193,7 +192,7 @@ class Exchange:
             more = f"; missing: {listed(self._who.unenrolled_marked(absent))}"
         if unwilling:
             more += f"; refused: {listed(sorted(unwilling))}"
-        if not self.campaign.classes and (words := differ_in_words(present, size)):
+        if not self.campaign.announced.classes and (words := differ_in_words(present, size)):
             more += f"; {words}"
         return f"waiting for parties: {len(ready | preparing)} of {size} here ({here}){more}"
 

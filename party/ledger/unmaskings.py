@@ -41,7 +41,7 @@ class How:
             offer: terms of the campaign, with the keys.
             source: of our own votes.
         """
-        keys = dict(zip(offer.roster or (), offer.identities or (), strict=False))
+        keys = {} if offer.settled is None else offer.settled.identities
         text = json.dumps([[name, keys.get(name, "")] for name in survivors])
         return cls(hashlib.sha256(text.encode()).digest(), source)
 
@@ -79,8 +79,8 @@ def check_unmasking(
     """
     for each in earlier:
         # The difference between votes of teachers and of records reveals no votes.
-        if each.offer.records_vote == offer.records_vote:
-            if offer.sums.distributed and offer.continues(each.offer):
+        if each.offer.announced.records_vote == offer.announced.records_vote:
+            if offer.announced.sums.distributed and offer.continues(each.offer):
                 continue  # noisy sums of a series, in which no unit votes twice
             same = each.offer.campaign == offer.campaign
             _check_query(offer, batch, how, each, allow=allow_other and not same)
@@ -122,7 +122,7 @@ def _check_query(offer: Offer, batch: str, how: How, earlier: Earlier, *, allow:
             "difference of two sums would reveal votes"
             + ("" if same else "; repeat_queries = 'allow' would permit it")
         )
-    if same and earlier.batch != batch and offer.sums.distributed:
+    if same and earlier.batch != batch and offer.announced.sums.distributed:
         raise RefusedError(
             f"a query of batch {batch[:8]} was unmasked in batch {earlier.batch[:8]} before: "
             "two noisy sums of the same votes are less private than one; if the public set has "
@@ -132,4 +132,4 @@ def _check_query(offer: Offer, batch: str, how: How, earlier: Earlier, *, allow:
 
 def exact_records(offer: Offer) -> bool:
     """Return whether the sums of a campaign are records' votes without noise."""
-    return offer.records_vote and not offer.sums.distributed
+    return offer.announced.records_vote and not offer.announced.sums.distributed

@@ -91,10 +91,8 @@ def plan_records(
         points: of a number's range, ascending. A mean weighs the noise of each by how far it is from
             the mean: most if that is an end of the range.
     """
-    terms = spec.neighbour
-    assert terms is not None  # noqa: S101 - by the caller
-    code, number = code_of(terms.code), len(terms.representatives)
-    votes = terms.votes_per_patient
+    code, number = code_of(spec.code), len(spec.representatives or ())
+    votes = spec.votes_per_patient or 1
     of_one = round_mechanisms(spec, 1)[-1] if spec.in_rounds else matrix_mechanism(spec, votes)
     adding = spec.wanted_parties if spec.sums.distributed else 1
     noise = of_one.shares.spread(adding) / code.grid

@@ -58,7 +58,7 @@ class House:
         self, *, sends: bool = True, enrolled: Callable[[], Mapping[str, bytes]] | None = None
     ) -> Exchange:
         return Exchange(
-            GridWire(self.grid), self.parties[0].campaign, signing_key=SERVER_KEY,
+            GridWire(self.grid), self.parties[0].campaign.offer(), signing_key=SERVER_KEY,
             pieces=list, encoder=(lambda: PackedEncoder(self.folder)) if sends else None,
             say=self.said.append, enrolled=enrolled, pause=_pause,
         )  # fmt: skip

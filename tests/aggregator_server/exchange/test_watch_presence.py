@@ -48,7 +48,7 @@ def test_it_tells_who_came_what_is_asked_and_who_went(tmp_path: Path) -> None:
     try:
         exchange = Exchange(
             house.link,
-            campaign_message(PUBLIC),
+            campaign_message(PUBLIC).offer(),
             signing_key=SERVER_KEY,
             pieces=lambda: [body],
             say=house.said.append,
@@ -121,7 +121,7 @@ def test_a_party_that_prepares_is_shown_before_it_has_read_a_record(tmp_path: Pa
     said: list[str] = []
     told: list[Presence] = []
     exchange = Exchange(
-        GridWire(grid), campaign_message(TABLE, classes=("a", "b", "c")), signing_key=SERVER_KEY,
+        GridWire(grid), campaign_message(TABLE, classes=("a", "b", "c")).offer(), signing_key=SERVER_KEY,
         pieces=list, say=said.append, show=told.append, pause=_pause,
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ import re
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,8 @@ import pytest
 from party.ledger.ledger import PartyLedger
 from party.ledger.sent_votes import TAG_BYTES, Answer, matrix_of, tags_of, view_of
 from pate.errors import LedgerError, ProtocolError, RefusedError
-from tests.support.party.offers import batch_of, noisy, queries, settled, tags
+from pate.mechanisms import Neighbour
+from tests.support.party.offers import altered, batch_of, joining, noisy, queries, settled, tags
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -172,16 +174,18 @@ def test_a_tag_is_of_the_votes_by_name() -> None:
 def test_a_matrix_is_all_that_decides_records_votes() -> None:
     assert matrix_of(FIRST, "aa") == matrix_of(FIRST, "bb") == ""
     offer = settled(
-        aggregator="neighbour", mechanisms=None, composition=None, cap=None, public_set="p",
-        teachers_each=(5,) * 6, teachers=30, classes=("x", "y"),
-    )  # fmt: skip
+        aggregator="neighbour", mechanisms=(Neighbour(3, Fraction(40), 1),), most_votes=5
+    )
+    fewer = settled(
+        aggregator="neighbour", mechanisms=(Neighbour(3, Fraction(40), 1),), most_votes=4
+    )
     whole = matrix_of(offer, "aa")
-    assert matrix_of(replace(offer, classes=("y", "x"), epsilon=1.0), "aa") == whole
+    assert matrix_of(altered(offer, classes=("yes", "no"), epsilon=1.0), "aa") == whole
     for other in (
         matrix_of(offer, "bb"),
-        matrix_of(replace(offer, public_set="q"), "aa"),
-        matrix_of(replace(offer, teachers_each=(4,) * 6, teachers=24), "aa"),
-        matrix_of(replace(offer, classes=("x", "z")), "aa"),
+        matrix_of(altered(offer, public_set="cd" * 32), "aa"),
+        matrix_of(fewer, "aa"),
+        matrix_of(altered(offer, classes=("no", "maybe")), "aa"),
     ):
         assert other != whole
 
@@ -190,8 +194,9 @@ def test_exact_sums_of_labels_share_queries_under_one_number_of_labels(ledger: P
     """Teachers that cast no more than two labels have the same votes where two count and where three do."""
 
     def labels(most: int, campaign: str, *, shares: bool = False) -> Offer:
-        made = noisy(campaign=campaign) if shares else settled(campaign=campaign)
-        return replace(made, code=f"each-4 labels-{most}-of-4", mechanisms=None)
+        noise = "distributed" if shares else "central"
+        code, names = f"each-4 labels-{most}-of-4", ("a", "b", "c", "d")
+        return joining(campaign=campaign, noise=noise, code=code, classes=names)
 
     give(ledger, labels(2, "c1" * 16), queries(0, 4))
     for votes in (None, others(queries(3, 4))):

@@ -19,6 +19,7 @@ from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from pate.errors import LedgerError, RefusedError
 from tests.support.party.offers import (
     SIX,
+    altered,
     answer,
     answer_and_open,
     batch_of,
@@ -77,7 +78,7 @@ def test_a_campaign_that_ended_is_refused_as_before(path: Path) -> None:
     with pytest.raises(RefusedError, match="unmasked with other parties before"):
         ledger.open_batch(first, batch_of(queries(0, 4)), queries(0, 4), FIVE)
     with pytest.raises(RefusedError, match="changed its epsilon"):
-        ledger.join(replace(offer_of(0), epsilon=9.0))
+        ledger.join(altered(offer_of(0), epsilon=9.0))
     assert ledger.head == head
     late = settled(campaign="ee" * 16)
     batch = answer(ledger, late, queries(2, 3))

@@ -28,7 +28,7 @@ from party.voting.own_data import OwnFile, OwnVoters
 from pate.data.cells import PLAIN, Reading
 from pate.data.schema import Schema
 from pate.data.values import Images, Table
-from protos.pate.v1 import vote_pb2
+from tests.support.campaign_messages import CampaignMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +81,9 @@ def held(file: OwnFile, public: Inputs, classes: tuple[str, ...] = CLASSES) -> D
         say=lambda _: None, warn=lambda _: None, training=lambda: pytest.fail("nothing to train"),
     )  # fmt: skip
     voters.ahead(None, None)
-    asked = vote_pb2.Campaign(schema=public.schema(), classes=classes, most_votes=99)
+    asked = CampaignMessage(
+        aggregator="neighbour", schema=public.schema(), classes=classes, most_votes=99
+    ).announced
     found = voters.read(asked)
     assert found is not None
     assert found.records.row_hashes() == fresh.row_hashes()
