@@ -52,18 +52,18 @@ def test_six_campaigns_with_faults(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_three_campaigns_with_faults_over_flower(tmp_path: Path) -> None:
+def test_a_campaign_with_faults_over_flower(tmp_path: Path) -> None:
+    """With this seed the server, a party, a SuperNode and the student are killed, all behind a charge."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.soak", "--link", "flower", "--campaigns", "3",
+        [sys.executable, "-m", "tests.soak", "--link", "flower", "--campaigns", "1",
          "--seed", "1132", "--out", str(tmp_path / "soak")],
         capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads((tmp_path / "soak" / "soak.json").read_text())
-    played = told["campaigns"]
-    assert [each["passed"] for each in played] == [list(CHECKS)] * 3
-    assert len({each["mode"] for each in played}) == 3
-    assert sum(each["late_kills"] for each in played) >= 3
+    (played,) = json.loads((tmp_path / "soak" / "soak.json").read_text())["campaigns"]
+    assert played["passed"] == list(CHECKS)
+    assert played["mode"] == "interactive"
+    assert played["late_kills"] >= 3
     assert "campaigns that passed every check" in done.stdout
     assert not list((tmp_path / "soak" / "campaigns").iterdir()), "what is in order is not kept"
 

@@ -192,6 +192,14 @@ def install() -> None:
     vars(server)["Deployment"] = DirectDeployment
     vars(party)["Connection"] = DirectConnection
     vars(party)["make_client_app"] = lambda handle: handle
+    # A server of this link has no certificate; a party that is enrolled would ask for it.
+    probe = party.Server.probe
+
+    def probe_in_clear(server: party.Server, **how: float) -> None:
+        if server.in_clear:
+            probe(server, **how)
+
+    vars(party)["Server"].probe = probe_in_clear
     # A process of Flower would have nothing to do.
     vars(forked)["fork_ahead"] = lambda *_: None
     # Waiting times chosen for Flower.
