@@ -13,22 +13,13 @@ if TYPE_CHECKING:
 
 
 def require_records(dataset: Dataset) -> None:
-    """Check that there are records.
-
-    Raises:
-        DataError: if there are no records.
-    """
+    """Check that there are records."""
     if not len(dataset):
         raise DataError("the data has no records, so nothing of it can vote")
 
 
 def require_teachable(dataset: Dataset, teachers: int) -> None:
-    """Check that teachers can learn what the records of a data set say, however few they are.
-
-    Raises:
-        UsageError: if ``teachers`` is less than one.
-        DataError: if records have a number.
-    """
+    """Check that teachers can learn what the records of a data set say, however few they are."""
     if dataset.kind == "number":
         raise DataError(
             "teachers learn a class or several labels a record, and the data has a number each: such "
@@ -39,13 +30,7 @@ def require_teachable(dataset: Dataset, teachers: int) -> None:
 
 
 def require_trainable(dataset: Dataset, teachers: int) -> None:
-    """Check that a data set has enough records and classes for its teachers.
-
-    Raises:
-        UsageError: if ``teachers`` is less than one.
-        DataError: if records have a number, there is one class only, or fewer records (or groups) than
-            teachers.
-    """
+    """Check that a data set has enough records and classes for its teachers."""
     require_teachable(dataset, teachers)
     present = np.unique(dataset.labels)
     if dataset.kind == "labels":

@@ -31,29 +31,13 @@ _FORMATS: Final = f"class folders of images, .npz, IDX files, {', '.join(TABLE_S
 
 
 def require_there(path: Path, *, flat: bool = False) -> None:
-    """Check that ``path`` exists in a readable format; its content is not read.
-
-    Args:
-        path: of a file or folder.
-        flat: whether images may lie in the folder itself, as those of a public set.
-
-    Raises:
-        DataError: if not.
-    """
+    """Check that ``path`` exists in a readable format; its content is not read."""
     if not raw_at(path):
         locate(path, flat=flat)
 
 
 def locate(path: Path, *, flat: bool) -> Path:
-    """Return the one file, or the folder of images, that ``path`` stands for.
-
-    Args:
-        path: of a file or folder.
-        flat: whether a folder of images without classes will do.
-
-    Raises:
-        DataError: if there is nothing there, several sets, or nothing that is read without an encoder.
-    """
+    """Return the one file, or the folder of images, that ``path`` stands for."""
     if path.is_file():
         if _is_readable(path):
             return path

@@ -22,15 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Several:
-    """The columns of several labels, or the column of a number; false for one class.
+    """The columns of several labels, or the column of a number; false for one class."""
 
-    Attributes:
-        labels: columns of yes or no.
-        number: a column of numbers.
-    """
-
-    labels: tuple[str, ...]
-    number: str | None
+    labels: tuple[str, ...]  # columns of yes or no
+    number: str | None  # a column of numbers
 
     def __bool__(self) -> bool:
         return bool(self.columns)
@@ -42,35 +37,22 @@ class Several:
 
 
 def several_dataset(
-    inputs: Inputs,
-    several: Several,
-    cells: Sequence[Sequence[str]],
+    inputs: Inputs,  # n images or rows
+    several: Several,  # what ``cells`` are
+    cells: Sequence[Sequence[str]],  # n texts of each of its columns
+    # (n,) the group of each record, or None
     groups: np.ndarray[tuple[int], np.dtype[np.str_]] | None,
     path: Path,
     *,
+    # (n,) which inputs are usable; None: all
     good: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None,
-    odd: Odd | None,
+    odd: Odd | None,  # collects the records that are left out; None: the first of them is an error
+    # returns a record's place in the file, by its row
     place: Callable[[int], str] = lambda row: f"record {row + 1}",
-    reading: Reading = PLAIN,
-    none_fits: bool = False,
+    reading: Reading = PLAIN,  # format of a number
+    none_fits: bool = False,  # whether no record may be left
 ) -> Dataset:
-    """Join inputs, answers and groups, and exclude the records that lack one, each by its own cells.
-
-    Args:
-        inputs: n images or rows.
-        several: what ``cells`` are.
-        cells: n texts of each of its columns.
-        groups: (n,) the group of each record, or None.
-        path: of the file, for messages.
-        good: (n,) which inputs are usable; None: all.
-        odd: collects the records that are left out; None: the first of them is an error.
-        place: returns a record's place in the file, by its row.
-        reading: format of a number.
-        none_fits: whether no record may be left.
-
-    Raises:
-        DataError: if no record is left that may not be, or one would be left out and problems are errors.
-    """
+    """Join inputs, answers and groups, and exclude the records that lack one, each by its own cells."""
     if any(len(each) != len(inputs) for each in cells):
         raise DataError(f"{path} has {len(inputs)} inputs and {len(cells[0])} labels")
     made: list[list[float]] = []

@@ -29,12 +29,7 @@ _FLOAT: Final = 1
 def require_safe_divisions(graph: onnx.GraphProto, opset: int) -> None:
     """Check that no number of an input comes to a division that can end the process or take long.
 
-    Args:
-        graph: of operators that have no graphs within them.
-        opset: version of ONNX's operators; it has all of the graph's.
-
-    Raises:
-        DataError: naming the operator.
+    The operators have no graphs within them, and are all of ONNX's set ``opset``.
     """
     told, whole = reached(graph), _whole(graph, opset)
     for node in graph.node:
@@ -51,17 +46,11 @@ def require_safe_divisions(graph: onnx.GraphProto, opset: int) -> None:
 
 
 class _Types(NamedTuple):
-    """Which elements an operator takes and gives, by its definition.
+    """Which elements an operator takes and gives, by its definition."""
 
-    Attributes:
-        inputs: name of the type of each; the last one is that of all further ones.
-        outputs: the same.
-        whole: names of types that can be of :data:`_WHOLE`.
-    """
-
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    whole: frozenset[str]
+    inputs: tuple[str, ...]  # name of the type of each; the last one is that of all further ones
+    outputs: tuple[str, ...]  # the same
+    whole: frozenset[str]  # names of types that can be of :data:`_WHOLE`
 
 
 @cache

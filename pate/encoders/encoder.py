@@ -57,12 +57,7 @@ class TooSlowError(UnusableRecordError):
 
 
 class Encoder:
-    """A public encoder, ready to run.
-
-    Attributes:
-        description: what its folder says of it.
-        digest: its identity, 64 hexadecimal digits.
-    """
+    """A public encoder, ready to run."""
 
     def __init__(
         self,
@@ -71,17 +66,7 @@ class Encoder:
         tokenizer: bytes | None,
         seconds: float = MOST_SECONDS,
     ) -> None:
-        """Open a checked graph; :meth:`open` is for folders.
-
-        Args:
-            description: of it.
-            model: the content of its file.
-            tokenizer: the same, of texts.
-            seconds: most processor time of one record.
-
-        Raises:
-            DataError: if the graph is not accepted, or not what the description says.
-        """
+        """Open a checked graph; :meth:`open` is for folders."""
         self.description, self.digest = description, description.digest
         self._seconds = seconds
         graph = checked_graph(model)
@@ -105,15 +90,9 @@ class Encoder:
     def open(cls, folder: Path, *, trial: bool = True, seconds: float = MOST_SECONDS) -> Encoder:
         """Open the encoder of a folder.
 
-        Args:
-            folder: with ``encoder.json`` and the files that it names.
-            trial: run some inputs in another process first, with bounds on its time and memory. An encoder
-                that was tried in this process is not tried again.
-            seconds: most processor time of a record; after a trial a small multiple of its slowest run.
-
-        Raises:
-            DataError: if a file is missing or is not the described one, the graph is not accepted, or one
-                input takes too long or too much memory.
+        With ``trial``, some inputs are run in another process first, with bounds on its time and
+        memory, unless that was done in this process; ``seconds`` is then a small multiple of its
+        slowest run.
         """
         description, contents = opened_files(folder)
         checked_graph(contents[0], f"the encoder in {folder}")
@@ -136,21 +115,14 @@ class Encoder:
         return self.description.source
 
     def row(self, record: Record) -> NDArray[np.int16]:
-        """Return the embedding of one record, in units of 1/:data:`~pate.data.embeddings.UNIT`.
-
-        Raises:
-            UnusableRecordError: if there is none: the encoder fails, gives what it should not, or takes too
-                long.
-        """
+        """Return the embedding of one record, in units of 1/:data:`~pate.data.embeddings.UNIT`."""
         prepared = self.prepared(record)
         return self._rounded(self._pooled(self._run(prepared)))
 
     def prepared(self, record: Record) -> dict[str, NDArray[Any]]:
         """Return one record as the graph takes it, by the names of its inputs.
 
-        Raises:
-            UnusableRecordError: if it is none that the encoder takes.
-            Exception: of a tokenizer, whose errors have no common base but this.
+        Errors of a tokenizer have no common base but ``Exception``.
         """
         images = self.description.images
         if images is not None:
@@ -183,24 +155,10 @@ class Encoder:
         cache: Cache | Memory | None = None,
         threads: int | None = None,
     ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
-        """Return the embeddings of records, and which of the records are usable.
+        """Return the embeddings of records, (n, d) int16, and (n,) which of the records are usable.
 
-        Records are taken one by one, a few ahead of the work, so they may come from a stream.
-
-        Args:
-            records: images of any sizes, or texts.
-            odd: collects unusable records; None: the first of them is an error.
-            place: returns a record's place, for messages.
-            move: called with the number of finished records.
-            cache: of the embeddings of earlier runs.
-            threads: runs at a time, each of one record; the result does not depend on it. None: the
-                number of this process's cores.
-
-        Returns:
-            (n, d) int16, rows of zeros for unusable records, and (n,) whether each is usable.
-
-        Raises:
-            UnusableRecordError: for an unusable record, if problems are not collected.
+        Records are taken one by one, a few ahead of the work, so they may come from a stream. The
+        result does not depend on the number of threads, each of which runs one record at a time.
         """
 
         def work(record: Record) -> NDArray[np.int16] | Unusable:
@@ -251,12 +209,7 @@ class Encoder:
     def embeddings(
         self, values: NDArray[np.int16], window: tuple[int, int] | None = None
     ) -> Embeddings:
-        """Return rows as inputs of a campaign.
-
-        Args:
-            values: (n, d), of :meth:`rows`.
-            window: by which images of more than 8 bits a channel were read.
-        """
+        """Return rows as inputs of a campaign."""
         source = self.source if window is None else "{} window {} {}".format(self.source, *window)
         return Embeddings(values, source, self.digest)
 
@@ -355,21 +308,13 @@ class Encoder:
 
 
 def opened_files(folder: Path) -> tuple[Description, list[bytes]]:
-    """Return an encoder's description and the content of each of its files, compared with its digest.
-
-    Raises:
-        DataError: if one is missing, or is not the described one.
-    """
+    """Return an encoder's description and the content of each of its files, compared with its digest."""
     description = read_description(folder)
     return description, [_described(folder, each) for each in description.files]
 
 
 def read_description(folder: Path) -> Description:
-    """Return what an encoder's folder says of it; its other files are not read.
-
-    Raises:
-        DataError: if there is no description, or it is not one.
-    """
+    """Return what an encoder's folder says of it; its other files are not read."""
     if not folder.is_dir():
         raise DataError(f"there is no folder at {folder}: --encoder takes an encoder's folder")
     path = folder / FILE

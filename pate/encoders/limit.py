@@ -31,14 +31,10 @@ def seconds_of(slowest: float) -> float:
 
 
 class Limit:
-    """Ends a block's work when this thread has used its processor time.
+    """Ends a block's work when this thread has used its processor time, by a call of ``late`` from another.
 
     Where a system has no clock of another thread's processor time, a clock on the wall stands in for it, and
     :data:`MOST_SECONDS` is granted.
-
-    Args:
-        seconds: of processor time.
-        late: called from another thread once they are used up, while the block runs.
     """
 
     def __init__(self, seconds: float, late: Callable[[], None]) -> None:

@@ -16,19 +16,9 @@ if TYPE_CHECKING:
 
 
 def prepared(pixels: NDArray[np.uint8], steps: ImageSteps) -> NDArray[np.float32]:
-    """Return one image as the graph takes it.
+    """Return one image of any size as the graph takes it, (1, channels, height, width) or channels last.
 
     Pillow scales 8-bit images in whole numbers, so the result is the same on every machine.
-
-    Args:
-        pixels: (height, width, 1 or 3), of any size.
-        steps: of the encoder.
-
-    Returns:
-        (1, channels, height, width), or (1, height, width, channels) if the channels are last.
-
-    Raises:
-        DataError: if ``pixels`` is no image.
     """
     if pixels.ndim != 3 or pixels.dtype != np.uint8 or pixels.shape[2] not in (1, 3):
         raise DataError("an image must be (height, width, 1 or 3) uint8")

@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 
 def read_at_most(path: Path, most: int) -> bytes:
-    """Return the content of a regular file of at most ``most`` bytes; a larger one is not read.
-
-    Raises:
-        DataError: if it is larger, no regular file, or cannot be read.
-    """
+    """Return the content of a regular file of at most ``most`` bytes; a larger one is not read."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with open(handle, "rb") as file:  # noqa: PTH123  (of a descriptor)

@@ -8,14 +8,7 @@ from pate.errors import DataError
 
 
 def open_session(model: bytes) -> Any:
-    """Return an ``onnxruntime.InferenceSession`` of a checked graph.
-
-    Args:
-        model: the content of an ONNX file that :func:`~pate.encoders.graph.checked_graph` accepts.
-
-    Raises:
-        DataError: if ONNX Runtime is not installed, or cannot run it.
-    """
+    """Return an ``onnxruntime.InferenceSession`` of a checked graph."""
     try:
         import onnxruntime
     except ImportError as error:

@@ -77,11 +77,7 @@ _NOT_FOLLOWED: Final = frozenset({
 def require_fixed_sizes(graph: onnx.GraphProto) -> None:
     """Check that no size within a graph depends on the content of an input.
 
-    Args:
-        graph: of operators that have no graphs within them.
-
-    Raises:
-        DataError: naming the first operator whose size does, or is not followed.
+    Its operators have no graphs within them.
     """
     told = reached(graph)
     for node in graph.node:
@@ -125,10 +121,7 @@ def spread(
 ) -> set[str]:
     """Return what has a property that operators pass on, in whatever order they stand.
 
-    Args:
-        graph: of them.
-        start: names that have it.
-        gives: returns those outputs of an operator that have it if an input of a name does.
+    ``gives`` returns those outputs of an operator that have it if an input of a name does.
     """
     takers = defaultdict(list)
     for node in graph.node:

@@ -28,15 +28,7 @@ _GROWTH: Final = {
 
 
 def opened_tokenizer(content: bytes, longest: int) -> tuple[Any, int]:
-    """Return a tokenizer of a file, and of how many bytes a text may be for it.
-
-    Args:
-        content: of it.
-        longest: most tokens of a text.
-
-    Raises:
-        DataError: if it is none, or is not accepted.
-    """
+    """Return a tokenizer of a file, and of how many bytes a text of ``longest`` tokens may be for it."""
     import tokenizers
 
     try:

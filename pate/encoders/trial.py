@@ -36,27 +36,16 @@ _granted: dict[str, float] = {}
 
 @dataclass(frozen=True)
 class Trial:
-    """What inputs took.
+    """What inputs took."""
 
-    Attributes:
-        seconds: processor time of the fastest run of an input.
-        slowest: the same of the slowest.
-        opening: processor time until the first input was finished.
-        memory: largest resident memory of the process, bytes.
-    """
-
-    seconds: float
-    slowest: float
-    opening: float
-    memory: int
+    seconds: float  # processor time of the fastest run of an input
+    slowest: float  # the same of the slowest
+    opening: float  # processor time until the first input was finished
+    memory: int  # largest resident memory of the process, bytes
 
 
 def seconds_after(folder: Path, description: Description) -> float:
-    """Return the processor seconds that a record is granted, after a trial; one in this process is enough.
-
-    Raises:
-        DataError: as :func:`tried`.
-    """
+    """Return the processor seconds that a record is granted, after a trial; one in this process is enough."""
     if description.digest not in _granted:
         _granted[description.digest] = seconds_of(tried(folder).slowest)
     return _granted[description.digest]
@@ -65,13 +54,7 @@ def seconds_after(folder: Path, description: Description) -> float:
 def tried(folder: Path, seconds: int = MOST_SECONDS, memory: int = MOST_MEMORY) -> Trial:
     """Open an encoder in another process and run some inputs of the largest size.
 
-    Args:
-        folder: of the encoder.
-        seconds: most processor time for opening it and one input.
-        memory: most bytes of address space.
-
-    Raises:
-        DataError: if it takes more than that, or the graph cannot be run.
+    ``seconds`` of processor time are for opening it and one input; ``memory`` is of address space, in bytes.
     """
     what = f"the encoder in {folder}"
     try:

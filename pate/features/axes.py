@@ -44,29 +44,15 @@ _LEAST: Final = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Axes:
-    """The axes of a public set.
+    """The axes of a public set."""
 
-    Attributes:
-        rows: (n, K - 1) X, the public rows less their mean.
-        moments: (K - 1,) of H, ascending.
-        vectors: (K - 1, K - 1) orthonormal columns, its eigenvectors.
-    """
-
-    rows: Wide
-    moments: Wide
-    vectors: Wide
+    rows: Wide  # (n, K - 1) X, the public rows less their mean
+    moments: Wide  # (K - 1,) of H, ascending
+    vectors: Wide  # (K - 1, K - 1) orthonormal columns, its eigenvectors
 
     @classmethod
     def fit(cls, points: Floats, queries: Sequence[int]) -> Axes:
-        """Return the axes of public rows.
-
-        Args:
-            points: (n, w) float32, the public rows in the feature space.
-            queries: the K representatives among them.
-
-        Raises:
-            DataError: if all rows are in one place.
-        """
+        """Return the axes of (n, w) public rows in the feature space, of which K are representatives."""
         wide = points.astype(np.float64)
         centred = wide - wide.mean(axis=0)
         usual = float(np.sqrt(np.square(centred).sum(axis=1).mean()))
@@ -103,12 +89,8 @@ class Axes:
     def array(self, read: Wide, level: Wide) -> Counts:
         """Return (K, m) int64, the array of one answer: of length at most :data:`~pate.codes.GRID`.
 
-        Args:
-            read: (K - 1, m) :attr:`reading` times its scores.
-            level: (m,) their means, which are made shares of 1.
-
-        Raises:
-            DataError: if a number is not finite.
+        It is made of (K - 1, m) :attr:`reading` times its scores, and (m,) their means, which are made
+        shares of 1.
         """
         if not (np.isfinite(read).all() and np.isfinite(level).all()):
             raise DataError("the scores of a teacher are not finite")

@@ -25,8 +25,4 @@ class FeatureSpace(Protocol):
         """Return the number of coordinates of a point."""
 
     def embed(self, inputs: Inputs) -> Floats:
-        """Return (n, width) float32, one point per input, each computed from only that input.
-
-        Raises:
-            SchemaError: if the inputs are not of the kind and size that the space is for.
-        """
+        """Return (n, width) float32, one point per input, each computed from only that input."""

@@ -48,35 +48,20 @@ _ADDED: Final = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """The directions of a code, fitted on representatives.
+    """The directions of a code, fitted on representatives."""
 
-    Attributes:
-        middle: (w,) mean of the public rows.
-        reach: size at which coordinates less the middle are cut.
-        constant: the constant coordinate.
-        basis: (d, w + 1) whole numbers, a direction for each representative.
-    """
-
-    middle: Wide
-    reach: float
-    constant: float
-    basis: Wide
+    middle: Wide  # (w,) mean of the public rows
+    reach: float  # size at which coordinates less the middle are cut
+    constant: float  # the constant coordinate
+    basis: Wide  # (d, w + 1) whole numbers, a direction for each representative
 
     @classmethod
     def fit(cls, points: Floats, public: Floats | None = None) -> Directions:
-        """Return the directions of representatives.
+        """Return the directions of (d, w) representatives in a feature space.
 
         Representatives cover the public set evenly, outliers too; so their mean is not that of most
         rows. A middle far from it would make all records' arrays alike. Nor do they span what rows
-        differ in.
-
-        Args:
-            points: (d, w) float32, the representatives in a feature space.
-            public: (n, w) float32, the public rows at :func:`looked_at`; None: the representatives,
-                whose span is then that of the directions.
-
-        Raises:
-            DataError: for points of another kind, too many coordinates, or all in one place.
+        differ in. So both are taken of the public rows at :func:`looked_at`, if they are given.
         """
         around = points if public is None else public
         _check(points)
@@ -95,14 +80,7 @@ class Directions:
         return cls(bare.middle, bare.reach, bare.constant, np.trunc(basis * _FINE))
 
     def codes(self, points: Floats) -> Counts:
-        """Return (n, d) int64, the array of each record: of length at most :data:`~pate.codes.GRID`.
-
-        Args:
-            points: (n, w) float32 records in the same feature space.
-
-        Raises:
-            DataError: if shapes do not fit, or a coordinate is not finite.
-        """
+        """Return (n, d) int64, the array of each record: of length at most :data:`~pate.codes.GRID`."""
         _check(points)
         if points.shape[1] != len(self.middle):
             raise DataError(f"records of {points.shape[1]} coordinates, not {len(self.middle)}")
@@ -134,17 +112,7 @@ def looked_at(public: int) -> list[int]:
 
 
 def dense_votes(directions: Directions, points: Floats, labels: Counts, classes: int) -> Counts:
-    """Return the summed arrays of records, (d, classes) int64, in units of 1/grid of a vote.
-
-    Args:
-        directions: of the code.
-        points: (n, w) float32, the records.
-        labels: (n,) int64, from 0 to ``classes`` - 1.
-        classes: m.
-
-    Raises:
-        DataError: if shapes do not fit, a coordinate is not finite or a label is out of range.
-    """
+    """Return the summed arrays of (n, w) records, (d, classes) int64, in units of 1/grid of a vote."""
     if labels.shape != (len(points),) or (
         labels.size and not 0 <= labels.min() <= labels.max() < classes
     ):
@@ -155,19 +123,10 @@ def dense_votes(directions: Directions, points: Floats, labels: Counts, classes:
 
 
 def dense_sums(directions: Directions, points: Floats, answers: Counts, grid: int) -> Counts:
-    """Return the summed arrays of records with answers of any kind: (d, m) int64, in the same units.
+    """Return the summed arrays of (n, w) records with (n, m) answers of any kind: (d, m), in the same units.
 
     Each number of each record's array is cut towards zero, so no norm of it is larger than that of its
     code times that of its answer.
-
-    Args:
-        directions: of the code.
-        points: (n, w) float32, the records.
-        answers: (n, m) int64, with signs or without.
-        grid: of the answers.
-
-    Raises:
-        DataError: if shapes do not fit, or a coordinate is not finite.
     """
     if answers.ndim != 2 or len(answers) != len(points):
         raise DataError(f"answers of shape {answers.shape} for {len(points)} records")
@@ -181,12 +140,7 @@ def dense_sums(directions: Directions, points: Floats, answers: Counts, grid: in
 
 
 def nearest_basis(points: Wide, axes: Wide) -> Wide:
-    """Return (d, w) directions that are nearest to points, one each, in the span of axes; see the module.
-
-    Args:
-        points: (d, w).
-        axes: (k, w) orthonormal, k at most d.
-    """
+    """Return (d, w) directions nearest to (d, w) points, one each, in the span of (k, w) axes."""
     # Where no point reaches, the nearest basis would be anything, and another one on another machine.
     number, width = points.shape
     spread = np.cos(np.square(np.arange(1.0, number * width + 1))).reshape(number, width)

@@ -50,35 +50,18 @@ _TINY: Final = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class DiffusionSpace:
-    """A space of unit vectors that follows a public set.
+    """A space of unit vectors that follows a public set."""
 
-    Attributes:
-        base: the plain space it starts from.
-        middle: (w,) float32, mean of the public points in it.
-        axes: (w, a) float32, their principal axes, partly whitened.
-        landmarks: (p, a) float32, public points on these axes, of unit length.
-        scales: (p,) float32, the local scale of each.
-        places: (p, m) float32, where the walk puts them; unit length.
-    """
-
-    base: FeatureSpace
-    middle: Floats
-    axes: Floats
-    landmarks: Floats
-    scales: Floats
-    places: Floats
+    base: FeatureSpace  # the plain space it starts from
+    middle: Floats  # (w,) float32, mean of the public points in it
+    axes: Floats  # (w, a) float32, their principal axes, partly whitened
+    landmarks: Floats  # (p, a) float32, public points on these axes, of unit length
+    scales: Floats  # (p,) float32, the local scale of each
+    places: Floats  # (p, m) float32, where the walk puts them; unit length
 
     @classmethod
     def fit(cls, base: FeatureSpace, public: Inputs) -> DiffusionSpace:
-        """Return the space fitted on a public set.
-
-        Args:
-            base: a space for inputs of that kind.
-            public: at least :data:`FEWEST` inputs; of more than 20,000, an even selection is used.
-
-        Raises:
-            DataError: if there are too few.
-        """
+        """Return the space fitted on a public set; of more than 20,000 inputs an even selection is used."""
         if len(public) < FEWEST:
             raise DataError(f"{len(public)} public inputs; a diffusion space needs {FEWEST}")
         if len(public) > _MOST_LANDMARKS:
@@ -102,11 +85,7 @@ class DiffusionSpace:
         return int(self.places.shape[1])
 
     def embed(self, inputs: Inputs) -> Floats:
-        """Return (n, width) float32 unit vectors, each computed from only that input.
-
-        Raises:
-            SchemaError: if the base space does not support the inputs.
-        """
+        """Return (n, width) float32 unit vectors, each computed from only that input."""
         points = self.base.embed(inputs)
         placed = np.empty((len(points), self.width), dtype=np.float32)
         for start, block in blocks(points):

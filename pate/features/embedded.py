@@ -23,25 +23,16 @@ class EmbeddedSpace:
     """The space of the embeddings of one encoder.
 
     All of it is exact up to one division, so a record's point depends on that record alone.
-
-    Attributes:
-        schema: the line of the embeddings that it takes.
-        middle: (d,) int64, the public mean, rounded.
     """
 
-    schema: str
-    middle: NDArray[np.int64]
+    schema: str  # the line of the embeddings that it takes
+    middle: NDArray[np.int64]  # (d,) int64, the public mean, rounded
 
     name = "encoder"
 
     @classmethod
     def fit(cls, public: Inputs) -> EmbeddedSpace:
-        """Return the space fitted on the public embeddings.
-
-        Raises:
-            SchemaError: for other inputs.
-            DataError: if there are none.
-        """
+        """Return the space fitted on the public embeddings."""
         if not isinstance(public, Embeddings):
             raise SchemaError(f"this feature space needs embeddings, not {public.schema()}")
         if not len(public):
@@ -55,11 +46,7 @@ class EmbeddedSpace:
         return len(self.middle)
 
     def embed(self, inputs: Inputs) -> Floats:
-        """Return (n, width) float32 of length one; of length zero in the middle.
-
-        Raises:
-            SchemaError: if the inputs are not embeddings of that encoder.
-        """
+        """Return (n, width) float32 of length one; of length zero in the middle."""
         if not isinstance(inputs, Embeddings) or inputs.schema() != self.schema:
             raise SchemaError(f"the feature space is for {self.schema}, not {inputs.schema()}")
         apart = inputs.values.astype(np.int64) - self.middle

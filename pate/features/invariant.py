@@ -48,29 +48,18 @@ _TINY: Final = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class InvariantSpace:
-    """A space of unit vectors, invariant to small distortions.
+    """A space of unit vectors, invariant to small distortions."""
 
-    Attributes:
-        base: the plain space it starts from.
-        middle: (w,) float32, mean of the public points in it.
-        axes: (w, a) float32, directions that separate images and that distortions hardly change.
-    """
-
-    base: FeatureSpace
-    middle: Floats
+    base: FeatureSpace  # the plain space it starts from
+    middle: Floats  # (w,) float32, mean of the public points in it
+    # (w, a) float32, directions that separate images and that distortions hardly change
     axes: Floats
 
     @classmethod
     def fit(cls, base: FeatureSpace, public: Inputs) -> InvariantSpace:
         """Return the space fitted on a public set and its distorted copies.
 
-        Args:
-            base: a space for inputs of that kind.
-            public: at least :data:`FEWEST` images; of more than 20,000, an even selection is used.
-
-        Raises:
-            SchemaError: if they are not images.
-            DataError: if there are too few, or all are equal.
+        Of more than 20,000 images an even selection is used.
         """
         from scipy.linalg import eigh  # slow to import
 
@@ -110,11 +99,7 @@ class InvariantSpace:
         return int(self.axes.shape[1])
 
     def embed(self, inputs: Inputs) -> Floats:
-        """Return (n, width) float32 unit vectors, each computed from only that input.
-
-        Raises:
-            SchemaError: if the base space does not support the inputs.
-        """
+        """Return (n, width) float32 unit vectors, each computed from only that input."""
         points = self.base.embed(inputs)
         placed = np.empty((len(points), self.width), dtype=np.float32)
         for start, block in blocks(points):

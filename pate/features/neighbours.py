@@ -37,21 +37,11 @@ _LONGEST_KEY: Final = 64  # bytes, of BLAKE2b
 
 
 def representatives(features: Floats, count: int) -> Places:
-    """Return ``count`` representative rows.
+    """Return (count,) the ascending indices of ``count`` representative rows, which differ from one another.
 
     k-means finds centres from a fixed start; the row nearest to a centre represents its cluster.
     Clusters of far fewer rows than the average are dissolved and the largest ones split instead:
     hardly any record would vote at the representative of a tiny cluster.
-
-    Args:
-        features: (n, d) float32, the public set in a feature space.
-        count: number of representatives, 1 or more.
-
-    Returns:
-        (count,) int64, ascending indices of rows that differ from one another.
-
-    Raises:
-        UsageError: if ``count`` is less than one or more than there are distinct rows.
     """
     _check_points(features, "the public set")
     distinct = _distinct_rows(features)
@@ -70,22 +60,12 @@ def representatives(features: Floats, count: int) -> Places:
 
 
 def nearest(queries: Floats, records: Floats) -> Places:
-    """Return the index of each record's nearest query in Euclidean distance.
+    """Return the index of each record's nearest query in Euclidean distance, (n,) for (n, d) records.
 
     Each answer depends on only the queries and that record, bit for bit: if two queries are so nearly
     equidistant that rounding inside a matrix product, which depends on the number of records, could
     decide, the distances are recomputed for that record by itself. Of equidistant queries the first is
     taken.
-
-    Args:
-        queries: (q, d) float32, q at least 1.
-        records: (n, d) float32.
-
-    Returns:
-        (n,) int64.
-
-    Raises:
-        DataError: if shapes do not fit, or a coordinate is not finite.
     """
     _check_points(queries, "the queries")
     _check_points(records, "the records")
@@ -130,8 +110,10 @@ def cast_votes(
 ) -> Places:
     """Return the votes of one party's records: each votes once, for its label, at its nearest query.
 
-    With groups, at most ``cap`` records of each group vote: those with the least keyed hash,
-    independent of the order of the file and of other groups. Duplicate records all count.
+    Counts are (q, m), and sum to the number of voting records. With groups, at most ``cap`` records of each
+    group vote: those with the least hash under the party's secret key, so that others cannot influence who
+    votes; independent of the order of the file and of other groups. Duplicate records all count. Hashes
+    identify records, such as ``Dataset.row_hashes()``; without them they are of features and labels.
 
     Sensitivity. A record's vote depends on only the queries and that record: one count of one. Which
     records of a group vote depends on only that group. So (proofs and enumeration:
@@ -144,24 +126,6 @@ def cast_votes(
       |B - A|^2 <= |A|^2 + |B|^2 <= 2 cap^2, and at most 2 cap counts differ.
 
     All are met.
-
-    Args:
-        queries: (q, d) float32, the representatives.
-        records: (n, d) float32, the party's records in the same feature space.
-        labels: (n,) int64, from 0 to ``classes`` - 1.
-        classes: m, the number of classes.
-        groups: (n,) str, the group (patient) of each record; None where every record is its own.
-        cap: most records of a group that vote; 1 without groups.
-        key: the party's secret, at most 64 bytes, so that others cannot influence who votes.
-        row_hashes: hashes that identify records, such as ``Dataset.row_hashes()``; records with
-            equal hashes must be equal. None computes them from features and labels.
-
-    Returns:
-        (q, m) int64, counts; they sum to the number of voting records.
-
-    Raises:
-        DataError: if shapes do not fit, a coordinate is not finite or a label is out of range.
-        UsageError: if ``cap`` is less than one or given without groups, or the key is too long.
     """
     if labels.shape != (len(records),):
         raise DataError(f"{len(records)} records but labels of shape {labels.shape}")
@@ -183,19 +147,7 @@ def cast_votes(
 
 
 def cast_answers(queries: Floats, records: Floats, answers: Places) -> Places:
-    """Return the sum of records' answers of any kind, each at its nearest query.
-
-    Args:
-        queries: (q, d) float32, the representatives.
-        records: (n, d) float32.
-        answers: (n, m) int64, none negative; see :mod:`pate.answers`.
-
-    Returns:
-        (q, m) int64.
-
-    Raises:
-        DataError: as :func:`cast_votes`.
-    """
+    """Return (q, m) the sum of records' answers of any kind, none negative, each at its nearest query."""
     if answers.ndim != 2 or len(answers) != len(records) or (answers < 0).any():
         raise DataError(f"{len(records)} records but answers of shape {answers.shape}")
     sums = np.zeros((len(queries), answers.shape[1]), dtype=np.int64)
@@ -207,9 +159,6 @@ def voters_of(groups: NDArray[np.str_], hashes: Sequence[bytes], cap: int, key: 
     """Return the indices of the records that vote, ascending: at most ``cap`` of each group.
 
     Those with the least keyed hash; for all arguments see :func:`cast_votes`.
-
-    Raises:
-        DataError: if the numbers of hashes and records differ.
     """
     if len(hashes) != len(groups):
         raise DataError(f"{len(groups)} records but {len(hashes)} hashes of them")

@@ -35,15 +35,10 @@ _MISMATCH: Final = 0.85  # two one-hot rows that differ are sqrt(2) times that a
 
 @dataclass(frozen=True, eq=False)
 class _Numbers:
-    """Mean and spread of a column's public values; a spread of 0 if it is constant.
+    """Mean and spread of a column's public values; a spread of 0 if it is constant."""
 
-    Attributes:
-        centre: mean of the public values, the farthest clipped.
-        spread: their standard deviation.
-    """
-
-    centre: float
-    spread: float
+    centre: float  # mean of the public values, the farthest clipped
+    spread: float  # their standard deviation
 
     @classmethod
     def fit(cls, values: NDArray[np.float64]) -> _Numbers:
@@ -98,26 +93,16 @@ _Column = _Numbers | _Categories
 
 @dataclass(frozen=True, eq=False)
 class TableSpace:
-    """The space of the rows of tables with given columns.
+    """The space of the rows of tables with given columns."""
 
-    Attributes:
-        names: the columns it takes, in order.
-        columns: the coordinates of each.
-    """
-
-    names: tuple[str, ...]
-    columns: tuple[_Column, ...]
+    names: tuple[str, ...]  # the columns it takes, in order
+    columns: tuple[_Column, ...]  # the coordinates of each
 
     name = "table"
 
     @classmethod
     def fit(cls, public: Inputs) -> TableSpace:
-        """Return the space fitted on the public rows.
-
-        Raises:
-            SchemaError: if the inputs are images.
-            DataError: if the table has no rows.
-        """
+        """Return the space fitted on the public rows."""
         if not isinstance(public, Table):
             raise SchemaError(f"this feature space needs rows of a table, not {public.schema()}")
         if not len(public):
@@ -130,11 +115,7 @@ class TableSpace:
         return sum(column.width for column in self.columns)
 
     def embed(self, inputs: Inputs) -> Floats:
-        """Return (n, width) float32, all finite.
-
-        Raises:
-            SchemaError: if the inputs are images, or a column is missing or does not parse.
-        """
+        """Return (n, width) float32, all finite."""
         if not isinstance(inputs, Table):
             raise SchemaError(f"this feature space needs rows of a table, not {inputs.schema()}")
         numeric = [not isinstance(column, _Categories) for column in self.columns]

@@ -92,12 +92,9 @@ def _contrast(grey: Floats) -> Floats:
 
 
 def _sampled(planes: Floats, rows: Floats, columns: Floats) -> NDArray[np.uint8]:
-    """Return (n, height * width, channels), by linear interpolation.
+    """Return (n, height * width, channels), by linear interpolation of (n, height, width, channels).
 
-    Args:
-        planes: (n, height, width, channels).
-        rows: (n, height) where each row comes from.
-        columns: (n, height, width) where each pixel of it comes from.
+    ``rows`` (n, height) says where each row comes from, ``columns`` (n, height, width) each pixel of it.
     """
     count, height, width, channels = planes.shape
     top = np.minimum(rows.astype(np.int64), height - 2)

@@ -91,23 +91,13 @@ def mechanism_from_dict(fields: Mapping[str, str | int]) -> Mechanism:
 
     >>> mechanism_from_dict({"mechanism": "gnmax", "sigma": "40", "votes_per_unit": 1})
     GNMax(sigma=Fraction(40, 1), votes_per_unit=1)
-
-    Raises:
-        UsageError: for an unknown mechanism, missing or additional fields, or values that it
-            refuses.
     """
     what = f"mechanism {fields.get('mechanism')!s:.40}"
     return read(_KINDS, fields, error=UsageError, what=what)
 
 
 def rounds_cost(composition: Composition, mechanisms: Sequence[Mechanism], rounds: int) -> Fraction:
-    """Return the cost of the first rounds of a campaign in which records vote in rounds.
-
-    Args:
-        composition: in whose currency.
-        mechanisms: of the first round, and of all later ones.
-        rounds: how many, from 1.
-    """
+    """Return the cost of the first rounds of a campaign in which records vote in rounds."""
     first, later = (total_cost(composition, each.worst) for each in (mechanisms[0], mechanisms[-1]))
     return first + (rounds - 1) * later
 
@@ -116,11 +106,6 @@ def worst_cost(composition: Composition, mechanisms: Iterable[Mechanism], querie
     """Return the largest cost of answering ``queries`` queries by any of some mechanisms.
 
     Costs add up over queries, except where a whole matrix is one release.
-
-    Args:
-        composition: in whose currency.
-        mechanisms: one or more.
-        queries: how many, all in one batch.
     """
     return max(
         total_cost(composition, each.worst)

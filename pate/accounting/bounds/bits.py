@@ -28,17 +28,11 @@ _LEAST_EXCESS: Final = 1e-270
 
 
 class Bits(NamedTuple):
-    """A bit against a neighbour's; first the outcome 1, then 0.
+    """A bit against a neighbour's; first the outcome 1, then 0."""
 
-    Attributes:
-        log_p: (2, queries), logarithms of the chances here.
-        ratio: (2, queries), logarithms of p'/p.
-        error: (2, queries), bound on the error of a ratio that is not yet compensated.
-    """
-
-    log_p: Floats
-    ratio: Floats
-    error: Floats
+    log_p: Floats  # (2, queries), logarithms of the chances here
+    ratio: Floats  # (2, queries), logarithms of p'/p
+    error: Floats  # (2, queries), bound on the error of a ratio that is not yet compensated
 
     def at(self, queries: slice | NDArray[np.intp]) -> Bits:
         """Return the bits of some queries."""

@@ -37,37 +37,21 @@ if TYPE_CHECKING:
 def joint(
     v: ArrayLike, threshold: float, law: Law, k: int, orders: ArrayLike, rdp_label: ArrayLike
 ) -> Floats:
-    """Return a bound on the divergence of threshold test and label as one mechanism.
+    """Return a bound on the divergence of threshold test and label as one mechanism, (queries, orders) nats.
 
     With p the chance to pass at ``v``, p' at a neighbour's and r the label's divergence,
 
         (1/(a-1)) ln max over v' = v - k, v + k of
             p^a p'^(1-a) e^((a-1) r) + (1-p)^a (1-p')^(1-a).
 
-    It rises in r, so any upper bound of the label's divergence does.
+    It rises in r, so any upper bound of the label's divergence does, (queries, orders), or (1, orders) if it
+    does not depend on data. ``v`` is the test's statistic in votes: the largest count, or max_j (n_j - r_j).
 
     >>> from pate.accounting.bounds.laws import Gaussian
     >>> joint([214.0], 200.0, Gaussian(150.0), 1, [14.0], [[0.01]]).round(9).tolist()
     [[0.006068452]]
     >>> 0.000197948 + 0.537180 * 0.01  # the expected cost: less, and no bound
     0.005569748
-
-    Args:
-        v: (queries,) statistic of the test, in votes: the largest count, or max_j (n_j - r_j).
-        threshold: T, in votes.
-        law: of the noise of the test.
-        k: votes of one unit.
-        orders: (orders,) Renyi orders.
-        rdp_label: (queries, orders) upper bound on the label's divergence at these votes, or a
-            data-independent one of shape (1, orders); in nats.
-
-    Returns:
-        (queries, orders), in nats.
-
-    Raises:
-        AccountingError: for values that are not finite, a cost that is NaN or negative, or shapes
-            that do not fit.
-        UsageError: for a k that makes no sense.
 
     Source: own. Proof: docs/proofs/labels.md, section 6.
     """
@@ -85,23 +69,12 @@ def joint(
 
 
 def realised(rdp_check: ArrayLike, rdp_label: ArrayLike, answered: ArrayLike) -> Floats:
-    """Return the cost of the check, and of the label where one was given.
+    """Return the cost of the check, and of the label where one was given, (queries, orders) nats.
 
     For its meaning see the head of this module.
 
     >>> realised([[0.1], [0.1]], [[1.0], [1.0]], np.array([True, False])).tolist()
     [[1.1], [0.1]]
-
-    Args:
-        rdp_check: (queries, orders) or (1, orders), in nats.
-        rdp_label: (queries, orders) or (1, orders), in nats.
-        answered: (queries,) bool, whether the query's label was given.
-
-    Returns:
-        (queries, orders)
-
-    Raises:
-        AccountingError: for a cost that is NaN or negative, or shapes that do not fit.
     """
     given = np.asarray(answered)
     if given.ndim != 1 or given.dtype != np.bool_:
@@ -118,18 +91,6 @@ def expected(log_pass: ArrayLike, rdp_check: ArrayLike, rdp_label: ArrayLike) ->
 
     >>> expected([0.0, -np.inf], [[0.1], [0.1]], [[1.0], [1.0]]).tolist()
     [[1.1], [0.1]]
-
-    Args:
-        log_pass: (queries,) log P[answer].
-        rdp_check: (queries, orders) or (1, orders), in nats.
-        rdp_label: (queries, orders) or (1, orders), in nats.
-
-    Returns:
-        (queries, orders)
-
-    Raises:
-        AccountingError: for a cost that is NaN or negative, logarithms that are of no probability,
-            or shapes that do not fit.
 
     Source: Papernot et al. 2018, the code published with it.
     """

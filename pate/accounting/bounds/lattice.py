@@ -45,19 +45,12 @@ def log_complement(logs: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Lattice:
-    """The law on the integers with mass exp(-x^2/(2 spread^2)), times exp(log_odd) at odd x.
+    """The law on the integers with mass exp(-x^2/(2 spread^2)), times exp(log_odd) at odd x."""
 
-    Attributes:
-        spread: in votes.
-        log_odd: logarithm of the factor of odd integers.
-        log_total: logarithm of the sum of all masses.
-        table: (farthest + 1,), log P[X >= x] at x = 0, 1, ...; never written to.
-    """
-
-    spread: float
-    log_odd: float
-    log_total: float
-    table: Floats
+    spread: float  # in votes
+    log_odd: float  # logarithm of the factor of odd integers
+    log_total: float  # logarithm of the sum of all masses
+    table: Floats  # (farthest + 1,), log P[X >= x] at x = 0, 1, ...; never written to
 
     def log_tail(self, x: Floats) -> Floats:
         """Return log P[X >= x] at the integers ``x``, of any shape and sign."""

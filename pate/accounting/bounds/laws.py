@@ -70,15 +70,9 @@ class Gaussian:
 
     >>> Gaussian(40.0).log_gap_tail([0.0, 200.0]).round(6).tolist()
     [-0.693147, -8.499962]
-
-    Attributes:
-        sigma: standard deviation, in votes.
-
-    Raises:
-        AccountingError: for a sigma that is not finite and above 0.
     """
 
-    sigma: float
+    sigma: float  # standard deviation, in votes
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma", check_positive(self.sigma, "sigma"))
@@ -89,19 +83,12 @@ class Gaussian:
         return 1.0 / self.sigma
 
     def log_survival(self, t: ArrayLike) -> Floats:
-        """Return log P[Z >= t] for thresholds ``t`` in votes, of any shape.
-
-        Raises:
-            AccountingError: for a threshold that is not finite.
-        """
+        """Return log P[Z >= t] for thresholds ``t`` in votes, of any shape."""
         made: Floats = special.log_ndtr(-finite(t, "a threshold") / self.sigma)
         return made
 
     def log_gap_tail(self, gaps: ArrayLike) -> Floats:
         """Return log P[Z_j - Z_i >= gap]; the difference is N(0, 2 sigma^2).
-
-        Raises:
-            AccountingError: for a gap that is not finite.
 
         Source: Papernot et al. 2018, Proposition 7, one summand.
         """
@@ -109,11 +96,7 @@ class Gaussian:
         return made
 
     def gap_at(self, log_tail: ArrayLike) -> Floats:
-        """Return the gaps at which :meth:`log_gap_tail` is ``log_tail``; -inf at 0, inf at -inf.
-
-        Raises:
-            AccountingError: for what is no logarithm of a probability.
-        """
+        """Return the gaps at which :meth:`log_gap_tail` is ``log_tail``; -inf at 0, inf at -inf."""
         checked = check_log_probabilities(log_tail, "log_tail")
         made: Floats = -math.sqrt(2.0) * self.sigma * special.ndtri_exp(checked)
         return made
@@ -131,15 +114,9 @@ class DiscreteGaussian:
     >>> noise = DiscreteGaussian(2.0)
     >>> noise.log_gap_tail([0, 5, 5000]).round(6).tolist()
     [-0.561201, -2.902754, -1562501.958659]
-
-    Attributes:
-        sigma: parameter, in votes.
-
-    Raises:
-        AccountingError: for a sigma outside [0.01, 100000].
     """
 
-    sigma: float
+    sigma: float  # parameter, in votes
 
     def __post_init__(self) -> None:
         sigma = check_positive(self.sigma, "sigma")
@@ -156,9 +133,6 @@ class DiscreteGaussian:
 
         Slightly above 1 / sigma.
 
-        Raises:
-            AccountingError: for a sigma below 2, for which it is not proven.
-
         Proof: docs/proofs/discrete-gaussian.md.
         """
         if self.sigma < _LEAST_SIGMA_OF_STEP:
@@ -171,19 +145,11 @@ class DiscreteGaussian:
         return math.sqrt(2.0 * inverse / (1.0 + math.sqrt(1.0 - inverse)))
 
     def log_survival(self, t: ArrayLike) -> Floats:
-        """Return log P[Z >= t]; a ``t`` that is no integer is rounded up, which changes nothing.
-
-        Raises:
-            AccountingError: for a threshold that is not finite.
-        """
+        """Return log P[Z >= t]; a ``t`` that is no integer is rounded up, which changes nothing."""
         return lattice(self.sigma, 0.0).log_tail(np.ceil(finite(t, "a threshold")))
 
     def log_gap_tail(self, gaps: ArrayLike) -> Floats:
-        """Return log P[Z_j - Z_i >= gap], at integers exactly and between them interpolated.
-
-        Raises:
-            AccountingError: for a gap that is not finite.
-        """
+        """Return log P[Z_j - Z_i >= gap], at integers exactly and between them interpolated."""
         law = self._of_gaps()
         wanted = finite(gaps, "a gap")
         below = np.floor(wanted)
@@ -202,9 +168,6 @@ class DiscreteGaussian:
 
         Rounded down, and at most 2^50. For a sigma below about 5 the tail falls so steeply that
         two neighbouring floats may have very different tails: going there and back shows it.
-
-        Raises:
-            AccountingError: for what is no logarithm of a probability.
         """
         law = self._of_gaps()
         asked = check_log_probabilities(log_tail, "log_tail")

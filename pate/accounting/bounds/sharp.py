@@ -25,17 +25,11 @@ Tables = Callable[[float, Floats], Table]
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianSetting:
-    """GNMax, preceded by a threshold test if ``check`` is given.
+    """GNMax, preceded by a threshold test if ``check`` is given."""
 
-    Attributes:
-        label: law of the noise on each count.
-        check: law of the noise of the test, or None.
-        threshold: T, in votes.
-    """
-
-    label: Law
-    check: Law | None = None
-    threshold: float = 0.0
+    label: Law  # law of the noise on each count
+    check: Law | None = None  # law of the noise of the test, or None
+    threshold: float = 0.0  # T, in votes
 
 
 def bound_by_outcomes(
@@ -44,9 +38,6 @@ def bound_by_outcomes(
     """Return the function from (queries, classes) votes and (queries,) tops to their costs.
 
     The bound by outcomes for the label, joined as in :func:`sharp_bound`.
-
-    Raises:
-        AccountingError: for noise that it does not cover.
 
     Proof: docs/proofs/theorem-6-plus.md, docs/proofs/labels.md.
     """
@@ -67,15 +58,6 @@ def sharp_bound(
     Theorem 6+ for the label; with a threshold test, the joint bound over both, so that it holds for
     a fixed list of queries whichever of them are answered. It increases with q. The top is the
     largest count, or the other statistic of the test; without a test it is ignored.
-
-    Args:
-        setting: the mechanism.
-        neighbours: whom it protects.
-        orders: (orders,) Renyi orders.
-        tables: where the table of Theorem 6+ comes from.
-
-    Raises:
-        AccountingError: for noise that Theorem 6+ does not cover.
 
     Proof: docs/proofs/theorem-6-plus.md, docs/proofs/labels.md.
     """

@@ -53,22 +53,14 @@ _LEAST_BEYOND = 1e-150
 
 
 def rdp(log_q: ArrayLike, c: float, orders: ArrayLike) -> Floats:
-    """Return the cost of each query at each order.
+    """Return the cost of each query at each order, never above c * order.
+
+    The log q are upper bounds on log P[outcome != i*]. The RDP curve c * order is that of noise unknown
+    to the observer: c is squared_distance / (2 sigma^2) for GNMax, k^2 / (2 sigma1^2) for the threshold
+    check.
 
     >>> rdp([-20.0, -0.1], 1e-4, [8, 20.5]).tolist()
     [[4.49271833759...e-10, 6.92810303952...e-10], [0.0008, 0.00205]]
-
-    Args:
-        log_q: (queries,), upper bounds on log P[outcome != i*].
-        c: rate of the RDP curve c * order: squared_distance / (2 sigma^2) for GNMax,
-            k^2 / (2 sigma1^2) for the threshold check, of the noise unknown to the observer.
-        orders: (orders,), each above 1.
-
-    Returns:
-        (queries, orders), never above c * order.
-
-    Raises:
-        AccountingError: for invalid arguments, or a result that cannot be a cost.
     """
     checked = check_queries(log_q)
     grid = _Orders.of(c, orders)
@@ -82,20 +74,7 @@ def rdp(log_q: ArrayLike, c: float, orders: ArrayLike) -> Floats:
 def total(
     log_q: ArrayLike, c: float, orders: ArrayLike, weights: ArrayLike | None = None
 ) -> Floats:
-    """Return the sum over the queries of :func:`rdp`, without keeping (queries, orders).
-
-    Args:
-        log_q: as in :func:`rdp`.
-        c: as in :func:`rdp`.
-        orders: as in :func:`rdp`.
-        weights: (queries,), how often each query counts; once if left out.
-
-    Returns:
-        (orders,)
-
-    Raises:
-        AccountingError: as in :func:`rdp`, and for a weight that is negative or not finite.
-    """
+    """Return the sum over the queries of :func:`rdp`, (orders,), without keeping (queries, orders)."""
     checked = check_queries(log_q)
     grid = _Orders.of(c, orders)
     counts = check_weights(weights, checked.size)
@@ -122,13 +101,6 @@ def log_q0(c: float, order: float) -> float:
 
     >>> round(log_q0(1 / 1600, 14.0), 9)
     -3.402972417
-
-    Args:
-        c: as in :func:`rdp`.
-        order: above 1.
-
-    Raises:
-        AccountingError: for invalid arguments.
     """
     grid = _Orders.of(c, [order])
     excess, level = float(grid.excess[0]), float(grid.excess[0] * grid.independent[0])

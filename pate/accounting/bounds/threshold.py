@@ -42,22 +42,11 @@ _BLOCK: Final = 2**14
 
 
 def log_pass(v: ArrayLike, threshold: float, law: Law) -> Floats:
-    """Return log P[v + Z >= T].
+    """Return log P[v + Z >= T] of (queries,) statistics of the test, in votes, which are not rounded.
 
     >>> from pate.accounting.bounds.laws import Gaussian
     >>> log_pass([214.0], 200.0, Gaussian(150.0)).round(9).tolist()
     [-0.621420883]
-
-    Args:
-        v: (queries,) statistic of the test, in votes; it is not rounded.
-        threshold: T, in votes.
-        law: of Z.
-
-    Returns:
-        (queries,)
-
-    Raises:
-        AccountingError: for a ``v`` or a threshold that is not finite.
     """
     return law.log_survival(_distance(v, threshold))
 
@@ -66,40 +55,18 @@ def log_fail(v: ArrayLike, threshold: float, law: Law) -> Floats:
     """Return log P[v + Z < T], as accurate as :func:`log_pass` however close to 0 it is.
 
     The laws are symmetric: P[Z < t] = P[Z > -t], and of a float more is the next float or more.
-
-    Args:
-        v: as in :func:`log_pass`.
-        threshold: as in :func:`log_pass`.
-        law: as in :func:`log_pass`.
-
-    Raises:
-        AccountingError: for a ``v`` or a threshold that is not finite.
     """
     return law.log_survival(np.nextafter(-_distance(v, threshold), np.inf))
 
 
 def rdp_exact(v: ArrayLike, threshold: float, law: Law, k: int, orders: ArrayLike) -> Floats:
-    """Return the largest divergence of the bit at v from the bit at v - k and at v + k.
+    """Return the largest divergence of the bit at v from the bit at v - k and at v + k, in nats.
 
     >>> from pate.accounting.bounds.laws import Gaussian
     >>> rdp_exact([214.0], 200.0, Gaussian(150.0), 1, [2.0, 14.0]).round(12).tolist()
     [[2.8209542e-05, 0.000197948212]]
 
     Exact but for rounding, which is added: a relative 1e-9 at most while log p is above -1000.
-
-    Args:
-        v: (queries,) statistic of the test, in votes.
-        threshold: T, in votes.
-        law: of Z.
-        k: votes of one unit.
-        orders: (orders,) Renyi orders.
-
-    Returns:
-        (queries, orders), in nats.
-
-    Raises:
-        AccountingError: for values that are not finite or orders not above 1.
-        UsageError: for a k that makes no sense.
 
     Source: own; the same is used by Zhu et al. 2020 (Private-kNN, CVPR) as noisy screening.
     Proof: docs/proofs/labels.md, section 5.
@@ -111,24 +78,10 @@ def rdp_exact(v: ArrayLike, threshold: float, law: Law, k: int, orders: ArrayLik
 
 
 def rdp_theorem6(v: ArrayLike, threshold: float, law: Law, k: int, orders: ArrayLike) -> Floats:
-    """Return the bound of PATE 2018: Theorem 6 with q the chance of the rarer bit.
+    """Return the bound of PATE 2018, in nats: Theorem 6 with q the chance of the rarer bit.
 
-    Never below :func:`rdp_exact`, but for rounding; for comparison with the literature.
-
-    Args:
-        v: as in :func:`rdp_exact`.
-        threshold: as in :func:`rdp_exact`.
-        law: as in :func:`rdp_exact`; only a Gaussian, continuous or discrete, has the RDP curve
-            k^2 order / (2 sigma^2) that the theorem is used with.
-        k: as in :func:`rdp_exact`.
-        orders: as in :func:`rdp_exact`.
-
-    Returns:
-        (queries, orders), in nats.
-
-    Raises:
-        AccountingError: for values that are not finite, orders not above 1, or noise of another kind.
-        UsageError: for a k that makes no sense.
+    Never below :func:`rdp_exact`, but for rounding; for comparison with the literature. Only a Gaussian,
+    continuous or discrete, has the RDP curve k^2 order / (2 sigma^2) that the theorem is used with.
 
     Source: Papernot et al. 2018 (arXiv 1802.08908), Theorem 6 and Proposition 10.
     """
@@ -143,10 +96,6 @@ def independent(sigma: float, k: int, orders: ArrayLike) -> Floats:
 
     >>> independent(150.0, 1, [2.0]).round(9).tolist()
     [4.4444e-05]
-
-    Raises:
-        AccountingError: for a sigma that is not above 0, or orders not above 1.
-        UsageError: for a k that makes no sense.
 
     Source: Papernot et al. 2018, Proposition 8, for a scalar.
     """
@@ -163,23 +112,8 @@ def largest_log_moments(
 ) -> Floats:
     """Return log E, E the larger sum of p^order p'^(1 - order) over a neighbour's v - k and v + k.
 
-    With an ``rdp_label`` the bit 1 is followed by an output of that divergence, so that the term of
-    that bit is multiplied by e^((order - 1) rdp_label).
-
-    Args:
-        v: (queries,).
-        threshold: T.
-        law: of Z.
-        k: votes of one unit.
-        orders: (orders,), checked.
-        rdp_label: (queries, orders), not negative.
-
-    Returns:
-        (queries, orders), rounded up.
-
-    Raises:
-        AccountingError: for values that are not finite.
-        UsageError: for a k that makes no sense.
+    It is rounded up. With an ``rdp_label`` the bit 1 is followed by an output of that divergence, so
+    that the term of that bit is multiplied by e^((order - 1) rdp_label).
     """
     excess_order = orders - 1.0
     made = np.empty((v.size, orders.size))

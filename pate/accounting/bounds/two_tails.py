@@ -45,47 +45,25 @@ _LOG_MILLS_SCALE: Final = 0.5 * math.log(math.pi / 2.0)
 
 @dataclass(frozen=True)
 class Cuts:
-    """Pairs of tails: arrays of one shape, and no order in them.
+    """Pairs of tails: arrays of one shape, and no order in them."""
 
-    Attributes:
-        log_q: logarithm of the mass of both tails together under N(0, 1).
-        logit: ln(t / (1 - t)); -inf is only the upper tail, inf only the lower.
-        a: upper end of the lower tail, in standard deviations.
-        b: lower end of the upper tail.
-        log_low: logarithm of the mass of the lower tail, t * q.
-        log_high: logarithm of the mass of the upper tail, (1 - t) * q.
-        ratio_a: ln L(a).
-        ratio_b: ln L(b).
-        mills_a: logarithm of the Mills ratio of the lower tail.
-        mills_b: logarithm of the Mills ratio of the upper tail.
-        log_q2: ln q'.
-        log_rest: ln(1 - q').
-        log_loss: ln(-ln(1 - q')).
-    """
-
-    log_q: Floats
-    logit: Floats
-    a: Floats
-    b: Floats
-    log_low: Floats
-    log_high: Floats
-    ratio_a: Floats
-    ratio_b: Floats
-    mills_a: Floats
-    mills_b: Floats
-    log_q2: Floats
-    log_rest: Floats
-    log_loss: Floats
+    log_q: Floats  # logarithm of the mass of both tails together under N(0, 1)
+    logit: Floats  # ln(t / (1 - t)); -inf is only the upper tail, inf only the lower
+    a: Floats  # upper end of the lower tail, in standard deviations
+    b: Floats  # lower end of the upper tail
+    log_low: Floats  # logarithm of the mass of the lower tail, t * q
+    log_high: Floats  # logarithm of the mass of the upper tail, (1 - t) * q
+    ratio_a: Floats  # ln L(a)
+    ratio_b: Floats  # ln L(b)
+    mills_a: Floats  # logarithm of the Mills ratio of the lower tail
+    mills_b: Floats  # logarithm of the Mills ratio of the upper tail
+    log_q2: Floats  # ln q'
+    log_rest: Floats  # ln(1 - q')
+    log_loss: Floats  # ln(-ln(1 - q'))
 
 
 def cut(log_q: Floats, logit: Floats, mu: float) -> Cuts:
-    """Return the tails that share the mass q as t to 1 - t.
-
-    Args:
-        log_q: below 0.
-        logit: ln(t / (1 - t)), of a shape that goes with that of ``log_q``.
-        mu: the shift in standard deviations.
-    """
+    """Return the tails that share the mass q as t to 1 - t; ``mu`` is the shift in standard deviations."""
     log_q, logit = np.broadcast_arrays(log_q, logit)
     log_low = log_q - np.logaddexp(0.0, -logit)
     log_high = log_q - np.logaddexp(0.0, logit)
@@ -151,13 +129,8 @@ def points(cuts: Cuts, order: Floats, mu: float, ref: Floats) -> Floats:
 def largest_part(upper: Cuts, lower: Cuts, order: Floats, mu: float) -> Floats:
     """Return ``ref``: no part of T1 - 1 or T2 exceeds a few times its exponential, at any t.
 
-    T2 is largest for only the upper tail, T1 for only the lower; and T1 - 1 >= -min(1, order * q).
-
-    Args:
-        upper: cuts with t = 0.
-        lower: cuts with t = 1.
-        order: Renyi orders.
-        mu: the shift.
+    T2 is largest for only the upper tail (t = 0), T1 for only the lower (t = 1); and T1 - 1 >= -min(1,
+    order * q).
     """
     excess = order - 1.0
     # T1 = exp(rise - fall), with these the logarithms of the two.

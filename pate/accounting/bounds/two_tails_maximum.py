@@ -96,11 +96,7 @@ def log_excess(log_q: Floats, mu: float, orders: Floats, tightness: float) -> Fl
 def _cell_bound(left: Floats, right: Floats, least: Floats, most: Floats) -> Floats:
     """Return an upper bound on T1 + T2 - 1 between two points; see the head of this module.
 
-    Args:
-        left: points, as of :func:`pate.accounting.bounds.two_tails.points`.
-        right: points.
-        least: ln w - ref, not more than it is.
-        most: ln w - ref, not less than it is.
+    ``least`` and ``most`` are ln w - ref, not more and not less than it is.
     """
     rise = right[FIRST] - left[FIRST]
     # With only the upper tail T2 is flat; with only the lower it falls without bound.

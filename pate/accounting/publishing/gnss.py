@@ -34,10 +34,6 @@ def divergence(spread: float, shift: float, spread_other: float, order: float) -
     >>> divergence(2.0, 1.0, 2.0, 3.0)
     0.375
 
-    Raises:
-        AccountingError: for a spread that is not above 0, a shift that is no number, or an order
-            that is not above 1.
-
     Source: Gil, Alajaji, Linder 2013, table 2.
     """
     order = _order(order)
@@ -56,21 +52,12 @@ def cost(beta: float, sigma: float, order: float, formula: Formula = "safe") -> 
 
     ``safe`` is the exact supremum over all pairs that beta and sigma allow. ``paper`` is UNSOUND:
     exact divergences of real neighbours lie above it. It is for comparison with published figures.
+    The noise ``sigma`` is in smooth sensitivities.
 
     >>> round(cost(0.0153, 4.62, 14.0), 12)
     0.55481378963
     >>> round(cost(0.0329, 6.23, 14.0), 3), round(cost(0.0329, 6.23, 14.0, "paper"), 3)
     (1.607, 0.518)
-
-    Args:
-        beta: of the smooth sensitivity, per unit of distance.
-        sigma: noise, in smooth sensitivities.
-        order: Renyi order.
-        formula: ``safe`` or ``paper``.
-
-    Raises:
-        AccountingError: for a beta or sigma that is not above 0, an order that is not above 1, or
-            another formula.
 
     Proof: docs/proofs/gate.md, section 5.
     """
@@ -95,11 +82,7 @@ def cost(beta: float, sigma: float, order: float, formula: Formula = "safe") -> 
 
 
 def log_release_cost(sigma: float, order: float) -> float:
-    """Return the cost of releasing ln SS + beta sigma N(0, 1): ln SS has sensitivity beta.
-
-    Raises:
-        AccountingError: for a sigma that is not above 0, or an order that is not above 1.
-    """
+    """Return the cost of releasing ln SS + beta sigma N(0, 1): ln SS has sensitivity beta."""
     return _order(order) / (2.0 * check_positive(sigma, "sigma") ** 2)
 
 
@@ -108,19 +91,11 @@ def upper_bound(
 ) -> float:
     """Return what f(D) does not exceed, but for a chance of ``failure`` over both noises.
 
+    ``noisy`` is f(D) + SS(D) sigma N(0, 1), ``noisy_log`` is ln SS(D) + beta sigma_log N(0, 1). Half of the
+    failure is given to each of the draws.
+
     >>> round(upper_bound(1.0, -3.0, beta=0.02, sigma=5, sigma_log=10, failure=2e-3), 3)
     2.427
-
-    Args:
-        noisy: f(D) + SS(D) sigma N(0, 1).
-        noisy_log: ln SS(D) + beta sigma_log N(0, 1).
-        beta: of the smooth sensitivity.
-        sigma: noise on f, in smooth sensitivities.
-        sigma_log: noise on ln SS, in betas.
-        failure: half of it is given to each of the draws.
-
-    Raises:
-        AccountingError: for a value that is not a number, or a parameter that makes no sense.
     """
     beta, sigma = check_positive(beta, "beta"), check_positive(sigma, "sigma")
     sigma_log = check_positive(sigma_log, "sigma")

@@ -38,36 +38,22 @@ _FAILURE: Final = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Sanitised:
-    """A release of least epsilon, at noise 0.
+    """A release of least epsilon, at noise 0."""
 
-    Attributes:
-        epsilon: guarantee of labels and release together.
-        published: the same with the cost that the paper states, and no bound but f(D) itself; it
-            is too small, and no guarantee.
-        order: Renyi order.
-        beta: discount of the smooth sensitivity per unit of distance.
-        sigma: noise on f, in smooth sensitivities.
-        sigma_log: noise on ln SS, in betas.
-    """
-
-    epsilon: float
+    epsilon: float  # guarantee of labels and release together
+    # the same with the cost that the paper states, and no bound but f(D) itself; it is too small, and no
+    # guarantee
     published: float
-    order: float
-    beta: float
-    sigma: float
-    sigma_log: float
+    order: float  # Renyi order
+    beta: float  # discount of the smooth sensitivity per unit of distance
+    sigma: float  # noise on f, in smooth sensitivities
+    sigma_log: float  # noise on ln SS, in betas
 
 
 def least_sanitised(batch: Batch, teachers: int, delta: float) -> Sanitised:
-    """Return the release of least epsilon among those that are tried.
+    """Return the release of least epsilon among those that are tried, for PUBLIC votes.
 
-    Args:
-        batch: the votes and the bound, at the orders that are tried; the votes must be public.
-        teachers: all votes of a query together.
-        delta: of the whole, the chance that the bound fails included.
-
-    Raises:
-        AccountingError: for parameters that make no sense, or tables that would be too large.
+    ``teachers`` are all votes of a query together; ``delta`` includes the chance that the bound fails.
     """
     failure = _FAILURE * check_delta(delta)
     found = []

@@ -42,17 +42,12 @@ _SLACK_SIGMAS: Final = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class SmoothSensitivity:
-    """Result of :func:`smooth_sensitivity`. Secret, like the votes.
+    """Result of :func:`smooth_sensitivity`. Secret, like the votes."""
 
-    Attributes:
-        value: the smooth sensitivity, nats.
-        beta: its discount per unit.
-        local: (distances,) bounds on the local sensitivity of the whole batch, as far as they can
-            matter to ``value``.
-    """
-
-    value: float = field(repr=False)
-    beta: float
+    value: float = field(repr=False)  # the smooth sensitivity, nats
+    beta: float  # its discount per unit
+    # (distances,) bounds on the local sensitivity of the whole batch, as far as they can matter to
+    # ``value``
     local: Floats = field(repr=False)
 
 
@@ -61,15 +56,7 @@ def smooth_sensitivity(
 ) -> SmoothSensitivity:
     """Return a beta-smooth upper bound on the local sensitivity of the cost of a batch.
 
-    Args:
-        batch: the votes and the bound.
-        teachers: all votes of a query together.
-        order: one of the orders of the batch.
-        beta: discount per unit of distance.
-        cells_per_vote: the finer, the tighter, and the slower.
-
-    Raises:
-        AccountingError: for parameters that make no sense, or tables that would be too large.
+    ``teachers`` are all votes of a query together. More cells per vote are tighter, and slower.
     """
     beta = check_positive(beta, "beta")
     table = _Table(batch, teachers, order, cells_per_vote)

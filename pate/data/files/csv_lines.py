@@ -53,13 +53,7 @@ _TOO_LONG: Final = "field limit"
 
 
 class Lines:
-    """Reader of a CSV file's records.
-
-    Args:
-        text: of the file.
-        most_lines: of one record.
-        tabs: whether the file's name says that cells are separated by tabs.
-    """
+    """Reader of a CSV file's records, of at most ``most_lines`` lines each."""
 
     def __init__(self, text: str, most_lines: int = _MOST_LINES, *, tabs: bool = False) -> None:
         self._most_lines = most_lines
@@ -128,19 +122,8 @@ def read_csv(
 
     A record takes one line, or more where a cell has line breaks within quotes. With ``odd``, a line
     that begins no record with the header's number of cells is excluded by itself, and reading continues
-    with the next line.
-
-    Args:
-        path: of the file.
-        odd: collects unreadable cells and lines; None: they are errors.
-        text: a column of long texts, which are neither cut, stripped nor taken for missing. Text that is
-            not UTF-8 has surrogates there.
-        reading: how the file writes its cells.
-        wanted: whether a column of this name is read; the cells of others cannot refuse the file.
-
-    Raises:
-        DataError: if it is not UTF-8 text, a line has another number of cells than the header, or cells
-            are too many or too long.
+    with the next line. Long texts are neither cut, stripped nor taken for missing; text that is not UTF-8
+    has surrogates there. Cells of columns that are not ``wanted`` cannot refuse the file.
     """
     content = read_whole(path)
     for start, what in _NO_TABLES.items():

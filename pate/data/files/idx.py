@@ -39,11 +39,7 @@ def image_files(folder: Path) -> list[Path]:
 
 
 def labels_beside(images: Path) -> Path:
-    """Return the file of labels that belongs to a file of images.
-
-    Raises:
-        DataError: if there is none in the same folder.
-    """
+    """Return the file of labels that belongs to a file of images."""
     own = _IMAGES.search(images.name)
     signs = ".-" if own is not None and own[1] == "." else "-."
     stems = [_IMAGES.sub(f"labels{sign}idx1-ubyte", images.name) for sign in signs]
@@ -56,20 +52,12 @@ def labels_beside(images: Path) -> Path:
 
 
 def read_idx_images(path: Path) -> NDArray[np.uint8]:
-    """Return (n, height, width, 1) uint8 pixels.
-
-    Raises:
-        DataError: if it is not an IDX file of images, or is truncated.
-    """
+    """Return (n, height, width, 1) uint8 pixels."""
     return _read(path, axes=3)[..., np.newaxis]
 
 
 def read_idx_labels(path: Path) -> list[str]:
-    """Return one class name, a number from 0 to 255, per record.
-
-    Raises:
-        DataError: if it is not an IDX file of labels, or is truncated.
-    """
+    """Return one class name, a number from 0 to 255, per record."""
     return [str(value) for value in _read(path, axes=1).tolist()]
 
 

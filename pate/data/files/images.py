@@ -32,11 +32,7 @@ _LITTER: Final = frozenset({"thumbs.db", "desktop.ini", "__macosx"})
 
 
 def entries(folder: Path) -> list[Path]:
-    """Return a folder's entries, sorted by name, without hidden files and those of desktop environments.
-
-    Raises:
-        DataError: if it cannot be listed.
-    """
+    """Return a folder's entries, sorted by name, without hidden files and those of desktop environments."""
     try:
         found = sorted(folder.iterdir(), key=lambda path: path.name)
     except OSError as error:
@@ -55,15 +51,7 @@ def holds_images(folder: Path) -> bool:
 
 
 def class_files(folder: Path, odd: Odd | None = None) -> list[tuple[str, Path]]:
-    """Return the class name and path of every image in a folder of class folders.
-
-    Args:
-        folder: with one folder per class.
-        odd: collects files that are no images; None: they are errors.
-
-    Raises:
-        DataError: if a class folder holds something that is no image.
-    """
+    """Return the class name and path of every image in a folder of class folders."""
     return [
         (plain_name(home.name), path)
         for home in entries(folder)
@@ -73,21 +61,13 @@ def class_files(folder: Path, odd: Odd | None = None) -> list[tuple[str, Path]]:
 
 
 def all_files(folder: Path) -> list[Path]:
-    """Return every image of a folder, flat or in class folders, by name.
-
-    Raises:
-        DataError: if a class folder holds something that is no image.
-    """
+    """Return every image of a folder, flat or in class folders, by name."""
     flat = [path for path in entries(folder) if is_image_file(path)]
     return flat + [path for _, path in class_files(folder)]
 
 
 def sizes_differ(folder: Path) -> bool:
-    """Return whether images in class folders have several heights or widths, by their headers.
-
-    Raises:
-        DataError: if a folder cannot be listed.
-    """
+    """Return whether images in class folders have several heights or widths, by their headers."""
     first: tuple[int, int] | None = None
     for _, path in class_files(folder, Odd()):
         told = told_size(path)
@@ -100,18 +80,9 @@ def sizes_differ(folder: Path) -> bool:
 def read_images(
     paths: Sequence[Path], window: Window | None = None, odd: Odd | None = None
 ) -> Images:
-    """Return the images of files that all have one size.
+    """Return the images of files that all have one size: greyscale if all files are, else RGB.
 
-    Images are greyscale if all files are, else RGB.
-
-    Args:
-        paths: of the files.
-        window: the values that become black and white in files of more than 8 bits a pixel, whatever
-            values a file has; None: such files are refused.
-        odd: notes the files of which something is lost in reading.
-
-    Raises:
-        DataError: if a file is damaged, of another size, or of a kind that is not read.
+    Files of more than 8 bits a pixel are read by ``window``; without one they are refused.
     """
     if not paths:
         raise DataError("there are no image files")
@@ -144,15 +115,6 @@ def read_fitting(
 
     Each file is judged by itself. Without a size, before the campaign is known, the most frequent one
     is used.
-
-    Args:
-        paths: of the files.
-        odd: collects the excluded files.
-        size: height, width and channels, or None.
-        window: as of :func:`read_images`.
-
-    Raises:
-        DataError: if none of them can be read.
     """
     if size is None:
         sizes = Counter(found for path in paths if (found := told_size(path)) is not None)

@@ -29,18 +29,10 @@ def read_json_lines(
     text: str | None = None,
     reading: Reading = PLAIN,
 ) -> TextTable:
-    """Return some columns of a file of JSON objects, one a line; other keys are not kept.
+    """Return the ``wanted`` keys of a file of JSON objects, one a line.
 
-    Args:
-        path: of the file.
-        wanted: keys; a record that lacks one has a missing cell there.
-        odd: collects lines that are no object, and cells that are a list or an object; None: they are
-            errors.
-        text: the key of long texts, as of :func:`~pate.data.files.csv_lines.read_csv`.
-        reading: how the file writes its cells.
-
-    Raises:
-        DataError: if the file cannot be read, or no record has one of the keys.
+    A record that lacks a key has a missing cell there. ``odd`` collects lines that are no object, and cells
+    that are a list or an object. ``text`` is the key of long texts.
     """
     wanted = tuple(dict.fromkeys(map(clean_name, wanted)))
     columns: dict[str, list[str]] = {name: [] for name in wanted}

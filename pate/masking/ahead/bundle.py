@@ -24,19 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bundle:
-    """The public part of a bundle.
+    """The public part of a bundle."""
 
-    Attributes:
-        owner: name of the party.
-        number: counts the owner's bundles for a roster, from 0.
-        roster: digest of it, 32 bytes.
-        keys: ``share_key`` is the owner's key for the boxes of this bundle; the signature is over
-            all of the above, too.
-    """
-
-    owner: str
-    number: int
-    roster: bytes
+    owner: str  # name of the party
+    number: int  # counts the owner's bundles for a roster, from 0
+    roster: bytes  # digest of it, 32 bytes
+    # ``share_key`` is the owner's key for the boxes of this bundle; the signature is over all of the
+    # above, too
     keys: Keys
 
     @cached_property
@@ -80,17 +74,11 @@ class Bundle:
 
 @dataclass(frozen=True, repr=False)
 class Secrets:
-    """The owner's part of a bundle, until it has masked with it.
+    """The owner's part of a bundle, until it has masked with it."""
 
-    Attributes:
-        mask: private mask key, 32 bytes.
-        seed: of its own mask, 32 bytes.
-        shares: its own shares of the seed and of the mask key.
-    """
-
-    mask: bytes
-    seed: bytes
-    shares: tuple[int, int]
+    mask: bytes  # private mask key, 32 bytes
+    seed: bytes  # of its own mask, 32 bytes
+    shares: tuple[int, int]  # its own shares of the seed and of the mask key
 
     def to_bytes(self) -> bytes:
         """Return all of it, as :meth:`from_bytes` reads it."""
@@ -116,12 +104,9 @@ def make_bundle(
     number: int,
     random: Callable[[int], bytes],
 ) -> tuple[Bundle, dict[str, bytes], Secrets]:
-    """Make a bundle.
+    """Make a bundle: the public part, a box of 82 bytes for each other party, and the owner's secrets.
 
     The private key of its boxes is forgotten here: only the recipients open them.
-
-    Returns:
-        The public part; a box of 82 bytes for each other party; and the owner's secrets.
     """
     own = OneTime.make(random)
     bare = Bundle(owner, number, roster.digest, Keys(own.mask.public, own.share.public, b"", b""))
@@ -138,24 +123,12 @@ def make_bundle(
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """The bundles of a sum, each signed by its owner.
+    """The bundles of a sum, each signed by its owner."""
 
-    Attributes:
-        context: of the attempt; its votes are not proved.
-        roster: that all bundles are made for.
-        bundles: by owner, sorted by it: the parties that take part.
-        consent: whether the parties sign the list of survivors before they unmask.
-
-    Raises:
-        QuorumError: for fewer than t parties.
-        ProtocolError: for a roster that does not fit, votes that are to be proved, a bundle of
-            another roster or owner, a signature that does not check_signature, or a repeated key.
-    """
-
-    context: Context
-    roster: BundleRoster
-    bundles: Mapping[str, Bundle]
-    consent: bool
+    context: Context  # of the attempt; its votes are not proved
+    roster: BundleRoster  # that all bundles are made for
+    bundles: Mapping[str, Bundle]  # by owner, sorted by it: the parties that take part
+    consent: bool  # whether the parties sign the list of survivors before they unmask
 
     def __post_init__(self) -> None:
         self.roster.check_fits(self.context)
@@ -221,12 +194,7 @@ class Round:
         )
 
     def survivors(self, own: str, masked: Mapping[str, bytes]) -> tuple[str, ...]:
-        """Return the names on a list of survivors, sorted, after checking all that a party can.
-
-        Raises:
-            ProtocolError: for a party that did not sign, or if this party is not on it.
-            QuorumError: for fewer than t.
-        """
+        """Return the names on a list of survivors, sorted, after checking all that a party can."""
         needed = self.graph.threshold
         if len(masked) < needed:
             raise QuorumError(f"{len(masked)} parties survive, {needed} are needed for a sum")
@@ -237,12 +205,7 @@ class Round:
         return tuple(sorted(masked))
 
     def check_consents(self, survivors: Sequence[str], consents: Mapping[str, bytes]) -> None:
-        """Check that t survivors signed their list, or none did if the round takes no consent.
-
-        Raises:
-            ProtocolError: if one is not by a survivor, not over this list, or not wanted.
-            QuorumError: for fewer than t.
-        """
+        """Check that t survivors signed their list, or none did if the round takes no consent."""
         if self.consent:
             check_consents(self, survivors, consents)
         elif consents:

@@ -42,20 +42,11 @@ def takes_consent(parties: int, threshold: int, colluders: int, *, noisy: bool) 
 
 @dataclass(frozen=True)
 class Sealed:
-    """A party's sealing key.
+    """A party's sealing key."""
 
-    Attributes:
-        member: the party.
-        key: X25519 public key that shares are sealed for, 32 bytes.
-        signature: Ed25519, by its identity, over its name and the key, 64 bytes.
-
-    Raises:
-        ProtocolError: if the key is invalid, or not signed by the identity.
-    """
-
-    member: Member
-    key: bytes
-    signature: bytes
+    member: Member  # the party
+    key: bytes  # X25519 public key that shares are sealed for, 32 bytes
+    signature: bytes  # Ed25519, by its identity, over its name and the key, 64 bytes
 
     def __post_init__(self) -> None:
         name = self.member.name
@@ -80,20 +71,11 @@ def _sealing_to_sign(name: str, key: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class BundleRoster:
-    """The parties that bundles are made for: each deals shares to all of them.
+    """The parties that bundles are made for: each deals shares to all of them."""
 
-    Attributes:
-        parties: sorted by name; names, identities and keys are unique. n of them.
-        threshold: t: shares that reconstruct a secret, and least number of parties in a sum.
-        colluders: c, most parties that may collude with the server.
-
-    Raises:
-        ProtocolError: if they do not fit together.
-    """
-
-    parties: tuple[Sealed, ...]
-    threshold: int
-    colluders: int
+    parties: tuple[Sealed, ...]  # sorted by name; names, identities and keys are unique. n of them.
+    threshold: int  # t: shares that reconstruct a secret, and least number of parties in a sum
+    colluders: int  # c, most parties that may collude with the server
 
     def __post_init__(self) -> None:
         if len(self.parties) > MOST_PARTIES:

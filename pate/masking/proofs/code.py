@@ -33,22 +33,17 @@ class Code:
     """A Reed-Solomon code and its number of tests.
 
     Campaigns vary only ``degree``. The other figures are those of docs/proofs/vote-proofs.md.
-
-    Attributes:
-        degree: coefficients of a row, a power of two.
-        columns: opened ones. With e = 0.375, a word that is wrong in more than e of its places
-            survives with probability 0.625^160 < 2^-108.
-        tests: independent repetitions of each random combination. One errs with probability at most
-            length / prime < 2^-15.9.
-        stretch: symbols for each coefficient.
-        field: of the symbols.
     """
 
-    degree: int
+    degree: int  # coefficients of a row, a power of two
+    # opened ones. With e = 0.375, a word that is wrong in more than e of its places survives with
+    # probability 0.625^160 < 2^-108.
     columns: int = 160
+    # independent repetitions of each random combination. One errs with probability at most length / prime
+    # < 2^-15.9.
     tests: int = 4
-    stretch: int = 8
-    field: Field = FIELD
+    stretch: int = 8  # symbols for each coefficient
+    field: Field = FIELD  # of the symbols
 
     def __post_init__(self) -> None:
         sizes = (self.degree, self.stretch)
@@ -115,21 +110,12 @@ class Shape:
 
     Bit i of the counts of one class, for one block of queries, is one row: in the order of class,
     bit and block. Slots after the last query are zero, and proved to be.
-
-    Attributes:
-        queries: rows of the vote matrix.
-        classes: its columns.
-        teachers: k, the sum of each of its rows.
-        code: the same for all parties of a sum.
-
-    Raises:
-        UsageError: if such a proof is impossible or too large.
     """
 
-    queries: int
-    classes: int
-    teachers: int
-    code: Code
+    queries: int  # rows of the vote matrix
+    classes: int  # its columns
+    teachers: int  # k, the sum of each of its rows
+    code: Code  # the same for all parties of a sum
 
     def __post_init__(self) -> None:
         for value, what in (

@@ -30,14 +30,10 @@ class Field:
     """The integers modulo a prime.
 
     Proofs use only :data:`FIELD`; tests use tiny primes to count all cases.
-
-    Attributes:
-        prime: below 2^31, so that a product and many sums of products fit 64 bits.
-        generator: of the group of units.
     """
 
-    prime: int
-    generator: int
+    prime: int  # below 2^31, so that a product and many sums of products fit 64 bits
+    generator: int  # of the group of units
 
     def __post_init__(self) -> None:
         if not 2 < self.prime < 2**31:
@@ -67,16 +63,9 @@ class Field:
         return _powers(self, base, count)
 
     def transform(self, x: Elements, root: int) -> Elements:
-        """Return the values of polynomials at all powers of a root of unity.
+        """Return the values of (rows, n) polynomials at all powers of a root of unity of order n.
 
         Source: Stockham's order of the fast Fourier transform, radix 2.
-
-        Args:
-            x: (rows, n) coefficients, n a power of two.
-            root: of order n.
-
-        Returns:
-            (rows, n): the value at root^j in column j.
         """
         rows, n = x.shape
         p = np.uint64(self.prime)
