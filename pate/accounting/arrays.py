@@ -58,14 +58,6 @@ def check_queries(log_q: ArrayLike) -> Floats:
     return made
 
 
-def check_weights(weights: ArrayLike | None, queries: int) -> Floats:
-    """Return the multiplicity of each query as (queries,) float64; 1 for None."""
-    made = np.ones(queries) if weights is None else np.asarray(weights, np.float64)
-    if made.shape != (queries,) or not (np.isfinite(made) & (made >= 0.0)).all():
-        raise AccountingError("each query needs one finite weight that is not negative")
-    return made
-
-
 def check_histograms(votes: ArrayLike) -> Floats:
     """Return votes as (queries, classes) float64."""
     made = np.asarray(votes)

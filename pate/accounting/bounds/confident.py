@@ -1,14 +1,10 @@
 """Costs of a threshold test and, if it passes, a label: Confident-GNMax and Interactive-GNMax.
 
-Three figures per query:
+Two figures per query:
 
 * :func:`joint` bounds the divergence of test and label as one mechanism, at the given votes, for a
   list of queries fixed in advance, whichever of them are answered. Sums over queries are bounds for
   the list.
-* :func:`realised` charges each answer that was actually given. It describes one run and is not the
-  divergence of a mechanism, since the set of answered queries is itself random. At the given votes:
-  for any d, except with probability d over the noise, the logarithm of the likelihood ratio of the
-  whole transcript is at most the sum plus ln(1/d)/(order - 1).
 * :func:`expected` is the cost that the 2018 reference reports: **not a bound**. The moments behind
   a Renyi divergence average exponentials of costs, which exceed the exponential of the average.
 
@@ -66,22 +62,6 @@ def joint(
     made = largest_log_moments(seen, threshold, law, k, alphas, labels)
     made /= alphas - 1.0
     return check_rdp(made, "the cost of check and label")
-
-
-def realised(rdp_check: ArrayLike, rdp_label: ArrayLike, answered: ArrayLike) -> Floats:
-    """Return the cost of the check, and of the label where one was given, (queries, orders) nats.
-
-    For its meaning see the head of this module.
-
-    >>> realised([[0.1], [0.1]], [[1.0], [1.0]], np.array([True, False])).tolist()
-    [[1.1], [0.1]]
-    """
-    given = np.asarray(answered)
-    if given.ndim != 1 or given.dtype != np.bool_:
-        raise AccountingError("whether queries were answered must be a list of truth values")
-    checks, labels = _costs(rdp_check, rdp_label, given.size)
-    # Not a product with 0 and 1: a label that was not given costs nothing, even where infinite.
-    return checks + np.where(given[:, None], labels, 0.0)
 
 
 def expected(log_pass: ArrayLike, rdp_check: ArrayLike, rdp_label: ArrayLike) -> Floats:

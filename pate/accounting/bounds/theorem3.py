@@ -35,7 +35,6 @@ from pate.accounting.arrays import (
     check_positive,
     check_queries,
     check_rdp,
-    check_weights,
 )
 
 if TYPE_CHECKING:
@@ -66,23 +65,6 @@ def rdp(log_q: ArrayLike, epsilon0: float, orders: ArrayLike, sharp: bool) -> Fl
     for part in blocks(checked.size, alphas.size):
         made[part] = _costs(checked[part], epsilon0, alphas - 1.0, ceiling, sharp)
     return check_rdp(made, "the cost by Theorem 3")
-
-
-def total(
-    log_q: ArrayLike,
-    epsilon0: float,
-    orders: ArrayLike,
-    sharp: bool,
-    weights: ArrayLike | None = None,
-) -> Floats:
-    """Return the sum over the queries of :func:`rdp`, (orders,), without keeping (queries, orders)."""
-    checked, epsilon0, alphas = _check(log_q, epsilon0, orders)
-    counts = check_weights(weights, checked.size)
-    ceiling = pure_dp(epsilon0, alphas) if sharp else independent(epsilon0, alphas)
-    made = np.zeros(alphas.size)
-    for part in blocks(checked.size, alphas.size):
-        made += counts[part] @ _costs(checked[part], epsilon0, alphas - 1.0, ceiling, sharp)
-    return check_rdp(made, "the total by Theorem 3")
 
 
 def independent(epsilon0: float, orders: ArrayLike) -> Floats:

@@ -35,7 +35,6 @@ from pate.accounting.arrays import (
     check_positive,
     check_queries,
     check_rdp,
-    check_weights,
 )
 from pate.accounting.bounds.two_tails_maximum import GRID, log_excess
 from pate.errors import AccountingError
@@ -108,8 +107,6 @@ class Table:
     >>> table = Table.build(2**0.5 / 40, [2, 14], knots=512)
     >>> [f"{x:.2f}" for x in table.lookup([-0.5])[0] / rdp([-0.5], 2**0.5 / 40, [2, 14])[0]]
     ['1.00', '1.00']
-    >>> bool((table.total([-2.0, -0.5]) >= rdp([-2.0, -0.5], 2**0.5 / 40, [2, 14]).sum(axis=0)).all())
-    True
     """
 
     mu: float  # as for :func:`rdp`
@@ -160,17 +157,6 @@ class Table:
     def lookup(self, log_q: ArrayLike) -> Floats:
         """Return the bound of each query, (queries, orders) nats, with q rounded up to a knot."""
         return self.values[self._places(log_q)]
-
-    def total(self, log_q: ArrayLike, weights: ArrayLike | None = None) -> Floats:
-        """Return the sum of the bounds over queries, (orders,) nats, rounded up.
-
-        Queries are counted per knot, so that no work per query and order is left.
-        """
-        places = self._places(log_q)
-        counts = np.bincount(places, check_weights(weights, places.size), minlength=self.knots.size)
-        # Each sum of n positive terms is too small by n units of the last digit at most.
-        rounding = 1.0 + 2.0**-52 * (places.size + self.knots.size)
-        return check_rdp(counts @ self.values * rounding, "the total by Theorem 6+")
 
     def to_arrays(self) -> dict[str, Floats]:
         """Return the table as arrays by name, for :meth:`from_arrays`."""

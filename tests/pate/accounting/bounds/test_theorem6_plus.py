@@ -238,30 +238,15 @@ def test_a_table_is_never_below_the_bound_and_hardly_above(table: Table) -> None
     assert (got <= direct * 1.06 + 1e-9).all()
 
 
-def test_a_total_of_a_table_is_hardly_above_the_sum_of_the_bounds(table: Table) -> None:
+def test_a_sum_of_lookups_is_hardly_above_the_sum_of_the_bounds(table: Table) -> None:
     # log q of votes such as those of MNIST and SVHN: most queries easy, some not.
     random = np.random.default_rng(4)
     gaps = 250.0 * random.beta(2.0, 1.0, 4000)
     log_q = np.minimum(special.log_ndtr(-gaps / (math.sqrt(2.0) * 40.0)) + 1.0, math.log(0.9))
-    direct, got = rdp(log_q, MNIST, table.orders, 1e-6).sum(axis=0), table.total(log_q)
+    direct = rdp(log_q, MNIST, table.orders, 1e-6).sum(axis=0)
+    got = table.lookup(log_q).sum(axis=0)
     assert (got >= direct).all()
     assert (got <= direct * 1.003).all()
-
-
-def test_a_total_is_the_sum_of_the_lookups(table: Table) -> None:
-    random = np.random.default_rng(5)
-    log_q = -(10.0 ** random.uniform(-4.0, 4.0, 5000))
-    weights = random.uniform(0.0, 3.0, 5000) * (random.random(5000) < 0.7)
-    rows = table.lookup(log_q)
-    assert table.total(log_q) == pytest.approx(rows.sum(axis=0), rel=1e-11)
-    assert table.total(log_q, weights) == pytest.approx(weights @ rows, rel=1e-11)
-    # Rounded up: not below the exact sum of the same floats.
-    exact = np.array([math.fsum(column) for column in rows.T])
-    assert (table.total(log_q) >= exact).all()
-    assert (table.total([]) == 0.0).all()
-    for wrong in ([-1.0], [math.nan], [math.inf], [1.0, 1.0]):
-        with pytest.raises(AccountingError, match="weight"):
-            table.total([-1.0], wrong)
 
 
 def test_the_ends_of_a_table(table: Table) -> None:
