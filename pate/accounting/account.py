@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.accounting.arrays import Floats, blocks, check_histograms, check_orders, check_positive
-from pate.accounting.bounds import confident, outlier, theorem3, theorem6
-from pate.accounting.bounds import threshold as check
+from pate.accounting.bounds import outlier, theorem3, theorem6, threshold
 from pate.accounting.bounds.sharp import GaussianSetting, bound_by_outcomes, sharp_bound
 from pate.accounting.conversion import best_order, check_delta, epsilon_from_rdp
+from pate.accounting.gate import Choice, least_for_public_proxy
 from pate.accounting.gdp import epsilon_from_delta
-from pate.accounting.publishing.gate import Choice, least_for_public_proxy
-from pate.accounting.publishing.nearby import Batch
+from pate.accounting.nearby import Batch
 from pate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -224,7 +223,7 @@ def _gaussian(
     if setting.check is None:
         log_pass = np.zeros(len(counts))
     else:
-        log_pass = check.log_pass(seen, setting.threshold, setting.check)
+        log_pass = threshold.log_pass(seen, setting.threshold, setting.check)
     answered = float(np.exp(log_pass).sum())
     figures: dict[BoundName, Figures] = {}
     for name in wanted:
@@ -272,13 +271,13 @@ def _published(
     law, k = setting.check, neighbours.votes
 
     def of_paper(seen: Floats, log_q: Floats) -> Floats:
-        checks = check.rdp_theorem6(seen, setting.threshold, law, k, orders)
-        log_pass = check.log_pass(seen, setting.threshold, law)
-        return confident.expected(log_pass, checks, theorem6.rdp(log_q, rate, orders))
+        checks = threshold.rdp_theorem6(seen, setting.threshold, law, k, orders)
+        log_pass = threshold.log_pass(seen, setting.threshold, law)
+        return threshold.expected(log_pass, checks, theorem6.rdp(log_q, rate, orders))
 
     def joint(seen: Floats, log_q: Floats) -> Floats:
         labels = theorem6.rdp(log_q, rate, orders)
-        return confident.joint(seen, setting.threshold, law, k, orders, labels)
+        return threshold.joint(seen, setting.threshold, law, k, orders, labels)
 
     return of_paper if name == "paper-2018" else joint
 

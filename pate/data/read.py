@@ -17,14 +17,14 @@ import numpy as np
 from pate.answers import NONE
 from pate.data.cells import PLAIN, Reading
 from pate.data.encoded import require_encoder
-from pate.data.files import csv_lines, idx, images, parquet, pictures, tables
+from pate.data.files import images, lines, parquet, pictures, tables
 from pate.data.files.npz import Archive
 from pate.data.labels import clean_name, encode_labels
 from pate.data.locate import TABLE_SUFFIXES, is_table, locate, raw_at, require_there
 from pate.data.odd import Odd
 from pate.data.read_raw import embedded, read_raw
+from pate.data.records import Several, several_dataset
 from pate.data.schema import Schema
-from pate.data.several import Several, several_dataset
 from pate.data.values import Dataset, Images, Inputs, check_window
 from pate.errors import DataError, SchemaError, UsageError
 
@@ -148,8 +148,8 @@ def _of_file(path: Path, asked: _Asked, drop: Sequence[str]) -> _Held:
     require_encoder(schema, None)
     if found.is_dir():
         return _of_folder(found, asked)
-    pixels = _in_colour(Images(idx.read_idx_images(found), schema.window), schema)
-    return _Held(found, pixels, idx.read_idx_labels(idx.labels_beside(found)))
+    pixels = _in_colour(Images(images.read_idx_images(found), schema.window), schema)
+    return _Held(found, pixels, images.read_idx_labels(images.labels_beside(found)))
 
 
 def _of_table(found: Path, asked: _Asked, drop: Sequence[str]) -> _Held:
@@ -288,7 +288,7 @@ def read_inputs(
     elif found.is_dir():
         inputs = images.read_images(images.all_files(found), window, odd)
     else:
-        inputs = Images(idx.read_idx_images(found), window)
+        inputs = Images(images.read_idx_images(found), window)
     if not len(inputs):
         raise DataError(f"{found} holds no records")
     if say is not None:
@@ -319,9 +319,7 @@ def read_table(
     found = locate(path, flat=True)
     if not is_table(found):
         raise DataError(f"{found} is no table")
-    read = (
-        parquet.read_parquet if found.name.casefold().endswith(".parquet") else csv_lines.read_csv
-    )
+    read = parquet.read_parquet if found.name.casefold().endswith(".parquet") else lines.read_csv
     return read(found, odd, reading=reading, wanted=wanted)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from pate.data.cells import PLAIN, Reading
 from pate.data.embeddings import Embeddings
 from pate.data.encoded import Raw
-from pate.data.files import idx, images
+from pate.data.files import images
 from pate.data.files.dicom import holds_dicom, read_dicom
 from pate.data.files.npz import Archive
 from pate.data.files.pictures import DEEP, OUTSIDE, WINDOW, DeepImagesError
@@ -99,14 +99,14 @@ def read_raw(
         )
     if found.is_dir():
         return _of_folder(found, window, stated, flat=flat, odd=odd, notes=notes)
-    pixels = idx.read_idx_images(found)
+    pixels = images.read_idx_images(found)
     return Raw(
         found,
         stated,
         len(pixels),
         lambda: iter(pixels),
         lambda row: f"record {row + 1}",
-        None if flat else idx.read_idx_labels(idx.labels_beside(found)),
+        None if flat else images.read_idx_labels(images.labels_beside(found)),
         None,
         {},
         odd,

@@ -9,13 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
+import stat
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from pate.data.embeddings import WIDEST
 from pate.errors import DataError
 from pate.exact import parse, read, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FORMAT: Final = "pate-encoder/1"
 #: The description's name in an encoder's folder.
@@ -177,3 +182,18 @@ class Description:
             f"{self.name}, SHA-256 {self.digest}, licence {self.licence}; the encoder is public; trained "
             f"by: {self.trained}; nothing here protects the records that it was trained on"
         )
+
+
+def read_at_most(path: Path, most: int) -> bytes:
+    """Return the content of a regular file of at most ``most`` bytes; a larger one is not read."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with open(handle, "rb") as file:  # noqa: PTH123  (of a descriptor)
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode):
+                raise DataError(f"{path} is no file")
+            if found.st_size > most:
+                raise DataError(f"{path} has {found.st_size} bytes, at most {most} are read")
+            return file.read(most + 1)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error

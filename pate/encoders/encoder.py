@@ -22,15 +22,12 @@ import numpy as np
 
 from pate.data.embeddings import UNIT, Embeddings
 from pate.data.odd import Unusable, UnusableRecordError, judged, usable
-from pate.encoders import pictures
+from pate.encoders import inputs
 from pate.encoders.cache import TOO_SLOW
-from pate.encoders.description import FILE, MOST_BYTES, Description, FileOf
-from pate.encoders.graph import checked_graph
-from pate.encoders.limit import MOST_SECONDS, Limit
-from pate.encoders.plain_files import read_at_most
-from pate.encoders.session import open_session
-from pate.encoders.tokenizer import first_line, opened_tokenizer
-from pate.encoders.trial import seconds_after
+from pate.encoders.description import FILE, MOST_BYTES, Description, FileOf, read_at_most
+from pate.encoders.graph import checked_graph, open_session
+from pate.encoders.inputs import first_line, opened_tokenizer
+from pate.encoders.trial import MOST_SECONDS, Limit, seconds_after
 from pate.errors import DataError
 
 if TYPE_CHECKING:
@@ -129,7 +126,7 @@ class Encoder:
             if isinstance(record, str):
                 raise UnusableRecordError("the encoder takes images, not texts")
             try:
-                fed: list[NDArray[Any]] = [pictures.prepared(record, images)]
+                fed: list[NDArray[Any]] = [inputs.prepared(record, images)]
             except DataError as error:
                 raise UnusableRecordError(str(error)) from error
         else:

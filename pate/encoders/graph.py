@@ -3,17 +3,16 @@
 Accepted are operators of ONNX's own set only, without graphs within them (If, Loop, Scan), without random
 draws, and all weights in the file. What is computed for an input, and on arrays of which sizes, depends on
 the input's size only (:mod:`pate.encoders.sizes`), no division of its numbers ends the process
-(:mod:`pate.encoders.divisions`), and nothing is read from elsewhere.
+(:mod:`pate.encoders.sizes`), and nothing is read from elsewhere.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pate.encoders.description import MOST_MODEL
-from pate.encoders.divisions import require_safe_divisions
-from pate.encoders.sizes import require_fixed_sizes
+from pate.encoders.sizes import require_fixed_sizes, require_safe_divisions
 from pate.errors import DataError
 
 if TYPE_CHECKING:
@@ -226,3 +225,29 @@ def _port(value: onnx.ValueInfoProto) -> Port:
 
 def _listed(ports: tuple[Port, ...]) -> str:
     return ", ".join(map(str, ports[:5])) + (", …" if len(ports) > 5 else "") or "nothing"
+
+
+def open_session(model: bytes) -> Any:
+    """Return an ``onnxruntime.InferenceSession`` of a checked graph."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise DataError("encoders need the package onnxruntime: install it") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    options.use_deterministic_compute = True
+    options.log_severity_level = 4
+    # A run's memory goes back, and is not planned by the shapes of earlier inputs.
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = False
+    options.add_session_config_entry("session.load_model_format", "ONNX")
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        # Its fallback would print the error, and try the same again.
+        return onnxruntime.InferenceSession(
+            model, options, providers=["CPUExecutionProvider"], enable_fallback=0
+        )
+    except Exception as error:  # its errors have no common base but this
+        text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        shown = "".join(each if each.isprintable() else " " for each in text)[:300]
+        raise DataError(f"ONNX Runtime cannot open the graph: {shown}") from error

@@ -13,15 +13,12 @@ from pate.data.embeddings import Embeddings
 from pate.data.values import Images, Table
 from pate.errors import SchemaError, UsageError
 from pate.features.dense import Directions, looked_at
-from pate.features.diffusion import FEWEST, DiffusionSpace
-from pate.features.embedded import EmbeddedSpace
-from pate.features.gradients import gradients, gradients_width
-from pate.features.invariant import InvariantSpace
+from pate.features.fitted import FEWEST, DiffusionSpace, InvariantSpace
+from pate.features.gradients import gradients, gradients_width, upright
 from pate.features.likeness import LikenessSpace
 from pate.features.progress import Parts
 from pate.features.scattering import scatter, scattering_width
-from pate.features.tables import TableSpace
-from pate.features.upright import upright
+from pate.features.tables import EmbeddedSpace, TableSpace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pate.masking.announced import KnownKeys
     from pate.masking.context import Context
-    from pate.masking.proofs.field import Elements
+    from pate.masking.proofs.code import Elements
     from pate.masking.ring import LinkedRing, MaskStream, Residues
 
 #: Most subsets of shares tried for one secret. With spare shares, one wrong share is excluded at

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from numpy.typing import NDArray
 
 from pate.errors import ProtocolError, UsageError
-from pate.masking.proofs.field import DRAWN_BYTES, ELEMENT_BYTES, FIELD
+from pate.masking.proofs.code import DRAWN_BYTES, ELEMENT_BYTES, FIELD
 
 #: Residues in the container type of their ring: uint8, uint16 or uint32.
 Residues = NDArray[np.unsignedinteger]

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pate.accounting.arrays import Floats
-from pate.accounting.bounds import confident, outcomes
+from pate.accounting.bounds import outcomes, threshold
 from pate.accounting.bounds.theorem6_plus import Table
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def bound_by_outcomes(
     check = setting.check
     if check is None:
         return lambda votes, top: label(votes)  # noqa: ARG005  (one signature for both)
-    return lambda votes, top: confident.joint(
+    return lambda votes, top: threshold.joint(
         top, setting.threshold, check, neighbours.votes, orders, label(votes)
     )
 
@@ -66,6 +66,6 @@ def sharp_bound(
     check = setting.check
     if check is None:
         return lambda top, log_q: label(log_q)  # noqa: ARG005  (one signature for both)
-    return lambda top, log_q: confident.joint(
+    return lambda top, log_q: threshold.joint(
         top, setting.threshold, check, neighbours.votes, orders, label(log_q)
     )

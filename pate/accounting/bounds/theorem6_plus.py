@@ -36,7 +36,7 @@ from pate.accounting.arrays import (
     check_queries,
     check_rdp,
 )
-from pate.accounting.bounds.two_tails_maximum import GRID, log_excess
+from pate.accounting.bounds.two_tails import GRID, log_excess
 from pate.errors import AccountingError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import numpy as np
 
 from pate.data.cells import PLAIN, Reading
 from pate.data.encoded import Raw
-from pate.data.files import csv_lines, dicom_image, parquet
+from pate.data.files import dicom_image, lines, parquet
 from pate.data.files.dicom_image import UnusableError, is_dicom, read_header
 from pate.data.files.images import entries
 from pate.data.files.pictures import DEEP, WINDOW, DeepImagesError
@@ -227,9 +227,7 @@ def _labels(
     table: Path, label: str | None, columns: Sequence[str], odd: Odd | None, reading: Reading
 ) -> list[tuple[str, str, dict[str, str]]]:
     """Return for each wanted column its name, the header's value that it goes by, and cells by that."""
-    read = (
-        parquet.read_parquet if table.name.casefold().endswith(".parquet") else csv_lines.read_csv
-    )
+    read = parquet.read_parquet if table.name.casefold().endswith(".parquet") else lines.read_csv
     if not table.is_file():
         raise DataError(f"there is no file at {table}: --dicom-labels")
     wanted = set(map(clean_name, filter(None, (*_KEYS, *columns, label))))

@@ -13,7 +13,7 @@ import numpy as np
 
 from pate.data.cells import PLAIN, Reading
 from pate.data.encoded import Raw
-from pate.data.files import csv_lines, json_lines, parquet, tables
+from pate.data.files import lines, parquet, tables
 from pate.data.files.images import entries
 from pate.data.labels import clean_name, plain_name
 from pate.data.limits import read_at_most
@@ -118,11 +118,9 @@ def _of_table(
             path, odd, text=column, reading=reading, wanted=wanted.__contains__
         )
     elif "json" in name.removesuffix(".gz").rpartition(".")[2]:
-        table = json_lines.read_json_lines(path, wanted, odd, text=column, reading=reading)
+        table = lines.read_json_lines(path, wanted, odd, text=column, reading=reading)
     else:
-        table = csv_lines.read_csv(
-            path, odd, text=column, reading=reading, wanted=wanted.__contains__
-        )
+        table = lines.read_csv(path, odd, text=column, reading=reading, wanted=wanted.__contains__)
     held = table.cells(column, "text")
 
     def stream() -> Iterator[str | None]:

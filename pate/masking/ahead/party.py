@@ -10,7 +10,7 @@ sum of a round (full proof: docs/proofs/envelopes.md):
   masked in this same round. So of every bundle it reveals at most one of the two shares.
 * It unmasks one round of a batch; with consent another one, too, of the same survivors.
 * Where the lists of several parties could be combined to the sum of too few, the list must be
-  signed by t parties first; see :func:`pate.masking.ahead.roster.takes_consent`.
+  signed by t parties first; see :func:`pate.masking.ahead.bundle.takes_consent`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pate.errors import ProtocolError, RefusedError
-from pate.masking.ahead.bundle import Bundle, Secrets, make_bundle, pair_of
-from pate.masking.ahead.roster import BundleRoster, sign_sealing
+from pate.masking.ahead.bundle import (
+    Bundle,
+    BundleRoster,
+    Secrets,
+    make_bundle,
+    pair_of,
+    sign_sealing,
+)
 from pate.masking.ahead.store import Kind, drop_of, place_of, require_room, waits
 from pate.masking.announced import open_boxes, survivors_to_sign
 from pate.masking.encoding import decode, encode, pairs_from_bytes, pairs_to_bytes

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pate.masking.proofs.code import Shape
-    from pate.masking.proofs.field import Elements
+    from pate.masking.proofs.code import Elements, Shape
 
 #: Symbols processed at once: 16 MiB, and some copies of it.
 _AT_ONCE: Final = 2**21

@@ -19,8 +19,16 @@ import numpy as np
 
 from pate.errors import ProtocolError, UsageError
 from pate.masking.encoding import HASH_BYTES, digest, encode, whole
-from pate.masking.proofs.code import SALT_BYTES, Code, Shape, code_for
-from pate.masking.proofs.field import ELEMENT_BYTES, FIELD, Elements, Field
+from pate.masking.proofs.code import (
+    ELEMENT_BYTES,
+    FIELD,
+    SALT_BYTES,
+    Code,
+    Elements,
+    Field,
+    Shape,
+    code_for,
+)
 
 SEED_BYTES: Final = 32
 _LEAF: Final = b"\0"

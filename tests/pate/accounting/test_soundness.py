@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from pate.accounting.bounds import confident, laws, outcomes, outlier, theorem3, theorem6, threshold
+from pate.accounting.bounds import laws, outcomes, outlier, theorem3, theorem6, threshold
 from pate.accounting.bounds import theorem6_plus as plus
 from pate.accounting.units import Neighbours
 from tests.support.accounting import exact
@@ -203,10 +203,10 @@ def test_bits_and_joint_outputs(margins: Margins, kind: str) -> None:
         worst = exact.divergences(outputs[0], outputs[1:], ORDERS).max(axis=0)
         mu = math.sqrt(case.neighbours.squared_distance) * label.mu_of_step
         cost = plus.rdp(log_q, mu, ORDERS)
-        joint = confident.joint(top[:1], limit, check, case.k, ORDERS, cost)
+        joint = threshold.joint(top[:1], limit, check, case.k, ORDERS, cost)
         margins.check(f"joint, {kind}", joint[0], worst, case)
         cost = outcomes.rdp(case.histogram[None, :], label, case.neighbours, ORDERS)
-        joint = confident.joint(top[:1], limit, check, case.k, ORDERS, cost)
+        joint = threshold.joint(top[:1], limit, check, case.k, ORDERS, cost)
         margins.check(f"joint by outcomes, {kind}", joint[0], worst, case)
     medians = margins.medians()
     assert medians[f"bit, {kind}"] < 2.0

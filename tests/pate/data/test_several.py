@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from pate.data.cells import SEPARATED, Reading
-from pate.data.checks import require_trainable
 from pate.data.odd import Odd
 from pate.data.read import read_dataset
+from pate.data.records import require_trainable
 from pate.data.values import Dataset
 from pate.errors import DataError, SchemaError, UsageError
 

@@ -20,8 +20,7 @@ from pate.encoders import encoder as module
 from pate.encoders.cache import Cache
 from pate.encoders.description import FILE, Description
 from pate.encoders.encoder import Encoder
-from pate.encoders.limit import Limit
-from pate.encoders.trial import tried
+from pate.encoders.trial import Limit, tried
 from pate.errors import DataError
 from tests.support.encoders import tiny_encoders as tiny
 
@@ -338,7 +337,7 @@ def test_a_tokenizer_that_panics_leaves_one_text_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fit", ["crop", "pad", "stretch"])
 @pytest.mark.parametrize("size", [(1, 1), (1, 5000), (5000, 1), (8, 8), (7, 9)])
 def test_images_of_any_size_are_brought_to_one(fit: Any, size: tuple[int, int]) -> None:
-    from pate.encoders.pictures import prepared
+    from pate.encoders.inputs import prepared
 
     steps = replace(tiny.STEPS, fit=fit, layout="last")
     made = prepared(np.full((*size, 1), 255, dtype=np.uint8), steps)
@@ -348,7 +347,7 @@ def test_images_of_any_size_are_brought_to_one(fit: Any, size: tuple[int, int]) 
 
 
 def test_only_the_middle_is_kept() -> None:
-    from pate.encoders.pictures import prepared
+    from pate.encoders.inputs import prepared
 
     image = np.zeros((16, 32, 1), dtype=np.uint8)
     image[4:12, 12:20] = 255

@@ -10,7 +10,7 @@ import pytest
 
 from pate.data.odd import UnusableRecordError
 from pate.encoders.encoder import Encoder
-from pate.encoders.tokenizer import _growth
+from pate.encoders.inputs import _growth
 from pate.errors import DataError
 from tests.support.encoders import tiny_encoders as tiny
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from pate.errors import PateError, ProtocolError, QuorumError, RefusedError, StateError
 from pate.masking import keys as masking_keys
 from pate.masking.ahead import store as waiting
-from pate.masking.ahead.bundle import Round
-from pate.masking.ahead.roster import BundleRoster, Sealed, sign_sealing, takes_consent
+from pate.masking.ahead.bundle import BundleRoster, Round, Sealed, sign_sealing, takes_consent
 from pate.masking.ahead.server import ServerAhead
 from pate.masking.ahead.store import Kind
 from pate.masking.announced import survivors_to_sign

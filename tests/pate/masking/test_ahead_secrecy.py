@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from pate.errors import PateError
-from pate.masking.ahead.roster import takes_consent
+from pate.masking.ahead.bundle import takes_consent
 from pate.masking.announced import survivors_to_sign
 from pate.masking.ring import Residues, Ring
 from pate.masking.shamir import UnmaskingShares

@@ -14,8 +14,7 @@ from pate.errors import ProtocolError, RefusedError, UsageError
 from pate.masking.encoding import HASH_BYTES
 from pate.masking.proofs import transcript as tree
 from pate.masking.proofs.argument import Prover, check_link, verify
-from pate.masking.proofs.code import SALT_BYTES, Shape, code_for
-from pate.masking.proofs.field import FIELD, Elements
+from pate.masking.proofs.code import FIELD, SALT_BYTES, Elements, Shape, code_for
 from pate.masking.proofs.transcript import (
     Statement,
     commit_seed,
@@ -430,8 +429,7 @@ def test_opened_columns_are_distinct_and_depend_on_everything() -> None:
 
 
 def test_a_code_with_few_symbols_is_opened_with_as_many() -> None:
-    from pate.masking.proofs.code import Code
-    from pate.masking.proofs.field import Field
+    from pate.masking.proofs.code import Code, Field
 
     code = Code(degree=4, columns=3, tests=1, stretch=4, field=Field(97, 5))
     about = Statement(Shape(1, 2, 1, code), CONTEXT, "mercy")

@@ -16,8 +16,7 @@ from pate.masking import masks, party
 from pate.masking.context import Context, Phase, threshold_for
 from pate.masking.party import PartyMasking
 from pate.masking.proofs.argument import Prover
-from pate.masking.proofs.code import Shape
-from pate.masking.proofs.field import FIELD, Elements
+from pate.masking.proofs.code import FIELD, Elements, Shape
 from pate.masking.proofs.transcript import Proofs, Statement, commit_seed
 from pate.masking.ring import ChaChaStream, LinkedRing, LinkedStream, Ring
 from pate.masking.server import ServerMasking

@@ -9,8 +9,7 @@ import pytest
 
 from pate.errors import UsageError
 from pate.masking.proofs import transcript as tree
-from pate.masking.proofs.code import DEGREES, Code, slot_values
-from pate.masking.proofs.field import FIELD, Elements, Field
+from pate.masking.proofs.code import DEGREES, FIELD, Code, Elements, Field, slot_values
 from tests.support.masking.proving import byte_source
 
 P = FIELD.prime

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from pate.masking.proofs.argument import Prover, verify
-from pate.masking.proofs.code import Code, Shape
-from pate.masking.proofs.field import FIELD, Field
+from pate.masking.proofs.code import FIELD, Code, Field, Shape
 from pate.masking.proofs.transcript import Statement, link_weights, read
 from tests.support.masking.proving import CONTEXT, SEED, byte_source, statement
 

@@ -12,7 +12,7 @@ import numpy as np
 from pate.accounting.bounds import theorem6
 from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
 from pate.accounting.bounds.outlier import gnmax_log_q
-from pate.accounting.publishing.nearby import Batch
+from pate.accounting.nearby import Batch
 from pate.accounting.units import Neighbours
 
 if TYPE_CHECKING:

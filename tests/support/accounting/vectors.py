@@ -20,7 +20,7 @@ import numpy as np
 
 from pate.accounting import gdp
 from pate.accounting.arrays import check_rdp
-from pate.accounting.bounds import confident, outlier, theorem3, theorem6, theorem6_plus, threshold
+from pate.accounting.bounds import outlier, theorem3, theorem6, theorem6_plus, threshold
 from pate.accounting.bounds.laws import Gaussian
 from pate.accounting.budget import PrivacyFilter
 from pate.accounting.conversion import best_order, epsilon_from_rdp, epsilon_from_rho
@@ -154,7 +154,7 @@ def confident_total(given: Inputs) -> dict[str, Any]:
             checks = threshold.independent(check.sigma, k, orders)[None]
             labels = (rate * orders)[None]
         if given["accounting"] == "expected":
-            cost = confident.expected(log_pass, checks, labels)
+            cost = threshold.expected(log_pass, checks, labels)
         else:
             cost = checks + labels if query["answered"] else checks
         total += query["count"] * cost[0]

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pate.errors import RefusedError
-from pate.masking.ahead.bundle import Round
+from pate.masking.ahead.bundle import BundleRoster, Round, Sealed
 from pate.masking.ahead.party import PartyAhead
-from pate.masking.ahead.roster import BundleRoster, Sealed
 from pate.masking.ahead.server import ServerAhead
 from pate.masking.ahead.store import Asker
 from pate.masking.context import VERSION, Context, Member

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pate.accounting.bounds import threshold
-from pate.accounting.bounds.confident import expected, joint
 from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
+from pate.accounting.bounds.threshold import expected, joint
 from pate.accounting.units import Neighbours
 from pate.errors import AccountingError, UsageError
 from tests.support.accounting import exact

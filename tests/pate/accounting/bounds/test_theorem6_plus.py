@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from pate.accounting.bounds import theorem6, two_tails, two_tails_maximum
+from pate.accounting.bounds import theorem6, two_tails
 from pate.accounting.bounds.theorem6_plus import Table, rdp
 from pate.errors import AccountingError
 
@@ -108,8 +108,8 @@ def test_no_point_of_a_cell_is_above_the_bound_of_the_cell(
         ends = [
             two_tails.points(two_tails.cut(q, end, mu), alpha, mu, ref) for end in (left, right)
         ]
-        least, most = two_tails_maximum._log_width(ends[0], ends[1], q, mu)
-        cell = two_tails_maximum._cell_bound(ends[0], ends[1], least - ref, most - ref)[0]
+        least, most = two_tails._log_width(ends[0], ends[1], q, mu)
+        cell = two_tails._cell_bound(ends[0], ends[1], least - ref, most - ref)[0]
         inside = np.linspace(max(left[0], -60.0), min(right[0], 60.0), 400)
         best = sums(log_q, mu, order, inside).max() * (order - 1.0)
         assert best <= np.logaddexp(0.0, ref[0] + np.log(cell)) * (1.0 + 1e-9) + 1e-12
@@ -188,7 +188,7 @@ def test_cells_left_open_only_loosen_the_bound(
 ) -> None:
     log_q, both = -np.geomspace(0.05, 30.0, 40), np.array([1.5, 6.0, 20.0])
     tight = rdp(log_q, MNIST, both, 1e-6)
-    monkeypatch.setattr(two_tails_maximum, name, value)
+    monkeypatch.setattr(two_tails, name, value)
     loose = rdp(log_q, MNIST, both, 1e-6)
     assert (loose >= tight * (1.0 - 1e-5)).all()
     assert (loose > tight * 1.001).any()

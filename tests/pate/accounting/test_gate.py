@@ -13,16 +13,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import optimize, special
 
+from pate.accounting import gate as module
 from pate.accounting.bounds import theorem6
 from pate.accounting.bounds.laws import DiscreteGaussian
 from pate.accounting.conversion import epsilon_from_rdp
-from pate.accounting.publishing import gate as module
-from pate.accounting.publishing.gate import (
+from pate.accounting.gate import (
     Choice,
     GateParameters,
     least_for_public_proxy,
 )
-from pate.accounting.publishing.nearby import Batch
+from pate.accounting.nearby import Batch
 from pate.accounting.units import Neighbours
 from pate.errors import AccountingError
 from pate.noise.simulated import SimulatedNoise

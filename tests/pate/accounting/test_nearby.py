@@ -9,7 +9,7 @@ import pytest
 
 from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
 from pate.accounting.bounds.outlier import gnmax_log_q
-from pate.accounting.publishing.nearby import Batch
+from pate.accounting.nearby import Batch
 from pate.accounting.units import Neighbours
 from pate.errors import AccountingError
 from tests.support.accounting.small_worlds import LAWS, Kind, joint_bound, label_bound, worlds

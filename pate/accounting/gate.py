@@ -45,7 +45,7 @@ from pate.errors import AccountingError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pate.accounting.publishing.nearby import Batch
+    from pate.accounting.nearby import Batch
     from pate.noise.exact import Noise
 
 #: A coin is whether discrete Laplace noise of this scale reaches a threshold: its tails are
