@@ -92,13 +92,6 @@ class World:
             checked=self.checked,
         )
 
-    @cached_property
-    def local(self) -> Floats:
-        """(histograms,) largest change of the cost by one unit."""
-        change = np.abs(self.costs[:, None] - self.costs[None, :])
-        made: Floats = np.where(self.distances <= 1, change, 0.0).max(axis=1)
-        return made
-
     def within(self, distance: int, values: Floats) -> Floats:
         """(histograms,) the largest of ``values`` at histograms within ``distance`` units."""
         near = self.distances <= distance
