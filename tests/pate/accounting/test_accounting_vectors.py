@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,6 @@ from pate.accounting.bounds.sharp import GaussianSetting
 from pate.accounting.bounds.theorem6_plus import Table
 from pate.accounting.units import Neighbours
 from tests.support.accounting.vectors import OPS, main, problems
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Case = dict[str, Any]
 

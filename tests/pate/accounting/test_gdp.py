@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp, ndtri_exp
 
+from pate.accounting.arrays import Floats
 from pate.accounting.bounds.laws import DiscreteGaussian
 from pate.accounting.conversion import epsilon_from_rho
 from pate.accounting.gdp import (
@@ -23,9 +23,6 @@ from pate.accounting.gdp import (
     squared_step,
 )
 from pate.errors import AccountingError
-
-if TYPE_CHECKING:
-    from pate.accounting.arrays import Floats
 
 mus = st.floats(min_value=1e-3, max_value=50.0)
 deltas = st.floats(min_value=-690.0, max_value=-0.01).map(math.exp)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
-from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
+from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian, Law
 from pate.accounting.bounds.outlier import gnmax_log_q
 from pate.accounting.nearby import Batch
 from pate.accounting.units import Neighbours
 from pate.errors import AccountingError
 from tests.support.accounting.small_worlds import LAWS, Kind, joint_bound, label_bound, worlds
-
-if TYPE_CHECKING:
-    from pate.accounting.bounds.laws import Law
 
 
 @pytest.mark.parametrize("adjacency", ["change", "remove"])

@@ -11,23 +11,19 @@ Each bound is tried at the q that the accountant computes, and at the exact q, w
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from scipy import special
 
+from pate.accounting.arrays import Floats
 from pate.accounting.bounds import laws, outcomes, outlier, theorem3, theorem6, threshold
 from pate.accounting.bounds import theorem6_plus as plus
+from pate.accounting.choices import Adjacency
 from pate.accounting.units import Neighbours
 from tests.support.accounting import exact
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pate.accounting.arrays import Floats
-    from pate.accounting.choices import Adjacency
 
 ORDERS = np.array([1.05, 1.5, 2.0, 4.0, 8.0, 14.0, 32.0])
 #: Of the exact divergences: they are good to nine digits.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gzip
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +17,6 @@ from pate.data.limits import CELL_BYTES, MAX_BYTES, MAX_CELL
 from pate.data.read import read_dataset, read_inputs
 from pate.data.values import Table, is_numeric
 from pate.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 TOO_MANY = "too many bytes unpacked, at most"
 

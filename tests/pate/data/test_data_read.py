@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +17,6 @@ from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
 from pate.errors import DataError
 from tests.support.encoders.dicom_files import dicom, grey, write
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 #: Ways to write three classes, the last of which is none.
 NAMES = [

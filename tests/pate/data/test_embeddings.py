@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pate.data.embeddings import UNIT, Embeddings, embedding_arrays, encoder_in
 from pate.data.read import read_dataset, read_inputs
@@ -15,11 +16,6 @@ from pate.errors import DataError, ProtocolError, SchemaError, UsageError
 from pate.features.space import space_over
 from protos.pate.v1 import vote_pb2
 from protos.public_set import PackedPublicSet, pack_public_set, read_public_set
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 DIGEST = "ab" * 32
 

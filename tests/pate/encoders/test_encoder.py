@@ -7,7 +7,8 @@ import math
 import os
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -23,9 +24,6 @@ from pate.encoders.encoder import Encoder
 from pate.encoders.trial import Limit, tried
 from pate.errors import DataError
 from tests.support.encoders import tiny_encoders as tiny
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def pictures(count: int = 12, seed: int = 0) -> list[Any]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +15,6 @@ from pate.encoders.encoder import Encoder
 from pate.encoders.inputs import _growth
 from pate.errors import DataError
 from tests.support.encoders import tiny_encoders as tiny
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def with_tokenizer(place: Path, change: Callable[[Any], None]) -> Path:

@@ -8,15 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.answers import (
-    NONE,
-    PARTS,
-    Answer,
-    answer_of,
-    of_labels,
-    of_numbers,
-    points_of,
-)
+from pate.answers import NONE, PARTS, Answer, answer_of, of_labels, of_numbers, points_of
 from pate.codes import GRID, Change, Code, code_of
 from pate.errors import DataError, UsageError
 from pate.features.dense import Directions, dense_sums, dense_votes

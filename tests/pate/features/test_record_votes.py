@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,6 @@ from pate.codes import GRID, Change, Code, code_of
 from pate.errors import DataError, UsageError
 from pate.features.dense import Directions, dense_votes, looked_at
 from pate.features.neighbours import cast_votes, nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 QUERIES = np.array([[0.0], [1.0], [3.0]], np.float32)
 #: The second and third are halfway between two queries.

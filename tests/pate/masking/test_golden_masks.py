@@ -8,8 +8,9 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,9 +36,6 @@ from tests.support.masking.by_the_text import (
     sha,
     value_at,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Json = Any
 

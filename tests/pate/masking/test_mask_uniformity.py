@@ -11,24 +11,19 @@ import hashlib
 import itertools
 import random
 import secrets
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
 
 from pate.masking.context import VERSION, Member
 from pate.masking.party import PartyMasking
-from pate.masking.ring import ChaChaStream, Ring
+from pate.masking.ring import ChaChaStream, Residues, Ring
 from tests.support.masking.attempts import flat_context
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import NDArray
-
-    from pate.masking.ring import Residues
 
 ROOT = Path(__file__).resolve().parents[3]
 ALARM = 1e-6

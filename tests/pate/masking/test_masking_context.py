@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 from pate.errors import ProtocolError, UsageError
-from pate.masking.context import (
-    MOST_MEMBERS,
-    VERSION,
-    Member,
-    check_threshold,
-    threshold_for,
-)
+from pate.masking.context import MOST_MEMBERS, VERSION, Member, check_threshold, threshold_for
 from pate.masking.encoding import encode
 from pate.masking.ring import ChaChaStream, Ring, centred
 from tests.support.masking.attempts import changed, context_for

@@ -14,9 +14,9 @@ import copy
 import hashlib
 import itertools
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -30,12 +30,8 @@ from pate.masking.context import VERSION, Member
 from pate.masking.graph import Degree
 from pate.masking.party import PartyMasking
 from pate.masking.ring import Residues, Ring
+from pate.masking.shamir import UnmaskingShares
 from tests.support.masking.attempts import flat_context
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from pate.masking.shamir import UnmaskingShares
 
 Names = frozenset[str]
 #: A mask, by who uses it: one party its own, two the mask of their pair.

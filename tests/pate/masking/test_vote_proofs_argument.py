@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from pate.errors import ProtocolError, RefusedError, UsageError
 from pate.masking.encoding import HASH_BYTES
@@ -31,11 +32,6 @@ from tests.support.masking.proving import (
     statement,
     votes_for,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 P = FIELD.prime
 CODEWORDS = "its rows are not codewords"
@@ -85,13 +81,7 @@ def test_several_blocks_of_queries(queries: int) -> None:
     link = verify(about, prover.commitment, SEED, prover.prove(SEED))
     assert link.shape == about.shape.linked == (4, min(queries, about.shape.code.slots))
     check_link(
-        about.shape,
-        CONTEXT,
-        SEED,
-        links=[link],
-        votes=votes,
-        masks=prover.link_masks,
-        teachers=5,
+        about.shape, CONTEXT, SEED, links=[link], votes=votes, masks=prover.link_masks, teachers=5
     )
 
 

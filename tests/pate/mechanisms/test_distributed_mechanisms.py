@@ -6,12 +6,13 @@ import itertools
 import math
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import ClassVar, NoReturn
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from pate.accounting.composition import Gdp, Zcdp, tightest, total_cost
 from pate.accounting.events import GaussianMax, NoisyHistogram, event_from_dict
@@ -30,11 +31,8 @@ from pate.mechanisms import (
 from pate.noise.exact import Noise, SystemNoise
 from pate.noise.shares import ripple
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Integers = NDArray[np.int64]
-    Masses = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Masses = NDArray[np.float64]
 
 
 class NoNoise:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
 
 from pate.accounting.events import GaussianMax, GaussianThreshold, LaplaceMax, NoisyHistogram
 from pate.errors import ProtocolError, UsageError
@@ -34,11 +36,6 @@ from pate.mechanisms import (
 from pate.noise.exact import SystemNoise
 from pate.noise.simulated import SimulatedNoise
 from tests.support.one_query import answer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
 
 FALSE_ALARM = 1e-6
 

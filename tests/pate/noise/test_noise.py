@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pate.errors import AccountingError, UsageError
 from pate.noise.exact import (
@@ -26,11 +27,6 @@ from pate.noise.exact import (
 from pate.noise.lanes import Lanes
 from pate.noise.simulated import SimulatedNoise
 from tests.support.noise_laws import FALSE_ALARM, chi_square, enumerate_paths, weights
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 DRAWS = 200_000
 

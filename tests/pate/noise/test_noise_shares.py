@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from pate.errors import ProtocolError, UsageError
 from pate.noise.exact import SystemNoise
@@ -24,11 +26,6 @@ from pate.noise.shares import (
     total_sigma,
 )
 from pate.noise.simulated import SimulatedNoise
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 #: Of all statistical tests of this file together.
 FALSE_ALARM = 1e-6

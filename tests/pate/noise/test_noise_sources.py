@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 import os
 import random
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -27,11 +28,7 @@ from pate.mechanisms import (
     TeacherLabels,
 )
 from pate.noise.exact import SystemNoise
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pate.noise.lanes import Integers
+from pate.noise.lanes import Integers
 
 ROOT = Path(__file__).resolve().parents[3]
 GUARDED = (

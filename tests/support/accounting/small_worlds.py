@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from pate.accounting.arrays import Floats
 from pate.accounting.bounds import theorem6
-from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
+from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian, Law
 from pate.accounting.bounds.outlier import gnmax_log_q
 from pate.accounting.nearby import Batch
 from pate.accounting.units import Neighbours
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from pate.accounting.arrays import Floats
-    from pate.accounting.bounds.laws import Law
 
 
 @dataclass(frozen=True)

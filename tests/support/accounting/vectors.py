@@ -12,14 +12,15 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pate.accounting import gdp
-from pate.accounting.arrays import check_rdp
+from pate.accounting.arrays import Floats, check_rdp
 from pate.accounting.bounds import outlier, theorem3, theorem6, theorem6_plus, threshold
 from pate.accounting.bounds.laws import Gaussian
 from pate.accounting.budget import PrivacyFilter
@@ -27,11 +28,6 @@ from pate.accounting.conversion import best_order, epsilon_from_rdp, epsilon_fro
 from pate.accounting.events import GaussianMax, GaussianThreshold
 from pate.accounting.units import Neighbours
 from pate.errors import BudgetError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pate.accounting.arrays import Floats
 
 Case = dict[str, Any]
 Inputs = dict[str, Any]

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pate.accounting.arrays import Floats
 from pate.accounting.bounds import threshold
 from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
 from pate.accounting.bounds.threshold import expected, joint
+from pate.accounting.choices import Adjacency
 from pate.accounting.units import Neighbours
 from pate.errors import AccountingError, UsageError
 from tests.support.accounting import exact
-
-if TYPE_CHECKING:
-    from pate.accounting.arrays import Floats
-    from pate.accounting.choices import Adjacency
-    from tests.support.accounting.exact import Counts
+from tests.support.accounting.exact import Counts
 
 ORDERS = np.array([1.01, 1.5, 2.0, 6.0, 14.0, 40.0])
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from scipy import special
 
+from pate.accounting.arrays import Floats
 from pate.accounting.bounds import outcomes, theorem6_plus
-from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
+from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian, Law
 from pate.accounting.units import Neighbours
 from pate.errors import AccountingError
 from tests.support.accounting import exact
-
-if TYPE_CHECKING:
-    from pate.accounting.arrays import Floats
-    from pate.accounting.bounds.laws import Law
 
 ORDERS = np.array([1.05, 1.5, 2.0, 4.0, 8.0, 14.0, 32.0])
 UNIT = Neighbours()

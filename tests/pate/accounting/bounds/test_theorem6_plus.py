@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,14 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import special
 
+from pate.accounting.arrays import Floats
 from pate.accounting.bounds import theorem6, two_tails
 from pate.accounting.bounds.theorem6_plus import Table, rdp
 from pate.errors import AccountingError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pate.accounting.arrays import Floats
 
 MNIST = math.sqrt(2.0) / 40.0
 
