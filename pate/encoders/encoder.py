@@ -195,14 +195,6 @@ class Encoder:
             raise TooSlowError
         return found
 
-    def embed_images(self, images: Iterable[NDArray[np.uint8]]) -> NDArray[np.int16]:
-        """Return (n, d) int16 of images of any sizes; errors as :meth:`rows`."""
-        return self.rows(images)[0]
-
-    def embed_texts(self, texts: Iterable[str]) -> NDArray[np.int16]:
-        """Return (n, d) int16 of texts; errors as :meth:`rows`."""
-        return self.rows(texts)[0]
-
     def embeddings(
         self, values: NDArray[np.int16], window: tuple[int, int] | None = None
     ) -> Embeddings:

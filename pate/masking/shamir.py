@@ -78,20 +78,6 @@ def secret_of(value: int) -> bytes | None:
     return value.to_bytes(SECRET_BYTES, "little") if value < 2 ** (8 * SECRET_BYTES) else None
 
 
-def reconstruct(shares: Mapping[int, int], threshold: int) -> bytes:
-    """Return the secret of exactly ``threshold`` shares by point.
-
-    Wrong shares give a wrong secret: the caller must be able to verify it.
-    """
-    if len(shares) != threshold:
-        raise ProtocolError(f"{len(shares)} shares are given, {threshold} are needed")
-    points = sorted(shares)
-    secret = secret_of(combine((shares[point] for point in points), weights(points)))
-    if secret is None:
-        raise ProtocolError("the shares are inconsistent")
-    return secret
-
-
 def to_bytes(share: int) -> bytes:
     """Return a share as 33 bytes, little-endian."""
     return share.to_bytes(SHARE_BYTES, "little")

@@ -78,7 +78,7 @@ def test_texts_are_the_mean_of_their_words(tmp_path: Path) -> None:
     wanted *= UNIT / np.linalg.norm(wanted)
     assert np.abs(opened.row("a good film") - wanted).max() < 1
     texts = ["a good film", "the bad film", "good", "a film the film"]
-    forth, back = opened.embed_texts(texts), opened.embed_texts(texts[::-1])
+    forth, back = opened.rows(texts)[0], opened.rows(texts[::-1])[0]
     assert np.array_equal(forth, back[::-1])
     # What is beyond the longest text does not count.
     assert np.array_equal(opened.row("good " * 16), opened.row("good " * 16 + "bad " * 50))
