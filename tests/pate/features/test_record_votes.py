@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.codes import GRID, Change, Code, code_of
-from pate.errors import DataError, UsageError
+from pate.codes import GRID, Change, Code
+from pate.errors import DataError
 from pate.features.dense import Directions, dense_votes, looked_at
 from pate.features.neighbours import cast_votes, nearest
+from tests.support.changes import largest, within
 
 QUERIES = np.array([[0.0], [1.0], [3.0]], np.float32)
 #: The second and third are halfway between two queries.
@@ -39,24 +40,6 @@ def worlds(names: str) -> Iterable[World]:
     units = [(*value, name) for value in VALUES for name in names]
     for size in range(LARGEST + 1):
         yield from itertools.product(units, repeat=size)
-
-
-def largest(changes: np.ndarray) -> Change:
-    """The largest of each measure over (n, queries, classes) changes."""
-    size = np.abs(changes)
-    return Change(
-        int(size.sum(axis=(1, 2)).max()),
-        int((size**2).sum(axis=(1, 2)).max()),
-        int((size > 0).sum(axis=(1, 2)).max()),
-    )
-
-
-def within(found: Change, claimed: Change) -> bool:
-    return (
-        found.total <= claimed.total
-        and found.squared <= claimed.squared
-        and found.counts <= claimed.counts
-    )
 
 
 def test_one_record_changes_what_is_claimed_and_no_more() -> None:
@@ -132,22 +115,6 @@ def test_a_record_too_large_to_square_moves_no_other() -> None:
     after = nearest(queries, records)
     assert np.array_equal(np.delete(before, 7), np.delete(after, 7))
     assert 0 <= after[7] < 20
-
-
-@pytest.mark.parametrize("text", ["nearest", "dense-2", "dense-1024", "dense-64 labels-2"])
-def test_a_code_has_one_text(text: str) -> None:
-    assert str(code_of(text)) == text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "nearest-1", "dense", "dense-0", "dense-1", "dense-02", "dense-1025", "dense-٣", "dense--2",
-    ],
-)  # fmt: skip
-def test_another_text_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="a code is nearest, or dense-K"):
-        code_of(text)
 
 
 # --- dense votes ----------------------------------------------------------------------------------
