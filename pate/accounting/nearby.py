@@ -64,7 +64,7 @@ class Batch:
     The list must not depend on labels that the same batch releases.
     """
 
-    top: Floats = field(repr=False)  # (queries,) largest counts, or margins, votes
+    top: Floats = field(repr=False)  # (queries,) largest counts, votes
     # (queries,) ln of the chance that the noisy plurality is not the plurality
     log_q: Floats = field(repr=False)
     times: Floats = field(repr=False)  # (queries,) multiplicity of each
@@ -74,9 +74,6 @@ class Batch:
     orders: Floats  # (orders,) of the bound
     bound: Bound  # cost of a query from top and log q
     checked: bool  # whether ``bound`` depends on top at all
-    # whether top is not a count but a margin: how far gaps can narrow then does not depend on how top
-    # moves
-    margins: bool = False
     _known: dict[int, Floats] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -94,24 +91,18 @@ class Batch:
         *,
         orders: ArrayLike,
         checked: bool,
-        margins: ArrayLike | None = None,
     ) -> Batch:
         """Return the batch of queries with these (queries, classes) votes, whole numbers.
 
         ``bound`` is from (queries,) tops and log q to (queries, orders) costs, data set D first;
-        ``checked`` says that a threshold test precedes the label. Margins are its statistic, if not the
-        largest count: for Interactive-GNMax max_j (n_j - r_j), with whole numbers r that were
-        determined by public values before this batch.
+        ``checked`` says that a threshold test precedes the label.
         """
         counts = check_histograms(votes)
         if not len(counts):
             raise AccountingError("a batch has at least one query")
-        tops = counts.max(axis=1) if margins is None else np.asarray(margins, np.float64)
-        if tops.shape != (len(counts),) or not np.isfinite(tops).all():
-            raise AccountingError("margins are one finite number for each query")
-        if (counts != np.rint(counts)).any() or (tops != np.rint(tops)).any():
-            raise AccountingError("counts of votes and margins must be whole numbers")
-        seen = np.stack([tops, check_log_probabilities(gnmax_log_q(counts, law))])
+        if (counts != np.rint(counts)).any():
+            raise AccountingError("counts of votes must be whole numbers")
+        seen = np.stack([counts.max(axis=1), check_log_probabilities(gnmax_log_q(counts, law))])
         if not checked:
             seen[0] = 0.0
         # Many queries are equal: each kind is computed once.
@@ -126,7 +117,6 @@ class Batch:
             orders=check_orders(orders),
             bound=bound,
             checked=checked,
-            margins=margins is not None,
         )
 
     @property
@@ -178,8 +168,6 @@ class Batch:
     def narrower(self, steps: Floats, distance: int) -> Floats:
         """Return c(d, s): how far gaps can narrow within ``distance`` if top moves by ``steps``."""
         most = distance * self.neighbours.gap_shift
-        if self.margins:
-            return np.full(steps.shape, float(most))
         made: Floats = np.minimum(distance * self.neighbours.votes - steps, most)
         return made
 

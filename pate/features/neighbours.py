@@ -97,31 +97,18 @@ def nearest(queries: Floats, records: Floats) -> Places:
     return found
 
 
-def cast_votes(
-    queries: Floats,
-    records: Floats,
-    labels: Places,
-    classes: int,
-    *,
-    groups: NDArray[np.str_] | None = None,
-    cap: int = 1,
-    key: bytes = b"",
-    row_hashes: Sequence[bytes] | None = None,
-) -> Places:
+def cast_votes(queries: Floats, records: Floats, labels: Places, classes: int) -> Places:
     """Return the votes of one party's records: each votes once, for its label, at its nearest query.
 
-    Counts are (q, m), and sum to the number of voting records. With groups, at most ``cap`` records of each
-    group vote: those with the least hash under the party's secret key, so that others cannot influence who
-    votes; independent of the order of the file and of other groups. Duplicate records all count. Hashes
-    identify records, such as ``Dataset.row_hashes()``; without them they are of features and labels.
+    Counts are (q, m), and sum to the number of records. Duplicate records all count.
 
     Sensitivity. A record's vote depends on only the queries and that record: one count of one. Which
-    records of a group vote depends on only that group. So (proofs and enumeration:
+    records of a patient vote depends on only that patient (:func:`voters_of`). So (proofs and enumeration:
     docs/proofs/record-votes.md)
 
-    * one record more or less moves one count by one: L2 is 1. One that is changed, of a group or not,
+    * one record more or less moves one count by one: L2 is 1. One that is changed, of a patient or not,
       takes a count away and brings another: L2 is at most sqrt(2).
-    * a group more or less adds or takes at most ``cap`` such votes: L2 is at most cap. One that is
+    * a patient more or less adds or takes at most ``cap`` such votes: L2 is at most cap. One that is
       changed takes a matrix A away and brings a matrix B, both of entries that are not negative:
       |B - A|^2 <= |A|^2 + |B|^2 <= 2 cap^2, and at most 2 cap counts differ.
 
@@ -131,16 +118,6 @@ def cast_votes(
         raise DataError(f"{len(records)} records but labels of shape {labels.shape}")
     if labels.size and not 0 <= labels.min() <= labels.max() < classes:
         raise DataError(f"a label lies outside 0 to {classes - 1}")
-    if cap < 1 or (groups is None and cap != 1):
-        raise UsageError(f"votes per group must be 1 or more, and 1 without groups, got {cap}")
-    if len(key) > _LONGEST_KEY:
-        raise UsageError(f"the key has {len(key)} bytes; at most {_LONGEST_KEY} are used")
-    if groups is not None:
-        if groups.shape != labels.shape:
-            raise DataError(f"{len(records)} records but groups of shape {groups.shape}")
-        hashes = _row_hashes(records, labels) if row_hashes is None else row_hashes
-        voters = voters_of(groups, hashes, cap, key)
-        records, labels = records[voters], labels[voters]
     cells = nearest(queries, records) * classes + labels
     votes = np.bincount(cells, minlength=len(queries) * classes).astype(np.int64)
     return votes.reshape(len(queries), classes)
@@ -156,25 +133,24 @@ def cast_answers(queries: Floats, records: Floats, answers: Places) -> Places:
 
 
 def voters_of(groups: NDArray[np.str_], hashes: Sequence[bytes], cap: int, key: bytes) -> Places:
-    """Return the indices of the records that vote, ascending: at most ``cap`` of each group.
+    """Return the indices of the records that vote, ascending: at most ``cap`` of each group (patient).
 
-    Those with the least keyed hash; for all arguments see :func:`cast_votes`.
+    Those with the least hash under the party's secret key, so that others cannot influence who votes;
+    independent of the order of the file and of other groups. Hashes identify records, such as
+    ``Dataset.row_hashes()``.
     """
     if len(hashes) != len(groups):
         raise DataError(f"{len(groups)} records but {len(hashes)} hashes of them")
+    if cap < 0:
+        raise UsageError(f"votes per group cannot be negative, got {cap}")
+    if len(key) > _LONGEST_KEY:
+        raise UsageError(f"the key has {len(key)} bytes; at most {_LONGEST_KEY} are used")
     members: dict[str, list[tuple[bytes, int]]] = {}
     for at, (name, row) in enumerate(zip(groups.tolist(), hashes, strict=True)):
         drawn = hashlib.blake2b(row, digest_size=16, key=key, person=_VOTER).digest()
         members.setdefault(name, []).append((drawn, at))
     chosen = [at for held in members.values() for _, at in sorted(held)[:cap]]
     return np.array(sorted(chosen), dtype=np.int64)
-
-
-def _row_hashes(records: Floats, labels: Places) -> list[bytes]:
-    return [
-        hashlib.sha256(row.tobytes() + label.to_bytes(8, "big")).digest()
-        for row, label in zip(records, labels.tolist(), strict=True)
-    ]
 
 
 def _check_points(points: Floats, what: str) -> None:

@@ -19,14 +19,12 @@ Oyallon and Mallat, "Deep roto-translation scattering for object classification"
 from __future__ import annotations
 
 import functools
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pate.errors import UsageError
 from pate.features.progress import told
 
 if TYPE_CHECKING:
@@ -80,30 +78,19 @@ def scattering_width(height: int, width: int, channels: int) -> int:
     return cells * (plan.maps + (2 if channels == 3 else 0))
 
 
-def scatter(images: Images, *, workers: int = 1) -> Floats:
+def scatter(images: Images) -> Floats:
     """Return (n, width) float32 features, rows of unit length.
 
     Of colour images the brightness is scattered, and two colour differences are averaged per cell. A side
-    longer than 64 pixels is averaged down to 64. The features do not depend on the number of threads.
+    longer than 64 pixels is averaged down to 64.
     """
-    if workers < 1:
-        raise UsageError(f"the number of workers is {workers}; it must be 1 or more")
     height, width, _ = images.size
     features = np.empty((len(images), scattering_width(*images.size)), dtype=np.float32)
     step = max(1, _PIXELS_AT_ONCE // (min(height, _LONGEST_SIDE) * min(width, _LONGEST_SIDE)))
 
-    def fill(start: int) -> None:
+    for start in told(range(0, len(images), step)):
         maps = _scatter_pixels(images.pixels[start : start + step])
         features[start : start + step] = _normalised(maps)
-
-    starts = range(0, len(images), step)
-    if workers == 1:
-        for start in told(starts):
-            fill(start)
-    else:
-        with ThreadPoolExecutor(workers) as pool:
-            for _ in pool.map(fill, starts):
-                pass
     return features
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ import pytest
 from pate.codes import GRID, Change, Code
 from pate.errors import DataError
 from pate.features.dense import Directions, dense_votes, looked_at
-from pate.features.neighbours import cast_votes, nearest
+from pate.features.neighbours import cast_votes, nearest, voters_of
 from tests.support.changes import largest, within
 
 QUERIES = np.array([[0.0], [1.0], [3.0]], np.float32)
@@ -31,8 +32,11 @@ def cast(world: World, cap: int | None) -> np.ndarray:
     records = np.array([[place] for place, _, _ in world], np.float32).reshape(-1, 1)
     labels = np.array([label for _, label, _ in world], np.int64)
     names = np.array([name for _, _, name in world], np.str_)
-    groups, most = (None, 1) if cap is None else (names, cap)
-    return cast_votes(QUERIES, records, labels, CLASSES, groups=groups, cap=most, key=b"k")
+    if cap is not None:
+        hashes = [hashlib.sha256(repr(each[:2]).encode()).digest() for each in world]
+        voters = voters_of(names, hashes, cap, b"k")
+        records, labels = records[voters], labels[voters]
+    return cast_votes(QUERIES, records, labels, CLASSES)
 
 
 def worlds(names: str) -> Iterable[World]:

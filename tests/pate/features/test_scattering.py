@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from pate.data.values import Images
-from pate.errors import UsageError
 from pate.features.scattering import _morlet, _plan, _scatter_pixels, scatter, scattering_width
 
 
@@ -41,9 +40,6 @@ def test_features_do_not_depend_on_company_or_threads() -> None:
     whole = scatter(images)
     rows = np.random.default_rng(1).permutation(200)[:61]
     assert np.array_equal(scatter(images.take(rows)), whole[rows])
-    assert np.array_equal(scatter(images, workers=3), whole)
-    with pytest.raises(UsageError, match="workers is 0"):
-        scatter(images, workers=0)
 
 
 def test_wavelets_have_no_mean_and_point_where_they_should() -> None:
