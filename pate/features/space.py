@@ -37,15 +37,9 @@ if TYPE_CHECKING:
 #: (deformation-invariant) spaces are fitted on the public set, too, and are best for many similar
 #: classes.
 IMAGE_SPACES: Final = (
-    "steady-upright",
-    "steady-gradients",
-    "diffusion-upright",
-    "diffusion-gradients",
-    "diffusion-scattering",
-    "upright",
-    "gradients",
-    "scattering",
-)
+    "steady-upright", "steady-gradients", "diffusion-upright", "diffusion-gradients",
+    "diffusion-scattering", "upright", "gradients", "scattering",
+)  # fmt: skip
 #: The spaces for tables.
 TABLE_SPACES: Final = ("table",)
 

@@ -27,18 +27,9 @@ if TYPE_CHECKING:
     from pate.masking.proofs.transcript import Proofs
 
 __all__ = [
-    "VERSION",
-    "Context",
-    "Matrix",
-    "Member",
-    "Phase",
-    "Roster",
-    "check_threshold",
-    "most_colluders",
-    "phases",
-    "ring_bits",
-    "threshold_for",
-]
+    "VERSION", "Context", "Matrix", "Member", "Phase", "Roster", "check_threshold",
+    "most_colluders", "phases", "ring_bits", "threshold_for",
+]  # fmt: skip
 
 #: Version of the protocol: its labels and order of steps.
 VERSION: Final = 2

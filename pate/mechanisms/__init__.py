@@ -41,47 +41,21 @@ if TYPE_CHECKING:
     from pate.accounting.composition import Composition
 
 __all__ = [
-    "MECHANISMS",
-    "ConfidentGNMax",
-    "DistributedConfidentGNMax",
-    "DistributedGNMax",
-    "DistributedInteractiveGNMax",
-    "DistributedMechanism",
-    "DistributedNeighbour",
-    "DistributedTeacherLabels",
-    "DistributedTeachers",
-    "GNMax",
-    "InteractiveGNMax",
-    "LNMax",
-    "MatrixMechanism",
-    "Mechanism",
-    "Neighbour",
-    "Outcome",
-    "TeacherLabels",
-    "TeacherRule",
-    "mechanism_from_dict",
-    "over_noisy_sums",
-    "round_predictions",
-    "rounds_cost",
-    "worst_cost",
-]
+    "MECHANISMS", "ConfidentGNMax", "DistributedConfidentGNMax", "DistributedGNMax",
+    "DistributedInteractiveGNMax", "DistributedMechanism", "DistributedNeighbour",
+    "DistributedTeacherLabels", "DistributedTeachers", "GNMax", "InteractiveGNMax", "LNMax",
+    "MatrixMechanism", "Mechanism", "Neighbour", "Outcome", "TeacherLabels", "TeacherRule",
+    "mechanism_from_dict", "over_noisy_sums", "round_predictions", "rounds_cost", "worst_cost",
+]  # fmt: skip
 
 #: Mechanisms whose rows contain the parties' noise.
 DistributedMechanism = DistributedTeachers | DistributedNeighbour
 
 _KINDS: tuple[type[Mechanism], ...] = (
-    LNMax,
-    GNMax,
-    ConfidentGNMax,
-    InteractiveGNMax,
-    DistributedGNMax,
-    DistributedConfidentGNMax,
-    DistributedInteractiveGNMax,
-    Neighbour,
-    DistributedNeighbour,
-    TeacherLabels,
+    LNMax, GNMax, ConfidentGNMax, InteractiveGNMax, DistributedGNMax, DistributedConfidentGNMax,
+    DistributedInteractiveGNMax, Neighbour, DistributedNeighbour, TeacherLabels,
     DistributedTeacherLabels,
-)
+)  # fmt: skip
 #: Every mechanism by the name that commands and ledgers use.
 MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType({kind.name: kind for kind in _KINDS})
 

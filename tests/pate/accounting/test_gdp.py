@@ -167,25 +167,10 @@ def steps_of(law: DiscreteGaussian, reach: int) -> Floats:
 @pytest.mark.parametrize(
     "sigma",
     [
-        2.0,
-        2.0001,
-        2.05,
-        2.1,
-        2.25,
-        2.5,
-        2.7,
-        3.0,
-        3.3,
-        4.0,
-        5.5,
-        7.0,
-        10.0,
-        31.0,
-        40.0,
-        150.0,
+        2.0, 2.0001, 2.05, 2.1, 2.25, 2.5, 2.7, 3.0, 3.3, 4.0, 5.5, 7.0, 10.0, 31.0, 40.0, 150.0,
         700.0,
     ],
-)
+)  # fmt: skip
 def test_no_step_of_the_discrete_law_is_above_the_bound(sigma: float) -> None:
     steps = steps_of(DiscreteGaussian(sigma), int(60 * sigma))
     bound = math.sqrt(2 * (1 - math.sqrt(1 - 1 / sigma**2))) if sigma < 20 else None

@@ -460,13 +460,9 @@ ONE_QUERY: list[tuple[Mechanism, tuple[int, int, int], tuple[int, int, int]]] = 
     (InteractiveGNMax(400, Fraction(2), Fraction(40), HALF, 1), (900, 100, 399), (900, 100, 397)),
 ]  # fmt: skip
 IDS = [
-    "lnmax",
-    "gnmax",
-    "confident label",
-    "confident check",
-    "interactive label",
+    "lnmax", "gnmax", "confident label", "confident check", "interactive label",
     "interactive check",
-]
+]  # fmt: skip
 
 
 def halved(mechanism: Mechanism) -> Mechanism:

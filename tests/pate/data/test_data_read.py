@@ -20,15 +20,8 @@ from tests.support.encoders.dicom_files import dicom, grey, write
 
 #: Ways to write three classes, the last of which is none.
 NAMES = [
-    "benign ",
-    "Mu\N{COMBINING DIAERESIS}de",
-    "M\u00fcde",
-    "01",
-    "1.0",
-    " benign",
-    "NA",
-    "away",
-]
+    "benign ", "Mu\N{COMBINING DIAERESIS}de", "M\u00fcde", "01", "1.0", " benign", "NA", "away",
+]  # fmt: skip
 CLASSES = ["benign", "M\u00fcde", "M\u00fcde", "1", "1", "benign"]
 AWAY = Reading.of("point", ["Away"])
 

@@ -108,14 +108,10 @@ def test_they_travel_in_pieces() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"count": 41},
-        {"width": 8},
-        {"width": 0},
-        {"source": "sounds"},
-        {"encoder": "AB" * 32},
+        {"count": 41}, {"width": 8}, {"width": 0}, {"source": "sounds"}, {"encoder": "AB" * 32},
         {"values": b""},
     ],
-)
+)  # fmt: skip
 def test_a_message_that_contradicts_itself_is_refused(change: dict[str, object]) -> None:
     message = vote_pb2.PublicSet()
     message.ParseFromString(pack_public_set(made()))

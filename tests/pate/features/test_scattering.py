@@ -14,15 +14,10 @@ def noise(count: int, *size: int) -> Images:
 @pytest.mark.parametrize(
     ("size", "width"),
     [
-        ((28, 28, 1), 81 * 49),
-        ((8, 8, 1), 81 * 4),
-        ((32, 32, 3), 83 * 64),
-        ((1, 1, 1), 81),
-        ((30, 17, 1), 81 * 8 * 5),
-        ((64, 64, 1), 217 * 64),
-        ((130, 90, 1), 217 * 64),
+        ((28, 28, 1), 81 * 49), ((8, 8, 1), 81 * 4), ((32, 32, 3), 83 * 64), ((1, 1, 1), 81),
+        ((30, 17, 1), 81 * 8 * 5), ((64, 64, 1), 217 * 64), ((130, 90, 1), 217 * 64),
     ],
-)
+)  # fmt: skip
 def test_unit_vectors_of_the_promised_width(size: tuple[int, int, int], width: int) -> None:
     features = scatter(noise(3, *size))
     assert features.shape == (3, width) == (3, scattering_width(*size))

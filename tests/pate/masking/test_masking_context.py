@@ -15,17 +15,9 @@ CONTEXT = context_for(5, 4, 1)
 MEMBERS = CONTEXT.roster.members
 RENAMED = (*MEMBERS[:4], Member("party_009", MEMBERS[4].identity))
 CHANGES: dict[str, object] = {
-    "campaign": b"1" * 16,
-    "attempt": b"1" * 16,
-    "batch": b"1" * 32,
-    "terms": b"1" * 32,
-    "rows": 3,
-    "classes": 4,
-    "bits": 32,
-    "threshold": 5,
-    "colluders": 2,
-    "members": RENAMED,
-}
+    "campaign": b"1" * 16, "attempt": b"1" * 16, "batch": b"1" * 32, "terms": b"1" * 32, "rows": 3,
+    "classes": 4, "bits": 32, "threshold": 5, "colluders": 2, "members": RENAMED,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("field", sorted(CHANGES))

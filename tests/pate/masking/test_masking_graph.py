@@ -243,13 +243,9 @@ def attacks(
 
 
 CASES = [
-    (7, 5, 2, None),
-    (8, 6, 2, None),
-    (10, 6, 0, None),
-    (16, 11, 3, 6),
-    (18, 11, 2, 8),
+    (7, 5, 2, None), (8, 6, 2, None), (10, 6, 0, None), (16, 11, 3, 6), (18, 11, 2, 8),
     (20, 12, 3, 6),
-]
+]  # fmt: skip
 
 
 def harmful(case: tuple[int, int, int, int | None], below: int, tries: int) -> tuple[int, int]:

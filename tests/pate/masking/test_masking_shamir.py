@@ -109,16 +109,11 @@ def test_shares_travel_as_33_bytes_and_others_are_refused() -> None:
 @pytest.mark.parametrize(
     ("secret", "threshold", "points"),
     [
-        (bytes(31), 1, [1]),
-        (bytes(33), 1, [1]),
-        (bytes(32), 0, [1]),
-        (bytes(32), 3, [1, 2]),
-        (bytes(32), 2, [0, 1]),
-        (bytes(32), 2, [1, 1]),
-        (bytes(32), 2, [-1, 1]),
+        (bytes(31), 1, [1]), (bytes(33), 1, [1]), (bytes(32), 0, [1]), (bytes(32), 3, [1, 2]),
+        (bytes(32), 2, [0, 1]), (bytes(32), 2, [1, 1]), (bytes(32), 2, [-1, 1]),
         (bytes(32), 2, [1, 2**32]),
     ],
-)
+)  # fmt: skip
 def test_sharings_that_cannot_be_are_refused(
     secret: bytes, threshold: int, points: list[int]
 ) -> None:

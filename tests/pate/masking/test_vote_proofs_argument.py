@@ -234,16 +234,10 @@ def votes_after_the_last_query(by_bit: Elements, shape: Shape) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        five_more,
-        one_fewer,
-        several_classes,
-        negative,
-        fractions,
-        two_in_a_bit,
-        none_at_all,
+        five_more, one_fewer, several_classes, negative, fractions, two_in_a_bit, none_at_all,
         votes_after_the_last_query,
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("attempt", range(3))
 def test_invalid_votes_are_found(change: Callable[[Elements, Shape], None], attempt: int) -> None:
     refused(Cheat(change), RANGE, bytes([attempt]) * 32)

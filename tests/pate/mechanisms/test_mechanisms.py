@@ -270,19 +270,12 @@ class TestRoundPredictions:
     @pytest.mark.parametrize(
         "probabilities",
         [
-            np.array([[0.5, np.nan]]),
-            np.array([[np.inf, 0.0]]),
-            np.array([[1e308, 1e308]]),
-            np.array([[1.2, -0.2]]),
-            np.array([[0.5, 0.6]]),
-            np.array([[0.5, 0.49]]),
-            np.array([[0.0, 0.0]]),
-            np.array([[1.0]]),
-            np.array([0.5, 0.5]),
-            np.array([[1, 0]]),
+            np.array([[0.5, np.nan]]), np.array([[np.inf, 0.0]]), np.array([[1e308, 1e308]]),
+            np.array([[1.2, -0.2]]), np.array([[0.5, 0.6]]), np.array([[0.5, 0.49]]),
+            np.array([[0.0, 0.0]]), np.array([[1.0]]), np.array([0.5, 0.5]), np.array([[1, 0]]),
             np.array([[0.5 + 0.5j, 0.5]]),
         ],
-    )
+    )  # fmt: skip
     def test_what_is_no_distribution_is_refused(self, probabilities: NDArray[np.float64]) -> None:
         with pytest.raises(ProtocolError, match="prediction"):
             round_predictions(probabilities, 10)

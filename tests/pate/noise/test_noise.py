@@ -132,18 +132,10 @@ def test_the_extremes_are_drawn_without_overflow(value: Fraction) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        Fraction(0),
-        Fraction(-1),
-        LEAST_SCALE - Fraction(1, 10**6),
-        Fraction(LARGEST_TERM + 1),
-        Fraction(0.1),
-        Fraction(10) ** 400,
-        1.5,
-        float("nan"),
-        True,
-        "2",
+        Fraction(0), Fraction(-1), LEAST_SCALE - Fraction(1, 10**6), Fraction(LARGEST_TERM + 1),
+        Fraction(0.1), Fraction(10) ** 400, 1.5, float("nan"), True, "2",
     ],
-)
+)  # fmt: skip
 def test_parameters_that_cannot_be_drawn_exactly_are_refused(value: object) -> None:
     with pytest.raises(UsageError, match="sigma"):
         check_scale(value, "sigma")  # type: ignore[arg-type]

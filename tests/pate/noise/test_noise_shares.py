@@ -217,14 +217,10 @@ class TestRowTotals:
     @pytest.mark.parametrize(
         "noisy",
         [
-            np.zeros((2, 3)),
-            np.zeros((2, 3), np.int32),
-            np.zeros(3, np.int64),
-            np.zeros((2, 1), np.int64),
-            np.full((2, 3), 2**62),
-            np.full((2, 3), -(2**63)),
+            np.zeros((2, 3)), np.zeros((2, 3), np.int32), np.zeros(3, np.int64),
+            np.zeros((2, 1), np.int64), np.full((2, 3), 2**62), np.full((2, 3), -(2**63)),
         ],
-    )
+    )  # fmt: skip
     def test_counts_that_cannot_be_are_refused(self, noisy: NDArray[np.int64]) -> None:
         with pytest.raises(ProtocolError, match="noisy votes"):
             self.check(noisy)

@@ -271,18 +271,11 @@ def test_what_are_no_records_of_the_code_is_refused() -> None:
     shown = RoundModel(np.zeros((3, 2), np.int64), 5)
     least = np.full((4, 3), np.iinfo(np.int64).min)
     wrong: list[tuple[Any, Any, Any]] = [
-        (codes + 2 * GRID, labels, 2),
-        (least, labels, 2),
-        (np.full((4, 3), GRID), labels, 2),
-        (codes.astype(float), labels, 2),
-        (codes[0], labels, 2),
-        (codes[:, :1], labels, 2),
-        (codes, labels + 2, 2),
-        (codes, labels - 2, 2),
-        (codes, labels[:3], 2),
-        (codes, labels, 1),
+        (codes + 2 * GRID, labels, 2), (least, labels, 2), (np.full((4, 3), GRID), labels, 2),
+        (codes.astype(float), labels, 2), (codes[0], labels, 2), (codes[:, :1], labels, 2),
+        (codes, labels + 2, 2), (codes, labels - 2, 2), (codes, labels[:3], 2), (codes, labels, 1),
         (codes, labels, MOST_CLASSES + 1),
-    ]
+    ]  # fmt: skip
     for given in wrong:
         with pytest.raises(DataError):
             residual_sums(*given, shown)

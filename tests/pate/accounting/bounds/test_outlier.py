@@ -207,19 +207,10 @@ def test_no_queries() -> None:
 @pytest.mark.parametrize(
     "votes",
     [
-        [[1, -1]],
-        [[1.0, math.nan]],
-        [[1.0, math.inf]],
-        [[1], [2]],
-        [1, 2],
-        3,
-        [[]],
-        [["a", "b"]],
-        [[True, False]],
-        np.zeros((2, 2, 2)),
-        [[5, 0]] * 40_000 + [[5, -1]],
+        [[1, -1]], [[1.0, math.nan]], [[1.0, math.inf]], [[1], [2]], [1, 2], 3, [[]], [["a", "b"]],
+        [[True, False]], np.zeros((2, 2, 2)), [[5, 0]] * 40_000 + [[5, -1]],
     ],
-)
+)  # fmt: skip
 def test_what_are_no_votes_is_refused(votes: object) -> None:
     with pytest.raises(AccountingError):
         gnmax_log_q(votes, Gaussian(1.0))  # type: ignore[arg-type]
