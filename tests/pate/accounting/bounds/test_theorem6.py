@@ -124,35 +124,6 @@ def test_grows_with_q(log_q: float, part: float, c: float, order: float) -> None
     assert second >= first * (1 - 1e-10)
 
 
-def bernoulli_divergence(p: float, p_other: float, order: float) -> float:
-    """Exact, where both are neither 0 nor 1 to float accuracy."""
-    log_terms = [
-        order * math.log(x) + (1 - order) * math.log(y)
-        for x, y in ((p, p_other), (1 - p, 1 - p_other))
-    ]
-    return float(np.logaddexp.reduce(log_terms)) / (order - 1)
-
-
-@pytest.mark.parametrize("sigma", [2.0, 10.0, 40.0])
-@pytest.mark.parametrize("k", [1, 3])
-def test_never_below_an_exact_divergence(sigma: float, k: int) -> None:
-    # Two classes: the label is one coin, and k changed votes move the gap by 2k.
-    law = Gaussian(sigma)
-    gaps = np.arange(0, math.floor(8 * sigma))
-    log_q = law.log_gap_tail(gaps)
-    bound = theorem6.rdp(log_q, k * k / sigma**2, [1.5, 2.0, 8.0, 30.0])
-    below = 0
-    for gap, row in zip(gaps, bound, strict=True):
-        p = math.exp(law.log_gap_tail(gap))
-        for other in (gap - 2 * k, gap + 2 * k):
-            p_other = math.exp(law.log_gap_tail(other))
-            for order, value in zip((1.5, 2.0, 8.0, 30.0), row, strict=True):
-                exact = bernoulli_divergence(p, p_other, order)
-                assert value >= exact * (1 - 1e-6) - 1e-14
-                below += value < k * k / sigma**2 * order
-    assert below > 20
-
-
 def test_queries_are_apart() -> None:
     rng = np.random.default_rng(1)
     log_q = -rng.exponential(30.0, 5000)
