@@ -67,7 +67,8 @@ class DiffusionSpace:
         """Return the space fitted on a public set; of more than 20,000 inputs an even selection is used."""
         if len(public) < FEWEST:
             raise DataError(f"{len(public)} public inputs; a diffusion space needs {FEWEST}")
-        public = _evenly(public)
+        if len(public) > _MOST_LANDMARKS:
+            public = public.take(_spread(len(public)))
         modes = min(max(len(public) // _POINTS_A_MODE, _MODES[0]), _MODES[1])
         points = base.embed(public)
         middle, axes = _principal(points)
@@ -99,12 +100,9 @@ class DiffusionSpace:
         return placed
 
 
-def _evenly(public: Inputs) -> Inputs:
-    """Return the public inputs; of too many an even selection."""
-    if len(public) <= _MOST_LANDMARKS:
-        return public
-    spread = np.linspace(0, len(public) - 1, _MOST_LANDMARKS)
-    return public.take(np.rint(spread).astype(np.int64))
+def _spread(count: int) -> Places:
+    """Return the places of an even selection of ``count`` inputs."""
+    return np.rint(np.linspace(0, count - 1, _MOST_LANDMARKS)).astype(np.int64)
 
 
 def _principal(points: Floats) -> tuple[Floats, Floats]:
@@ -217,7 +215,8 @@ class InvariantSpace:
             raise DataError(
                 f"{len(public)} public inputs; a steady feature space needs {_FEWEST_IMAGES}"
             )
-        public = _evenly(public)
+        if len(public) > _MOST_LANDMARKS:
+            public = public.take(_spread(len(public)))
         parts = Parts(1, 1)
         with parts.next():
             points = base.embed(public)
