@@ -191,7 +191,7 @@ class SealingKey:
 
     Attributes:
         key: X25519 public key, 32 bytes.
-        signature: of the identity key; :class:`pate.masking.ahead.roster.Sealed` checks it. 64 bytes.
+        signature: of the identity key; :class:`pate.masking.ahead.bundle.Sealed` checks it. 64 bytes.
     """
 
     key: bytes
