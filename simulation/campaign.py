@@ -31,26 +31,14 @@ def run_campaign(
     wire: Wire,
     *,
     screen: Screen,
+    # called with a round; returns when the student's predictions for it are in the ledger. None:
+    # there is no student
     await_predictions: Callable[[int], object] | None = None,
-    batch: int = BATCH_COUNTS,
+    batch: int = BATCH_COUNTS,  # counts of one batch of votes, queries times classes
+    # the server's, by which parties know a series; None: a new one
     signing_key: Ed25519PrivateKey | None = None,
 ) -> None:
-    """Run a campaign to its end, and notify the parties.
-
-    Args:
-        ledger: of the campaign, open and new.
-        public: its public set.
-        wire: to the parties.
-        screen: for lines and progress.
-        await_predictions: called with a round; returns when the student's predictions for it are in
-            the ledger. None: there is no student.
-        batch: counts of one batch of votes, queries times classes.
-        signing_key: the server's, by which parties know a series; None: a new one.
-
-    Raises:
-        UsageError: if an interactive campaign has no student.
-        PateError: if the budget or the parties do not allow it.
-    """
+    """Run a campaign to its end, and notify the parties."""
     if ledger.state().spec.interactive and await_predictions is None:
         raise UsageError("an interactive campaign needs a student between its rounds")
     campaign = Campaign(

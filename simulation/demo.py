@@ -36,16 +36,7 @@ DELTA: Final = 1e-4
 
 @dataclass(frozen=True)
 class Act:
-    """One of the two campaigns.
-
-    Attributes:
-        aggregator: name of the mechanism.
-        epsilon: its budget.
-        server: further options of the server.
-        party: of each party.
-        teachers: in all.
-        ending: suffix of its files' names.
-    """
+    """One of the two campaigns."""
 
     aggregator: str
     epsilon: float
@@ -79,12 +70,7 @@ ACTS: Final = (
 def run_demo(out: Path, screen: Screen) -> tuple[Report, ...]:
     """Run the demonstration and return the result of each campaign.
 
-    Args:
-        out: folder for the students, the pictures and the logs; made if absent.
-        screen: for the roles' lines.
-
-    Raises:
-        ProcessError: if one of the processes fails.
+    ``out``: folder for the students, the pictures and the logs; made if absent.
     """
     dealt = deal(digits(), len(HOSPITALS), public=PUBLIC, test=TEST)
     pooled = pooled_accuracy(dealt)

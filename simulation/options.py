@@ -43,11 +43,7 @@ OutOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationOptions(SumOptions, CommandOptions):
-    """The options; each field is the option of that name.
-
-    Raises:
-        UsageError: for options that make no sense together.
-    """
+    """The options; each field is the option of that name."""
 
     parties: Annotated[int, of_campaign(min=1, help="How many parties to simulate.")] = 50
     teachers: Annotated[int, of_campaign(min=1, help="Teachers of each party.")] = 2

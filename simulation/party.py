@@ -52,21 +52,12 @@ def party_home(place: Path, number: int) -> Path:
 
 
 def open_voter(
-    home: Path,
-    source: AnyEnsemble | NeighbourVotes,
+    home: Path,  # of the party, which is named after it; made if absent
+    source: AnyEnsemble | NeighbourVotes,  # of its votes: its teachers, or its records
     *,
-    public: Inputs | None = None,
+    public: Inputs | None = None,  # its own copy of the public set, or None to receive one
 ) -> Voter:
-    """Return the voter of a party.
-
-    Args:
-        home: of the party, which is named after it; made if absent.
-        source: of its votes: its teachers, or its records.
-        public: its own copy of the public set, or None to receive one.
-
-    Raises:
-        DiskError: if the home cannot be written.
-    """
+    """Return the voter of a party."""
     private_directory(home)
     records = source if isinstance(source, NeighbourVotes) else None
     return Voter(
@@ -85,21 +76,10 @@ def open_party(
     home: Path,
     records: Dataset,
     *,
-    teachers: int | None,
+    teachers: int | None,  # k, which are trained, or loaded from its home; None: its records vote
     public: Inputs | None = None,
 ) -> Voter:
-    """Return the voter of a party with these records.
-
-    Args:
-        home: as above.
-        records: its data.
-        teachers: k, which are trained, or loaded from its home; None: its records vote.
-        public: as above.
-
-    Raises:
-        DataError: if the records do not suffice for the teachers.
-        DiskError: if the home cannot be written.
-    """
+    """Return the voter of a party with these records."""
     private_directory(home)
     source = (
         NeighbourVotes(records, shard_key(home))
@@ -135,22 +115,10 @@ def open_ensemble(
     *,
     model: str = "auto",
     device: str = "cpu",
+    # called with the number of trained teachers, and k
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Ensemble:
-    """Return a party's teachers, trained, or loaded from its home.
-
-    Args:
-        home: of the party; made if absent.
-        records: its data.
-        teachers: k.
-        model: kind of the teachers.
-        device: on which they are trained.
-        progress: called with the number of trained teachers, and k.
-
-    Raises:
-        DataError: if the records do not suffice for the teachers.
-        DiskError: if the home cannot be written.
-    """
+    """Return a party's teachers, trained, or loaded from its home."""
     private_directory(home)
     return train_ensemble(
         records,

@@ -64,12 +64,8 @@ def memory_peak() -> int:
 def serve(open_party: Callable[[int], Callable[[bytes], bytes]], numbers: range) -> None:
     """Answer for some parties until the other side closes the standard input.
 
-    Args:
-        open_party: returns a party's handler of messages; called once per party, at its first message.
-        numbers: of this process's parties.
-
-    Raises:
-        ProtocolError: for a frame for another party.
+    ``open_party``: returns a party's handler of messages; called once per party, at its first
+    message.
     """
     open_: dict[int, Callable[[bytes], bytes]] = {}
     with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as answers:
@@ -112,12 +108,7 @@ def _frames(stream: IO[bytes]) -> Iterator[tuple[int, int, bool, bytes]]:
 class PartyProcesses:
     """The processes, and the wire to the parties in them: the node of a party is its number.
 
-    Args:
-        module: to run; see the module's docstring.
-        arguments: before the numbers.
-        parties: total number.
-        processes: number of processes that they are distributed over.
-        log: a file for their output.
+    ``processes``: number of processes that they are distributed over.
     """
 
     def __init__(
@@ -147,11 +138,7 @@ class PartyProcesses:
         return [lane.process.pid for lane in self._lanes]
 
     def nodes(self) -> frozenset[int]:
-        """Return the parties: all are present as long as their processes run.
-
-        Raises:
-            ProcessError: if one has ended.
-        """
+        """Return the parties: all are present as long as their processes run."""
         for lane in self._lanes:
             lane.require_running()
         return self._nodes
@@ -169,11 +156,7 @@ class PartyProcesses:
         return str(self._messages)
 
     def receive(self) -> list[Arrival]:
-        """Return some of the arrived answers.
-
-        Raises:
-            ProcessError: if a process has ended, or a party's code raised: it would do so again.
-        """
+        """Return some of the arrived answers."""
         # Not at the top: it imports Flower, which the parties' processes do not need.
         from aggregator_server.exchange.wire import RAISED, Arrival
 

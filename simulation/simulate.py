@@ -88,52 +88,31 @@ def quorum(
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """What a simulated campaign is about.
-
-    Attributes:
-        parties: the records of each, by name.
-        public: the public set.
-        classes: the class list.
-        unit: of privacy.
-        expected_records: of all parties: it decides where records vote, and is public. None: a guess.
-        encoder: of the inputs; None: there is none.
-        seed: of the student's training. Noise is from the operating system.
-    """
+    """What a simulated campaign is about."""
 
     parties: Mapping[str, Dataset]
     public: Inputs
     classes: tuple[str, ...]
     unit: Unit = "record"
+    # of all parties: it decides where records vote, and is public. None: a guess
     expected_records: int | None = None
-    encoder: Reader | None = None
-    seed: int = 0
+    encoder: Reader | None = None  # of the inputs; None: there is none
+    seed: int = 0  # of the student's training. Noise is from the operating system
 
 
 @dataclass(frozen=True, eq=False)
 class Finished:
-    """A simulated campaign that has ended.
+    """A simulated campaign that has ended."""
 
-    Attributes:
-        labels: that were released, with their cost.
-        statement: of privacy.
-        teachers: of all parties; 0 if records vote.
-        ledger: the server's, in the output folder.
-        student: the folder that it was published into; None without one.
-    """
-
-    labels: LabelSet
+    labels: LabelSet  # that were released, with their cost
     statement: PrivacyStatement
-    teachers: int
+    teachers: int  # of all parties; 0 if records vote
     ledger: Path
-    student: Path | None
+    student: Path | None  # the folder that it was published into; None without one
 
 
 def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
-    """Run the command's campaign over records that are dealt out, and return its result.
-
-    Raises:
-        PateError: if the data, the budget or the parties do not allow it.
-    """
+    """Run the command's campaign over records that are dealt out, and return its result."""
     from student.evaluation.evaluate import Evaluation
 
     began = time.monotonic()
@@ -171,11 +150,7 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
 
 
 def simulated(setting: SimulationOptions, setup: Setup, screen: Screen) -> Finished:
-    """Run a campaign over any records in this process tree; its ledger and student are in ``setting.out``.
-
-    Raises:
-        PateError: if the data, the budget or the parties do not allow it.
-    """
+    """Run a campaign over any records in this process tree; its ledger and student are in ``setting.out``."""
     private_directory(setting.out)
     train, student = None, setting.out / "student"
     if setting.student:

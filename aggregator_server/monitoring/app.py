@@ -58,28 +58,20 @@ class _Told:
 def make_app(
     status: Status,
     *,
-    token: str,
-    hosts: Collection[str],
+    token: str,  # authorises reading
+    hosts: Collection[str],  # host names and addresses that requests may name
+    # name of the browser's cookie, different for each server of this machine
     cookie: str = "pate-page",
     secure: bool = False,
     closing: threading.Event | None = None,
+    # renders metrics from an overview and the number of following browsers
     scrape: Callable[[Overview, int], bytes] = lambda found, _: metrics.render(found),
+    # called with an internal error of the page; the client gets no details
     on_fault: Callable[[BaseException], None] = lambda _: None,
+    # called with the address of an authenticated client; see :class:`PageAccess`
     keep: Callable[[tuple[str, int]], None] = lambda _: None,
 ) -> FastAPI:
-    """Return the application that shows a campaign's status.
-
-    Args:
-        status: of the campaign.
-        token: authorises reading.
-        hosts: host names and addresses that requests may name.
-        cookie: name of the browser's cookie, different for each server of this machine.
-        secure: whether it is served over TLS.
-        closing: ends the streams once set.
-        scrape: renders metrics from an overview and the number of following browsers.
-        on_fault: called with an internal error of the page; the client gets no details.
-        keep: called with the address of an authenticated client; see :class:`PageAccess`.
-    """
+    """Return the application that shows a campaign's status."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.add_middleware(
         PageAccess, token=token, hosts=hosts, cookie=cookie, secure=secure, keep=keep

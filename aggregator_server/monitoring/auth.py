@@ -47,26 +47,20 @@ _CLOSED: Final = """<!doctype html>
 
 
 class PageAccess:
-    """ASGI middleware that admits requests with the right host and the token.
-
-    Args:
-        app: the protected application.
-        token: see :func:`aggregator_server.monitoring.token.kept_token`.
-        hosts: host names and addresses that requests may name. Others are refused, which prevents DNS
-            rebinding: a site whose name resolves to this machine cannot read the page through a browser.
-        cookie: name of the cookie.
-        secure: whether the page is served over TLS.
-        keep: called with the address of an authenticated client: its connection is not evicted.
-    """
+    """ASGI middleware that admits requests with the right host and the token."""
 
     def __init__(
         self,
         app: ASGIApp,
         *,
-        token: str,
+        token: str,  # see :func:`aggregator_server.monitoring.token.kept_token`
+        # host names and addresses that requests may name. Others are refused, which prevents DNS
+        # rebinding: a site whose name resolves to this machine cannot read the page through a
+        # browser
         hosts: Collection[str],
         cookie: str,
-        secure: bool,
+        secure: bool,  # whether the page is served over TLS
+        # called with the address of an authenticated client: its connection is not evicted
         keep: Callable[[tuple[str, int]], None] = lambda _: None,
     ) -> None:
         self._app = app

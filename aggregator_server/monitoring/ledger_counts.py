@@ -39,18 +39,14 @@ _PAIRS: Final = {
 class LedgerCounts:
     """Labels by class, costs over labels, and the last entries.
 
-    Attributes:
-        labels: number of labels by class index.
-        votes: by party, number of queries whose sum includes its votes.
-        entries: number of processed entries.
+    ``votes``: by party, number of queries whose sum includes its votes.
     """
 
     def __init__(self, *, to_the_minute: bool) -> None:
         """Start before the first entry.
 
-        Args:
-            to_the_minute: whether times are rounded down to the minute, which is required where the
-                duration of a step may depend on votes.
+        ``to_the_minute``: whether times are rounded down to the minute, which is required where the
+        duration of a step may depend on votes.
         """
         self.labels: Counter[int] = Counter()
         self.votes: Counter[str] = Counter()

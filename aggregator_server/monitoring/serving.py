@@ -41,24 +41,16 @@ _MAX_HEAD: Final = 16 * 1024
 
 @dataclass(frozen=True)
 class PageServer:
-    """Where the page listens.
+    """Where the page listens."""
 
-    Attributes:
-        host: an address of this machine; other than loopback needs the server's certificate.
-        port: 0 for any free one; None for :data:`DEFAULT_PORT`, or any free one if that is in use.
-    """
-
+    # an address of this machine; other than loopback needs the server's certificate
     host: str = "127.0.0.1"
+    # 0 for any free one; None for :data:`DEFAULT_PORT`, or any free one if that is in use
     port: int | None = None
 
 
 class Page:
-    """A campaign's status on a port; use it as a context manager.
-
-    Attributes:
-        port: where it listens.
-        address: its URL, without the token.
-    """
+    """A campaign's status on a port; use it as a context manager."""
 
     def __init__(
         self,
@@ -66,26 +58,13 @@ class Page:
         door: PageServer,
         home: Path,
         *,
+        # the server's, for TLS, needed unless the host is loopback
         identities: Identities | None = None,
-        students: Callable[[], int] = lambda: 0,
+        students: Callable[[], int] = lambda: 0,  # returns the number of connected students
+        # called with a line for the server's screen and its level
         say: Callable[[str, str], None] = lambda _, __: None,
     ) -> None:
-        """Take the port. Nothing is served before :meth:`start`.
-
-        Args:
-            status: of the campaign.
-            door: where to listen.
-            home: of the server, with the token.
-            identities: the server's, for TLS, needed unless the host is loopback.
-            students: returns the number of connected students.
-            say: called with a line for the server's screen and its level.
-
-        Raises:
-            PortInUseError: if the port is in use.
-            UsageError: if the host is not loopback and there is no certificate.
-            StateError: if the token is damaged.
-            DiskError: if it cannot be written.
-        """
+        """Take the port. Nothing is served before :meth:`start`."""
         require_identities(door.host, identities)
         outside = door.host not in LOOPBACK
         names = () if identities is None else tuple(identities.hosts)
@@ -133,11 +112,7 @@ class Page:
             )
 
     def start(self) -> None:
-        """Start serving; returns when it does.
-
-        Raises:
-            ProcessError: if it does not.
-        """
+        """Start serving; returns when it does."""
         # New connections are always accepted: a supervisor would end the campaign after an unanswered probe.
         try:
             self._http.start(Room(_CONNECTIONS, _CONNECTIONS), self._app)

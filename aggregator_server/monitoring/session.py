@@ -30,31 +30,18 @@ LAST_PAGE: Final = "page.html"
 @contextmanager
 def watched(
     ledger: Ledger,
-    folder: Path,
-    door: PageServer | None,
+    folder: Path,  # of the campaign, in the server's home
+    door: PageServer | None,  # where the page listens; None: no page
     *,
-    guess: Guess,
+    guess: Guess,  # the coordinator's, for what to expect
     identities: Identities | None,
     service: StudentService,
-    screen: Screen,
+    screen: Screen,  # its lines are also shown on the page
 ) -> Iterator[Status]:
     """Show a campaign while the block runs; yields the status that the campaign updates.
 
     However the block ends, the page's last state is stored as a file in the campaign's folder, and browsers
     that follow it are told why it ends early.
-
-    Args:
-        ledger: of the campaign.
-        folder: of the campaign, in the server's home.
-        door: where the page listens; None: no page.
-        guess: the coordinator's, for what to expect.
-        identities: the server's.
-        service: of the student.
-        screen: its lines are also shown on the page.
-
-    Raises:
-        PortInUseError: if a requested port is in use.
-        UsageError, StateError, DiskError: if the page may not or cannot listen there.
     """
     status = Status(ledger, accuracies=lambda: service.accuracies, guess=guess)
     status.check(lambda: Check("ledger", ok=True, text="open; all of it was checked on opening"))

@@ -67,22 +67,16 @@ _ASKS: Final = {
 
 
 class Status:
-    """The status of one campaign. Its methods may be called from any thread.
-
-    Args:
-        ledger: of the campaign, open.
-        clock: returns the time.
-        accuracies: the student's stated accuracy, by the round that follows.
-        guess: the coordinator's, for what to expect.
-    """
+    """The status of one campaign. Its methods may be called from any thread."""
 
     def __init__(
         self,
         ledger: Ledger,
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        # the student's stated accuracy, by the round that follows
         accuracies: Callable[[], Mapping[int, float]] = dict,
-        guess: Guess = NO_GUESS,
+        guess: Guess = NO_GUESS,  # the coordinator's, for what to expect
     ) -> None:
         spec = ledger.state().spec
         self._ledger = ledger
@@ -155,11 +149,8 @@ class Status:
     def open_doors(self, address: str, link: Callable[[], bool], *, listens: str = "") -> None:
         """Record that the server accepts parties.
 
-        Args:
-            address: that parties are given; empty if all take part by envelope.
-            link: returns the state of the transport.
-            listens: the address that this machine listens on, if it differs, or the folder of the
-                envelopes.
+        ``address``: that parties are given; empty if all take part by envelope; ``listens``: the
+        address that this machine listens on, if it differs, or the folder of the envelopes.
         """
         with self._inbox:
             self._doors = address, listens or address, link
@@ -186,11 +177,7 @@ class Status:
         return _fit(self._checks_of_doors(state))
 
     def overview(self) -> Overview:
-        """Return a snapshot of the campaign; the same object until something changes.
-
-        Raises:
-            PateError: if the ledger cannot be read.
-        """
+        """Return a snapshot of the campaign; the same object until something changes."""
         with self._making:
             with self._inbox:
                 news, presence, log = self._news, self._presence, tuple(self._log)

@@ -16,12 +16,7 @@ TOKEN_FILE: Final = "page.token"  # noqa: S105 - a name
 
 
 def kept_token(home: Path) -> str:
-    """Return the page's token in a server's home, made on first use.
-
-    Raises:
-        StateError: if the file is damaged.
-        DiskError: if it cannot be written.
-    """
+    """Return the page's token in a server's home, made on first use."""
     return tokens.kept_token(home / TOKEN_FILE)
 
 

@@ -44,15 +44,9 @@ def p_value(right: int, guesses: int, canaries: int, epsilon: float, delta: floa
     >>> p_value(60, 100, 100, 0.0, 1e-5) > p_value(60, 100, 100, 0.0, 0.0)
     True
 
-    Args:
-        right: W, right guesses.
-        guesses: r, fixed in advance.
-        canaries: m, those without a guess included.
-        epsilon: of the hypothesis.
-        delta: of the hypothesis; 0 is allowed here.
+    ``delta``: of the hypothesis; 0 is allowed here.
 
-    Returns:
-        From 0 to 1, rounded up.
+    Returns from 0 to 1, rounded up.
     """
     _check_counts(right, guesses, canaries)
     if not 0.0 <= epsilon <= _MOST_EPSILON or not 0.0 <= delta < 1.0:
@@ -85,12 +79,8 @@ def canary_lower_bound(
     >>> canary_lower_bound(52, 100, 100, 1e-5, 0.95)
     0.0
 
-    Args:
-        right: right guesses.
-        guesses: r, fixed before the run.
-        canaries: m, each in or out by a fair coin.
-        delta: of (epsilon, delta); 0 is allowed.
-        confidence: probability with which the bound holds.
+    ``canaries``: m, each in or out by a fair coin; ``delta``: of (epsilon, delta); 0 is allowed;
+    ``confidence``: probability with which the bound holds.
     """
     _check_counts(right, guesses, canaries)
     doubt = check_doubt((1.0 - confidence) * (1.0 - 1e-9))
@@ -120,13 +110,10 @@ def guess_from_labels(labels: Guesses, canary_labels: Guesses, guesses: int) -> 
     >>> guess_from_labels(np.array([3, 4, -1, 7]), np.array([3, 5, 6, 7]), 3)
     array([ 1, -1,  0,  1])
 
-    Args:
-        labels: (canaries,) int64, released; -1 where there is none.
-        canary_labels: (canaries,) int64, the wrong ones.
-        guesses: r.
+    ``labels``: (canaries,) int64, released; -1 where there is none; ``canary_labels``: (canaries,)
+    int64, the wrong ones.
 
-    Returns:
-        (canaries,) int64: 1 in, -1 out, 0 no guess; r of them are not 0.
+    Returns (canaries,) int64: 1 in, -1 out, 0 no guess; r of them are not 0.
     """
     if labels.shape != canary_labels.shape or not 1 <= guesses <= len(labels):
         raise AccountingError(f"{guesses} guesses on labels of shape {labels.shape}")

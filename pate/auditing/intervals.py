@@ -30,12 +30,10 @@ def clopper_pearson(hits: ArrayLike, runs: int, doubt: float) -> tuple[Floats, F
     >>> float(low), round(float(high), 6)  # the rule of three: 3 / 1000
     (0.0, 0.002991)
 
-    Args:
-        hits: any shape, from 0 to ``runs``; fractions are treated as expected counts.
-        runs: independent runs, at least 1.
-        doubt: of each of the two bounds by itself, between 0 and 1.
-
     Source: Clopper and Pearson, Biometrika 1934.
+
+    ``hits``: any shape, from 0 to ``runs``; fractions are treated as expected counts; ``doubt``: of
+    each of the two bounds by itself, between 0 and 1.
     """
     return _lower(hits, runs, doubt), _upper(hits, runs, doubt)
 
@@ -81,15 +79,11 @@ def epsilon_lower_bound(
     >>> round(float(epsilon_lower_bound(9000, 1000, 10_000, 1e-5, 0.05)), 3)
     2.132
 
-    Args:
-        hits: in ``runs`` runs on D; any shape.
-        false_hits: in as many runs on D'; the same shape.
-        runs: on each of the two.
-        delta: of (epsilon, delta).
-        doubt: shared evenly by the two bounds on probabilities.
+    ``hits``: in ``runs`` runs on D; any shape; ``false_hits``: in as many runs on D'; the same
+    shape; ``delta``: of (epsilon, delta); ``doubt``: shared evenly by the two bounds on
+    probabilities.
 
-    Returns:
-        At least 0, the trivial bound.
+    Returns at least 0, the trivial bound.
     """
     return _epsilon(*_bounds(hits, false_hits, runs, doubt), delta)
 
@@ -104,17 +98,13 @@ def mu_lower_bound(hits: ArrayLike, false_hits: ArrayLike, runs: int, doubt: flo
     >>> round(float(mu_lower_bound(8413, 1587, 10_000, 0.05)), 2)  # of a mu of 2
     1.94
 
-    Args:
-        hits: in ``runs`` runs on D; any shape.
-        false_hits: in as many runs on D'; the same shape.
-        runs: on each of the two.
-        doubt: shared evenly by the two bounds on probabilities.
-
-    Returns:
-        At least 0, the trivial bound.
-
     Source: Dong, Roth, Su 2022 (arXiv 1905.02383), Definition 2.6; audits by it: Nasr et al. 2023
     (arXiv 2302.07956).
+
+    ``hits``: in ``runs`` runs on D; any shape; ``false_hits``: in as many runs on D'; the same
+    shape; ``doubt``: shared evenly by the two bounds on probabilities.
+
+    Returns at least 0, the trivial bound.
     """
     return _mu(*_bounds(hits, false_hits, runs, doubt))
 

@@ -50,23 +50,14 @@ _LOOK: Final = 500
 
 @dataclass(frozen=True)
 class Expected:
-    """What to expect.
+    """What to expect."""
 
-    Attributes:
-        text: in words, with the guess that it rests on.
-        few: whether a student probably learns too little from it.
-        advice: what helps then; empty if nothing is needed.
-        noise: why the noise is as large as it is, if the default rule chose it; else empty.
-        labels: where records vote for a class, their expected number; else 0.
-        helps: what helps where far fewer labels were released.
-    """
-
-    text: str
-    few: bool = False
-    advice: str = ""
-    noise: str = ""
-    labels: float = 0.0
-    helps: str = ""
+    text: str  # in words, with the guess that it rests on
+    few: bool = False  # whether a student probably learns too little from it
+    advice: str = ""  # what helps then; empty if nothing is needed
+    noise: str = ""  # why the noise is as large as it is, if the default rule chose it; else empty
+    labels: float = 0.0  # where records vote for a class, their expected number; else 0
+    helps: str = ""  # what helps where far fewer labels were released
 
     def fewer(self, labels: int) -> str:
         """Return a warning about the guess at the records if far fewer labels were released, else ""."""
@@ -83,19 +74,13 @@ def expected(
     spec: CampaignSpec,
     guess: Guess,
     *,
-    teachers: int = 0,
+    teachers: int = 0,  # of the roster; 0 while that is unknown, and where records vote
+    # of the roster; None: as many as the specification states, or a guess
     classes: int | None = None,
+    # votes of a query that one unit of privacy moves; None: as if parties were alike
     reached: int | None = None,
 ) -> Expected:
-    """Return what a campaign is expected to give.
-
-    Args:
-        spec: of it.
-        guess: of its coordinator.
-        teachers: of the roster; 0 while that is unknown, and where records vote.
-        classes: of the roster; None: as many as the specification states, or a guess.
-        reached: votes of a query that one unit of privacy moves; None: as if parties were alike.
-    """
+    """Return what a campaign is expected to give."""
     if spec.neighbour is not None:
         return _of_records(spec, guess, classes)
     if spec.one_release:
@@ -224,28 +209,18 @@ def one_in(share: float) -> str:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Number of labels that the budget of a campaign with teachers pays for, independent of their votes.
-
-    Attributes:
-        spec: of the campaign.
-        teachers: of all parties, or a guess.
-        classes: m, or a guess.
-        sure: whether the number of classes is known.
-        reached: k, votes that one unit of privacy moves.
-        noise: chosen by the default rule; None if it is stated.
-        labels: number that the budget pays for if every query gets one; unlabelled queries cost less,
-            so more queries are affordable then.
-        rarest: guessed share of the rarest class, None if unknown.
-    """
+    """Number of labels that the budget of a campaign with teachers pays for, independent of their votes."""
 
     spec: CampaignSpec
     teachers: int
     classes: int
-    sure: bool
-    reached: int
-    noise: DefaultNoise | None
+    sure: bool  # whether the number of classes is known
+    reached: int  # k, votes that one unit of privacy moves
+    noise: DefaultNoise | None  # chosen by the default rule; None if it is stated
+    # number that the budget pays for if every query gets one; unlabelled queries cost less, so more
+    # queries are affordable then
     labels: int
-    rarest: float | None = None
+    rarest: float | None = None  # guessed share of the rarest class, None if unknown
 
     @classmethod
     def of(

@@ -106,16 +106,9 @@ def run_limited(
     time, memory and open files, and lets it write no file and start no process (but as root). That is a bound
     on resources, not a sandbox: it runs as this user, who can read files and has a network.
 
-    Args:
-        target: ``module:function``; it is called without arguments, and prints its result.
-        arguments: its command line, after the target.
-        seconds: of processor time, at first; see :func:`grant`.
-        memory: bytes of address space.
-        patience: seconds on the wall.
-
-    Raises:
-        subprocess.TimeoutExpired: after ``patience``.
-        DiskError: if there is no room for an empty directory.
+    ``target``: ``module:function``; it is called without arguments, and prints its result;
+    ``seconds``: of processor time, at first; see :func:`grant`; ``memory``: bytes of address space;
+    ``patience``: seconds on the wall.
     """
     environment = python_environment({k: os.environ[k] for k in _FOR_PYTHON if k in os.environ})
     if site.ENABLE_USER_SITE:
@@ -160,22 +153,15 @@ def _limit(seconds: int, memory: int) -> None:
 class Child:
     """A running child process, its log file and its end.
 
-    Attributes:
-        name: what to call it in messages.
-        log: the file that its output is appended to.
+    ``log``: the file that its output is appended to.
     """
 
     def __init__(self, name: str, target: str, arguments: Sequence[str], *, home: Path) -> None:
         """Start the child.
 
-        Args:
-            name: what to call it in messages; also the name of its log file.
-            target: ``module:function`` to run; it is imported in the child only.
-            arguments: its command line.
-            home: its own directory: working directory, ``FLWR_HOME`` and log file. Made if missing.
-
-        Raises:
-            DiskError: if ``home`` cannot be written.
+        ``name``: what to call it in messages; also the name of its log file; ``target``:
+        ``module:function`` to run; it is imported in the child only; ``home``: its own directory:
+        working directory, ``FLWR_HOME`` and log file. Made if missing.
         """
         self.name = name
         home = home.resolve()
@@ -294,12 +280,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on ``host`` and ``port`` (0: any free one).
-
-    Raises:
-        PortInUseError: if somebody else listens there.
-        UsageError: if the address is not one of this machine, or the port is not allowed.
-    """
+    """Return a socket that listens on ``host`` and ``port`` (0: any free one)."""
     if not 0 <= port < 2**16:
         raise UsageError(f"{port} is no port; ports go from 0 to 65535")
     try:
@@ -326,12 +307,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def require_free_port(host: str, port: int) -> None:
-    """Raise unless this process could listen on ``host`` and ``port`` now.
-
-    Raises:
-        PortInUseError: if somebody else listens there.
-        UsageError: if the address is not one of this machine, or the port is not allowed.
-    """
+    """Raise unless this process could listen on ``host`` and ``port`` now."""
     listen(host, port).close()
 
 

@@ -34,11 +34,7 @@ def is_loopback(host: str) -> bool:
 
 
 def proxy_variable(*names: str) -> tuple[str, str] | None:
-    """Return the first of these variables that names a proxy, and ``host:port`` without a password.
-
-    Args:
-        names: of variables.
-    """
+    """Return the first of these variables that names a proxy, and ``host:port`` without a password."""
     for name in names:
         if value := os.environ.get(name):
             with contextlib.suppress(ValueError):

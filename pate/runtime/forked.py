@@ -43,12 +43,7 @@ _allowed: Final = threading.Event()
 
 
 class Forked:
-    """The parent's end of a forked child, with the used interface of :class:`subprocess.Popen`.
-
-    Attributes:
-        pid: its process id.
-        stdin: the pipe that keeps it alive.
-    """
+    """The parent's end of a forked child, with the used interface of :class:`subprocess.Popen`."""
 
     def __init__(self, pid: int, stdin: IO[bytes]) -> None:
         self.pid = pid
@@ -59,26 +54,14 @@ class Forked:
     def begin(
         self,
         name: str,
-        target: str,
+        target: str,  # ``module:function``
         arguments: Sequence[str],
         *,
-        log: Path,
+        log: Path,  # the existing file that its output is appended to
         home: Path,
         environment: Mapping[str, str],
     ) -> None:
-        """Send the child its command, as the arguments of a new process.
-
-        Args:
-            name: its name in a list of processes.
-            target: ``module:function``.
-            arguments: its command line.
-            log: the existing file that its output is appended to.
-            home: its working directory.
-            environment: its complete environment.
-
-        Raises:
-            OSError: if it has ended.
-        """
+        """Send the child its command, as the arguments of a new process."""
         order = {
             "name": name,
             "arguments": [target, *arguments],
@@ -100,11 +83,7 @@ class Forked:
             return self._code
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end and return its exit code.
-
-        Raises:
-            subprocess.TimeoutExpired: if it runs for ``timeout`` seconds more.
-        """
+        """Wait for its end and return its exit code."""
         if (code := self.poll()) is not None:
             return code
         end = os.pidfd_open(self.pid)
@@ -157,9 +136,8 @@ def fork_ahead(target: str, lifeline: Callable[[], str]) -> None:
     In the child this does not return: it raises SystemExit when ``target`` has returned, so that the
     interpreter ends as after any program.
 
-    Args:
-        target: ``module:function``; it is imported here.
-        lifeline: starts to watch the parent, in the child, and returns the parent's first line.
+    ``target``: ``module:function``; it is imported here; ``lifeline``: starts to watch the parent,
+    in the child, and returns the parent's first line.
     """
     module, _, function = target.partition(":")
     if sys.platform != "linux" or not _allowed.is_set() or threading.active_count() != 1:

@@ -34,10 +34,6 @@ def private_directory(path: Path) -> Path:
     """Make ``path`` and its missing parents, and return it.
 
     New directories are readable only by their owner; existing ones stay unchanged.
-
-    Raises:
-        DiskError: if it cannot be made.
-        StateError: if it is another user's, and for nobody else.
     """
     try:
         for parent in reversed(path.parents):
@@ -66,9 +62,6 @@ def _require_own(path: Path, user: int) -> None:
     """Check that the owner of a path could still read it after ``user`` writes it.
 
     Root may write everywhere, but its files could be neither read nor replaced by the home's owner.
-
-    Raises:
-        StateError: if it is another user's, and for nobody else.
     """
     if _is_private_to_another(path, user):
         owner = path.stat().st_uid
@@ -86,17 +79,7 @@ def _name_of(user: int) -> str:
 
 
 def write_file(path: Path, content: bytes | Iterable[bytes], *, mode: int = 0o600) -> None:
-    """Write ``content`` to ``path`` atomically and durably.
-
-    Args:
-        path: of the file.
-        content: of it; a large one in parts.
-        mode: of the file.
-
-    Raises:
-        DiskError: if the disk is full or not writable; nothing is left behind.
-        StateError: if the file or its directory is another user's, and for nobody else.
-    """
+    """Write ``content`` to ``path`` atomically and durably; a write that fails leaves nothing behind."""
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
@@ -124,9 +107,6 @@ def open_private(path: Path) -> BinaryIO:
     """Open a log or lock file for appending, readable only by its owner whatever the umask.
 
     An existing file that others may read is closed to them.
-
-    Raises:
-        OSError: if it cannot be opened.
     """
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
@@ -141,9 +121,8 @@ def open_private(path: Path) -> BinaryIO:
 def sweep_drafts(folder: Path, name: str = "*") -> None:
     """Remove drafts of killed writes, which may contain secrets.
 
-    Args:
-        folder: that no other process writes to now.
-        name: of the files whose drafts to remove; a pattern.
+    ``folder``: that no other process writes to now; ``name``: of the files whose drafts to remove;
+    a pattern.
     """
     for draft in folder.glob(f".{name}.{'[a-z0-9_]' * _RANDOM}"):
         with contextlib.suppress(OSError):
@@ -151,11 +130,7 @@ def sweep_drafts(folder: Path, name: str = "*") -> None:
 
 
 def new_secret(path: Path) -> bytes:
-    """Write 32 fresh random bytes to ``path``, readable only by its owner, and return them.
-
-    Raises:
-        DiskError: if they cannot be written.
-    """
+    """Write 32 fresh random bytes to ``path``, readable only by its owner, and return them."""
     secret = secrets.token_bytes(SECRET_BYTES)
     private_directory(path.parent)
     write_file(path, secret)
@@ -163,12 +138,7 @@ def new_secret(path: Path) -> bytes:
 
 
 def kept_secret(path: Path) -> bytes:
-    """Return the 32 secret bytes in ``path``, made on first use.
-
-    Raises:
-        StateError: if the file is damaged.
-        DiskError: if they cannot be stored.
-    """
+    """Return the 32 secret bytes in ``path``, made on first use."""
     try:
         held = path.read_bytes()
     except FileNotFoundError:
@@ -205,9 +175,6 @@ def exclusive(path: Path, in_use: str) -> Iterator[None]:
     """Lock the file ``path``, made if absent, while the block runs; the process's end frees it, too.
 
     The file stays: removing it would race.
-
-    Raises:
-        StateError: with the message ``in_use``, if another process holds it.
     """
     private_directory(path.parent)
     with open_private(path) as file:

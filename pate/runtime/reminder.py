@@ -17,19 +17,14 @@ class Reminder:
     """Prints the reason of a wait when it changes, then after a minute, and ever more rarely.
 
     Pauses double from a minute to an hour, so that a wait of a day is thirty lines.
-
-    Args:
-        say: prints one line.
-        least: minimum seconds between two lines.
-        clock: seconds, monotonic.
     """
 
     def __init__(
         self,
         say: Callable[[str], None],
         *,
-        least: float = 0.0,
-        clock: Callable[[], float] = time.monotonic,
+        least: float = 0.0,  # minimum seconds between two lines
+        clock: Callable[[], float] = time.monotonic,  # seconds, monotonic
     ) -> None:
         self._say, self._least, self._clock = say, least, clock
         self._last: tuple[str, float] | None = None
@@ -38,9 +33,7 @@ class Reminder:
     def tell(self, text: str, about: str | None = None) -> None:
         """Print ``text``, if a line is due.
 
-        Args:
-            text: the line.
-            about: the value whose change is reported at once; None: the text.
+        ``about``: the value whose change is reported at once; None: the text.
         """
         now, about = self._clock(), text if about is None else about
         if self._last is not None:

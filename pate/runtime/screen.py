@@ -70,9 +70,7 @@ class Display(Console):
 class Screen:
     """The standard error, shared by lines and bars.
 
-    Args:
-        name: of the program.
-        party: whose process it is, in each line: several may share a terminal or a log.
+    ``party``: whose process it is, in each line: several may share a terminal or a log.
     """
 
     def __init__(self, name: str, party: str = "") -> None:
@@ -93,8 +91,7 @@ class Screen:
         It is called in the printing thread, before that thread's next line, so it must be quick. One
         that raises is not called again: a listener must not stop the work.
 
-        Returns:
-            A function that ends it; calling it twice is harmless.
+        Returns a function that ends it; calling it twice is harmless.
         """
         self._listeners.append(callback)
 
@@ -107,9 +104,7 @@ class Screen:
     def say(self, text: str, level: str = "info") -> None:
         """Print one line, its unprintable characters as escapes.
 
-        Args:
-            text: of the line.
-            level: ``info``, ``warning`` or ``error``; only JSON and listeners show it.
+        ``level``: ``info``, ``warning`` or ``error``; only JSON and listeners show it.
         """
         text = printable(text)
         line = Line.now(self._name, text, level, self._party)
@@ -195,8 +190,7 @@ class Screen:
 
         On a terminal it is one live line. Otherwise it is a line when it changes, then ever more rarely.
 
-        Args:
-            least: minimum seconds between two lines.
+        ``least``: minimum seconds between two lines.
         """
         if not self.live:
             yield Reminder(self.say, least=least).tell
@@ -212,12 +206,9 @@ class Screen:
 
         Without moving bars it is an occasional line with the remaining time.
 
-        Args:
-            title: of the task.
-            percent: show a share instead of a number.
-            late: show nothing before the first call, nothing while done is total, and no line for a
-                task of a moment.
-            timed: whether progress predicts the remaining time. If not, a short task is one line, its last.
+        ``late``: show nothing before the first call, nothing while done is total, and no line for a
+        task of a moment; ``timed``: whether progress predicts the remaining time. If not, a short
+        task is one line, its last.
         """
         if self.live:
             with self._task(title, late=late, percent=percent, timed=timed) as task:
@@ -254,11 +245,7 @@ class _Task:
 
 
 class Roles:
-    """Live lines of programs.
-
-    Args:
-        begin: makes the line of a program.
-    """
+    """Live lines of programs."""
 
     def __init__(self, begin: Callable[[str], _Task]) -> None:
         self._begin = begin

@@ -25,12 +25,7 @@ def new_token() -> str:
 
 
 def kept_token(path: Path) -> str:
-    """Return the token in a file: 256 random bits, made on first use.
-
-    Raises:
-        StateError: if the file is damaged.
-        DiskError: if it cannot be written.
-    """
+    """Return the token in a file: 256 random bits, made on first use."""
     if not path.exists():
         private_directory(path.parent)
         write_file(path, f"{new_token()}\n".encode("ascii"))
@@ -38,11 +33,7 @@ def kept_token(path: Path) -> str:
 
 
 def read_token(path: Path) -> str:
-    """Return the token in an existing file.
-
-    Raises:
-        StateError: if it cannot be read, or has no token.
-    """
+    """Return the token in an existing file."""
     try:
         with path.open("rb") as file:
             text = file.read(_LARGEST).decode("ascii", "replace").strip()
