@@ -302,11 +302,10 @@ def campaign(*, quick: bool = False, parties: int = 10, queries: int = 10_000) -
     from pate.campaign.settings import spec_of
     from pate.runtime.home import private_directory
     from pate.runtime.screen import Screen
-    from simulation.campaign import run_campaign
     from simulation.datasets import deal, digits_like
-    from simulation.party import PUBLIC_FILE, party_home, store_inputs, store_records, worker
-    from simulation.party_processes import PartyProcesses, default_processes, memory_peak
-    from simulation.simulate import quorum
+    from simulation.parties import PUBLIC_FILE, party_home, store_inputs, store_records, worker
+    from simulation.processes import PartyProcesses, default_processes, memory_peak
+    from simulation.simulate import quorum, run_campaign
 
     parties, queries = (3, 200) if quick else (parties, queries)
     records = digits_like(queries + 10 * parties + 1)
@@ -325,7 +324,7 @@ def campaign(*, quick: bool = False, parties: int = 10, queries: int = 10_000) -
         before, began, wall = memory_peak(), time.process_time(), time.monotonic()
         with (
             PartyProcesses(
-                "simulation.party", worker(place, 1), parties=parties,
+                "simulation.parties", worker(place, 1), parties=parties,
                 processes=default_processes(parties), log=place / "parties.log",
             ) as link,
             Ledger.create(place / LEDGER_FILE, spec) as ledger,

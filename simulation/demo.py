@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from aggregator_server.monitoring.token import kept_token
 from pate.formats.labels import LabelSet
 from pate.formats.privacy_statement import PrivacyStatement
 from pate.runtime.child import free_port
-from pate.runtime.tokens import STUDENT_TOKEN
+from pate.runtime.home import PAGE_TOKEN, STUDENT_TOKEN, kept_token
 from simulation.datasets import DatasetSplit, deal, digits, write_split
 from simulation.programs import Programs
 from simulation.report import Report, draw
@@ -117,7 +116,7 @@ def _perform(
 
         def say_where() -> None:
             programs.wait_for_port(page_port)
-            token = kept_token(place / f"server{act.ending}")
+            token = kept_token(place / f"server{act.ending}" / PAGE_TOKEN)
             address = f"http://127.0.0.1:{page_port}/?token={token}"
             screen.say(f"watch it in a browser: {address}")
 

@@ -96,7 +96,7 @@ class SimulationOptions(SumOptions, CommandOptions):
     def outside(self) -> int:
         """Number of additional processes for the parties; 0: threads of this one."""
         from pate.masking.graph import COMPLETE_UP_TO
-        from simulation.party_processes import default_processes
+        from simulation.processes import default_processes
 
         if self.processes is None:
             return default_processes(self.parties) if self.parties > COMPLETE_UP_TO else 0

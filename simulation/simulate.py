@@ -7,8 +7,12 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from aggregator_server.campaign.batches import BATCH_COUNTS
+from aggregator_server.campaign.runner import Campaign
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.options import CampaignOptions
 from aggregator_server.results.report import LEDGER_FILE, label_set
@@ -20,14 +24,14 @@ from pate.data.odd import Odd
 from pate.data.read import read_dataset
 from pate.data.values import Images
 from pate.encoders.reading import Reader
-from pate.errors import DataError
+from pate.errors import DataError, UsageError
 from pate.formats.labels import LabelRow
 from pate.masking.context import most_colluders
 from pate.masking.graph import COMPLETE_UP_TO, degree_for
+from pate.noise.exact import SystemNoise
 from pate.runtime.home import private_directory, write_file
-from simulation.campaign import run_campaign, wire_to
 from simulation.datasets import deal, digits, digits_like
-from simulation.party import (
+from simulation.parties import (
     PUBLIC_FILE,
     open_party,
     party_home,
@@ -35,11 +39,11 @@ from simulation.party import (
     store_records,
     worker,
 )
-from simulation.party_processes import PartyProcesses, memory_peak
+from simulation.processes import PartyProcesses, memory_peak
 from simulation.report import Report, draw
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from aggregator_server.exchange.wire import Wire
     from party.voting.voter import Voter
@@ -345,7 +349,7 @@ def _link(setting: SimulationOptions, setup: Setup, place: Path, screen: Screen)
             screen.say("parties share one copy of the public set: as many would fill the disk")
             store_inputs(place / PUBLIC_FILE, setup.public)
         with PartyProcesses(
-            "simulation.party",
+            "simulation.parties",
             worker(place, _teachers(setting)),
             parties=setting.parties,
             processes=setting.outside,
@@ -373,3 +377,52 @@ def evaluated_on(folder: Path, test: Dataset) -> AnyEvaluation:
     from student.weights import load
 
     return evaluated(load(folder), LabelledData(test))
+
+
+#: Seconds to wait for the last parties once enough have voted. None is absent here; many are slow.
+_PATIENCE_S: Final = 3600.0
+
+
+def run_campaign(
+    ledger: Ledger,
+    public: Inputs,
+    wire: Wire,
+    *,
+    screen: Screen,
+    # called with a round; returns when the student's predictions for it are in the ledger. None:
+    # there is no student
+    await_predictions: Callable[[int], object] | None = None,
+    batch: int = BATCH_COUNTS,  # counts of one batch of votes, queries times classes
+    # the server's, by which parties know a series; None: a new one
+    signing_key: Ed25519PrivateKey | None = None,
+) -> None:
+    """Run a campaign to its end, and notify the parties."""
+    if ledger.state().spec.interactive and await_predictions is None:
+        raise UsageError("an interactive campaign needs a student between its rounds")
+    campaign = Campaign(
+        ledger,
+        public,
+        wire,
+        noise=SystemNoise(),
+        screen=screen,
+        signing_key=signing_key or Ed25519PrivateKey.generate(),
+        patience=_PATIENCE_S,
+        await_predictions=await_predictions or (lambda _: None),
+        batch=batch,
+    )
+    campaign.run()
+    campaign.farewell()
+
+
+@contextlib.contextmanager
+def wire_to(voters: Sequence[Voter]) -> Iterator[Wire]:
+    """Yield the wire to parties in threads of this process, each behind its Flower app."""
+    from aggregator_server.flower.local_grid import LocalGrid
+    from aggregator_server.flower.wire import GridWire
+    from party.flower.client_app import make_client_app
+
+    grid = LocalGrid([make_client_app(voter.handle) for voter in voters])
+    try:
+        yield GridWire(grid)
+    finally:
+        grid.close()

@@ -28,9 +28,9 @@ from pate.campaign.parameters import parameters_of
 from pate.errors import UsageError
 from pate.runtime.child import fork_ahead
 from pate.runtime.command import print_json, run
+from pate.runtime.forked import importing
 from pate.runtime.help import Commands
 from pate.runtime.home import default_home
-from pate.runtime.imports import importing
 from pate.runtime.options import HomeOption, JsonOption, names_in, takes
 from pate.runtime.screen import Screen
 

@@ -10,6 +10,10 @@ import base64
 import json
 from dataclasses import asdict, dataclass
 from importlib import resources
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pate.planning.forecast import Forecast
 
 #: The phases of a campaign in their order; ``predicting`` comes between rounds of labels.
 PHASES = ("gathering", "voting", "labelling", "predicting", "finished")
@@ -133,15 +137,6 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Forecast:
-    """What to expect, before the labels are there. All of it follows from public facts and guesses."""
-
-    text: str
-    few: bool  # whether a student probably learns too little
-    advice: str
-
-
-@dataclass(frozen=True)
 class Command:
     """A command to copy: ``who`` is to type it, or what it is for, in words."""
 
@@ -198,7 +193,10 @@ class Overview:
 
     def to_json(self) -> dict[str, object]:
         """Return it as a JSON object with the same fields."""
-        return asdict(self)
+        made = asdict(self)
+        if self.expected is not None:  # what else it has is for other screens
+            made["expected"] = {name: made["expected"][name] for name in ("text", "few", "advice")}
+        return made
 
     def to_html(self) -> bytes:
         """Return the page with this overview inside, as one HTML file that needs no server."""

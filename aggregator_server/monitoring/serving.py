@@ -5,9 +5,10 @@ The campaign never waits for it: a failure here is reported once, and the campai
 
 from __future__ import annotations
 
-import contextlib
 import threading
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Self
 
 from aggregator_server.identities import require_identities
@@ -15,21 +16,24 @@ from aggregator_server.identities.authority import ends
 from aggregator_server.identities.store import joined
 from aggregator_server.listening.bounded_listener import Room
 from aggregator_server.listening.http_server import HttpServer
-from aggregator_server.monitoring.token import TOKEN_FILE, kept_token
-from pate.errors import PortInUseError, ProcessError
+from aggregator_server.monitoring.overview import Check
+from aggregator_server.monitoring.status import Status
+from pate.errors import PateError, PortInUseError, ProcessError
 from pate.runtime.child import LOOPBACK, listen
+from pate.runtime.home import PAGE_TOKEN, kept_token, write_file
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
-    from datetime import datetime
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from aggregator_server.identities import Identities
+    from aggregator_server.ledger.ledger import Ledger
     from aggregator_server.listening.bounded_listener import BoundedListener
     from aggregator_server.listening.http_server import App
     from aggregator_server.monitoring.overview import Overview
-    from aggregator_server.monitoring.status import Status
+    from aggregator_server.student_service import StudentService
+    from pate.campaign.choices import Guess
     from pate.runtime.screen import Screen
 
 #: Default port of the page; any free port if it is in use.
@@ -70,7 +74,7 @@ class Page:
         names = () if identities is None else tuple(identities.hosts)
         self._identities = identities
         self._status, self._home, self._students, self._say = status, home, students, say
-        self._token = kept_token(home)
+        self._token = kept_token(home / PAGE_TOKEN)
         self._hosts = {*LOOPBACK, door.host, *names}
         files = identities if outside else None
         self._http = HttpServer(
@@ -108,7 +112,7 @@ class Page:
         else:
             screen.say(
                 f"page: {self.address}/ ; to open it the first time add ?token= and what is in "
-                f"{self._home / TOKEN_FILE}"
+                f"{self._home / PAGE_TOKEN}"
             )
 
     def start(self) -> None:
@@ -164,7 +168,7 @@ class Page:
         found = None
         for path in (self._identities.ca, self._identities.certificate):
             # The file is missing during `pate-server rotate`, or if it was moved.
-            with contextlib.suppress(OSError, ValueError):
+            with suppress(OSError, ValueError):
                 end = ends(path.read_bytes())
                 found = end if found is None else min(found, end)
         return found
@@ -180,3 +184,87 @@ def _listener(door: PageServer) -> socket.socket:
             f"port {door.port} of {door.host} is taken; stop what uses it, choose another with "
             "--page-port, or do without the page: --no-page"
         ) from error
+
+
+#: The page's last state, in the campaign's folder.
+LAST_PAGE: Final = "page.html"
+
+
+@contextmanager
+def watched(
+    ledger: Ledger,
+    folder: Path,  # of the campaign, in the server's home
+    door: PageServer | None,  # where the page listens; None: no page
+    *,
+    guess: Guess,  # the coordinator's, for what to expect
+    identities: Identities | None,
+    service: StudentService,
+    screen: Screen,  # its lines are also shown on the page
+) -> Iterator[Status]:
+    """Show a campaign while the block runs; yields the status that the campaign updates.
+
+    However the block ends, the page's last state is stored as a file in the campaign's folder, and browsers
+    that follow it are told why it ends early.
+    """
+    status = Status(ledger, accuracies=lambda: service.accuracies, guess=guess)
+    status.check(lambda: Check("ledger", ok=True, text="open; all of it was checked on opening"))
+    status.check(lambda: _student(service))
+    if identities is not None:
+        status.check(lambda: _certificates(identities))
+    page = None
+    if door is not None:
+        page = Page(
+            status,
+            door,
+            folder.parent,
+            identities=identities,
+            students=lambda: service.followers,
+            say=screen.say,
+        )
+        try:
+            page.start()
+        except ProcessError as error:
+            screen.say(f"{error}; the campaign goes on", "warning")
+            page = None
+        else:
+            page.tell(screen)
+    # Only now, so that the page's log does not contain its secret link.
+    end = screen.listen(status.line)
+    try:
+        yield status
+    except BaseException as error:
+        if ledger.state().phase != "finished":
+            status.fail(_last_words(error))
+        raise
+    finally:
+        end()
+        if page is not None:
+            page.stop()
+        with suppress(PateError):  # the campaign's own error is the one that counts
+            found = status.overview()
+            write_file(folder / LAST_PAGE, found.to_html())
+            if found.phase == "finished":
+                screen.say(f"the page is stored in {folder / LAST_PAGE}")
+
+
+def _last_words(error: BaseException) -> str:
+    """Return why a run ended, for the page."""
+    if isinstance(error, PateError):
+        return str(error)
+    if isinstance(error, (KeyboardInterrupt, SystemExit)):
+        return "the server was stopped; `pate-server resume` continues the campaign"
+    return f"{PateError.public}; `pate-server resume` continues the campaign"
+
+
+def _student(service: StudentService) -> Check:
+    count = service.followers
+    who = {0: "no student follows", 1: "one student follows"}.get(count, f"{count} students follow")
+    return Check("student", ok=True, text=f"labels are served on port {service.port}; {who}")
+
+
+def _certificates(identities: Identities) -> Check:
+    try:
+        lines = identities.warnings(datetime.now(UTC))
+    except (OSError, ValueError) as error:
+        return Check("certificates", ok=False, text=f"cannot be read: {error}")
+    return Check("certificates", not lines, "; ".join(lines) or "good for 30 days or more")

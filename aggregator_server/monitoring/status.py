@@ -26,7 +26,6 @@ from aggregator_server.monitoring.overview import (
     Command,
     CurvePoint,
     EnvelopeRow,
-    Forecast,
     LogLine,
     Overview,
     PartyRow,
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from aggregator_server.envelopes.out import Out
     from aggregator_server.ledger.ledger import Ledger
     from aggregator_server.ledger.state import CampaignState
+    from pate.planning.forecast import Forecast
     from pate.runtime.log import Line
 
 #: Most stored log lines, and characters of each.
@@ -355,8 +355,7 @@ class Status:
         if known not in self._forecasts:
             self._forecasts[known] = None
             with contextlib.suppress(PateError):  # the campaign itself says so
-                found = expected_of(state, self._guess)
-                self._forecasts[known] = Forecast(found.text, found.few, found.advice)
+                self._forecasts[known] = expected_of(state, self._guess)
         return self._forecasts[known]
 
     def _student(self, state: CampaignState, said: Mapping[int, float]) -> tuple[StudentRound, ...]:

@@ -49,7 +49,7 @@ _LOOK: Final = 500
 
 
 @dataclass(frozen=True)
-class Expected:
+class Forecast:
     """What to expect."""
 
     text: str  # in words, with the guess that it rests on
@@ -79,21 +79,21 @@ def expected(
     classes: int | None = None,
     # votes of a query that one unit of privacy moves; None: as if parties were alike
     reached: int | None = None,
-) -> Expected:
+) -> Forecast:
     """Return what a campaign is expected to give."""
     if spec.neighbour is not None:
         return _of_records(spec, guess, classes)
     if spec.one_release:
-        return Expected(_of_teachers(spec, teachers or guess.teachers, reached, classes))
+        return Forecast(_of_teachers(spec, teachers or guess.teachers, reached, classes))
     prefix = ""
     if not teachers:
-        each = Forecast.teachers_wanted(spec)
+        each = teachers_wanted(spec)
         teachers = guess.teachers or each * spec.wanted_parties
         prefix = f"if each party has {each} teachers, "
         if guess.teachers:
             prefix = f"with {teachers} teachers "
-    forecast = Forecast.of(spec, teachers, classes, reached, guess.rarest)
-    return Expected(
+    forecast = PaidLabels.of(spec, teachers, classes, reached, guess.rarest)
+    return Forecast(
         f"{prefix}{forecast.in_words}{forecast.likely}",
         forecast.few,
         forecast.advice() if forecast.few else "",
@@ -112,7 +112,7 @@ def _of_teachers(
             "a label where one leads clearly" if code.answer.labelled else "no query gets a label"
         )
         return f"{text}; {rest}"
-    number = teachers or Forecast.teachers_wanted(spec) * spec.wanted_parties
+    number = teachers or teachers_wanted(spec) * spec.wanted_parties
     if reached is None:
         reached = -(-number // spec.wanted_parties) if spec.unit == "party" else 1
     mechanism = matrix_mechanism(spec, reached)
@@ -122,7 +122,7 @@ def _of_teachers(
     return f"{text}; the noise is {100 * length:.2g} % as long as the sum of {number:,} teachers that agree"
 
 
-def _of_records(spec: CampaignSpec, guess: Guess, classes: int | None) -> Expected:
+def _of_records(spec: CampaignSpec, guess: Guess, classes: int | None) -> Forecast:
     """Return what to expect where records vote."""
     from pate.planning.records import plan_records
 
@@ -138,19 +138,19 @@ def _of_records(spec: CampaignSpec, guess: Guess, classes: int | None) -> Expect
     )
     rare = "" if guess.rarest is None else _of_rarest(guess.rarest, records, m if known else 2)
     if spec.in_rounds:
-        return Expected(
+        return Forecast(
             f"class counts, then {spec.rounds - 1} rounds of sums in {number} directions, each of what "
             f"records disagree with the model before it; {voting}, the noise in each is "
             f"{100 * plan.noise / records:.2g} % of what all of them could sum to, and the last model is for "
             f"the student{rare}"
         )
     if code.name == DENSE:
-        return Expected(
+        return Forecast(
             f"one release of sums in {number} directions; {voting}, the noise in each is "
             f"{100 * (plan.error or 0.0):.2g} % of what all records of a class could sum to{rare}"
         )
     if not code.answer.one_hot:
-        return Expected(f"one release of noisy counts at {number} representatives, and no labels")
+        return Forecast(f"one release of noisy counts at {number} representatives, and no labels")
     about = f"{m} classes" + ("" if known else " (a guess: --classes)")
     few = plan.labels < min(labels_for_all(m), number / 2)
     text = (
@@ -177,7 +177,7 @@ def _of_records(spec: CampaignSpec, guess: Guess, classes: int | None) -> Expect
         if guess.records
         else "--expected-records as they are"
     )
-    return Expected(text, few, advice if few else "", labels=plan.labels, helps=helps)
+    return Forecast(text, few, advice if few else "", labels=plan.labels, helps=helps)
 
 
 def _of_rarest(rarest: float, records: int, classes: int) -> str:
@@ -208,7 +208,7 @@ def one_in(share: float) -> str:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class PaidLabels:
     """Number of labels that the budget of a campaign with teachers pays for, independent of their votes."""
 
     spec: CampaignSpec
@@ -230,7 +230,7 @@ class Forecast:
         classes: int | None = None,
         reached: int | None = None,
         rarest: float | None = None,
-    ) -> Forecast:
+    ) -> PaidLabels:
         """Return the forecast of a campaign with teachers; arguments as of :func:`expected`."""
         known = classes or len(spec.classes or ())
         number = known or CLASSES
@@ -252,35 +252,6 @@ class Forecast:
             number = CLASSES if rarest <= 1 / CLASSES else 2
         labels_for_all(number, rarest)  # refuses a share that cannot be
         return cls(spec, teachers, number, bool(known), reached, noise, labels, rarest)
-
-    @classmethod
-    def teachers_wanted(cls, spec: CampaignSpec) -> int:
-        """Return k of a party whose owner states none: so many that the budget pays for enough labels.
-
-        The default number if that is enough, or if no number up to :data:`_MOST_FOR_LABELS` is; 0 where
-        records vote. Of arrays, so many that the noise is small.
-        """
-        if spec.records_vote:
-            return 0
-        if spec.one_release and (code := code_of(spec.code)).name == AXES:
-            return teachers_for(
-                spec.epsilon,
-                spec.delta,
-                spec.unit,
-                places=code.places,
-                parties=spec.wanted_parties,
-                classes=len(spec.classes or ()) or None,
-            )
-        if spec.one_release:
-            return TEACHERS_EACH
-        parties = spec.wanted_parties
-        try:
-            forecast = cls.of(spec, TEACHERS_EACH * parties)
-            needed = forecast.teachers_for() if forecast.few else None
-        except UsageError:  # the settings fail where they are used
-            needed = None
-        wanted = TEACHERS_EACH if needed is None else needed // parties
-        return wanted if wanted <= _MOST_FOR_LABELS else TEACHERS_EACH
 
     @property
     def wanted(self) -> int:
@@ -405,6 +376,35 @@ class Forecast:
             middle = (low + high) // 2
             low, high = (low, middle) if enough(middle) else (middle, high)
         return high * parties
+
+
+def teachers_wanted(spec: CampaignSpec) -> int:
+    """Return k of a party whose owner states none: so many that the budget pays for enough labels.
+
+    The default number if that is enough, or if no number up to :data:`_MOST_FOR_LABELS` is; 0 where
+    records vote. Of arrays, so many that the noise is small.
+    """
+    if spec.records_vote:
+        return 0
+    if spec.one_release and (code := code_of(spec.code)).name == AXES:
+        return teachers_for(
+            spec.epsilon,
+            spec.delta,
+            spec.unit,
+            places=code.places,
+            parties=spec.wanted_parties,
+            classes=len(spec.classes or ()) or None,
+        )
+    if spec.one_release:
+        return TEACHERS_EACH
+    parties = spec.wanted_parties
+    try:
+        forecast = PaidLabels.of(spec, TEACHERS_EACH * parties)
+        needed = forecast.teachers_for() if forecast.few else None
+    except UsageError:  # the settings fail where they are used
+        needed = None
+    wanted = TEACHERS_EACH if needed is None else needed // parties
+    return wanted if wanted <= _MOST_FOR_LABELS else TEACHERS_EACH
 
 
 def plan_command(options: Mapping[str, object], command: str = "pate plan") -> str:

@@ -38,8 +38,8 @@ from typing import TYPE_CHECKING, Final
 from pate.errors import DiskError, PortInUseError, ProcessError, UsageError
 from pate.runtime import forked
 from pate.runtime.environment import QUIET_FLOWER
+from pate.runtime.forked import importing
 from pate.runtime.home import open_private, private_directory
-from pate.runtime.imports import importing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

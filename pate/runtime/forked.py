@@ -13,6 +13,7 @@ receives from its parent the arguments and environment of a new process.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import logging
@@ -23,11 +24,12 @@ import subprocess
 import sys
 import threading
 import traceback
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from pate.foreign import json_value
-from pate.runtime.imports import importing
+from pate.start import STOPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -235,3 +237,28 @@ def _forget_log() -> None:
     sys.excepthook, threading.excepthook = sys.__excepthook__, threading.__excepthook__
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, write_through=True)  # type: ignore[union-attr]
+
+
+#: Number of new modules from which on freezing them pays off.
+_MANY: Final = 100
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Import a program's modules, before the command has made anything that must be cleaned up.
+
+    The garbage collector is off, which saves a tenth of the time. Imported modules are permanent, so
+    they are excluded from later collections, too. A stop ends the process at once
+    (:mod:`pate.start`).
+    """
+    before, was_on, at_once = len(sys.modules), gc.isenabled(), STOPS.at_once
+    gc.disable()
+    STOPS.at_once = STOPS.begun
+    try:
+        yield
+    finally:
+        STOPS.at_once = at_once
+        if len(sys.modules) - before > _MANY:
+            gc.freeze()
+        if was_on:
+            gc.enable()

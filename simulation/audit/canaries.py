@@ -32,7 +32,7 @@ from pate.noise.exact import SystemNoise
 from pate.votes import Histogram
 from simulation.audit.campaigns import scratch_folder
 from simulation.datasets import deal, digits
-from simulation.party import open_ensemble, party_home
+from simulation.parties import open_ensemble, party_home
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import click
 import pytest
@@ -12,9 +12,6 @@ from aggregator_server.cli.main import app as server
 from party.cli.main import app as party
 from simulation.cli import app as pate
 from student.cli import app as student
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PROGRAMS = {
     name: typer.main.get_command(app)

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from simulation.party_processes import arguments_of, serve
+from simulation.processes import arguments_of, serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,9 +28,6 @@ from tests.support.server.campaigns import (
     start,
 )
 from tests.support.server.statuses import INTERACTIVE, a_campaign, say
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_before_the_roster_it_says_who_is_here_and_who_is_expected(tmp_path: Path) -> None:

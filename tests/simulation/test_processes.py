@@ -19,8 +19,7 @@ from pate.data.values import Dataset, Images
 from pate.errors import ProcessError
 from pate.runtime.home import private_directory
 from pate.runtime.screen import Screen
-from simulation.campaign import run_campaign
-from simulation.party import (
+from simulation.parties import (
     PUBLIC_FILE,
     load_records,
     open_ensemble,
@@ -29,7 +28,8 @@ from simulation.party import (
     store_records,
     worker,
 )
-from simulation.party_processes import PartyProcesses, memory_peak
+from simulation.processes import PartyProcesses, memory_peak
+from simulation.simulate import run_campaign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -129,7 +129,7 @@ def campaign(place: Path, queries: int) -> tuple[CampaignState, Counts, int]:
     )  # fmt: skip
     with (
         PartyProcesses(
-            "simulation.party", worker(place, 3), parties=2, processes=1, log=place / "log"
+            "simulation.parties", worker(place, 3), parties=2, processes=1, log=place / "log"
         ) as link,
         Ledger.create(place / "ledger.db", spec_of(options, inputs)) as ledger,
     ):

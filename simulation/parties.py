@@ -1,4 +1,4 @@
-"""A simulated party: the content of its home directory, and its voter."""
+"""Simulated parties: voters with the parties' code, in this process or in one of several."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pate.data.values import Dataset, Images, Inputs, Table
 from pate.foreign import npz_arrays
 from pate.noise.exact import SystemNoise
 from pate.runtime.home import private_directory
-from simulation.party_processes import arguments_of, serve
+from simulation.processes import arguments_of, serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -87,25 +87,6 @@ def open_party(
         else open_ensemble(home, records, teachers)
     )
     return open_voter(home, source, public=public)
-
-
-def worker(place: Path, teachers: int | None) -> list[str]:
-    """Return the arguments of this module as a process for some of the parties in ``place``."""
-    return [str(place), _NO_TEACHERS if teachers is None else str(teachers)]
-
-
-def main() -> None:
-    """Answer for some parties with records in their homes: the process that `worker` describes."""
-    (where, teachers), numbers = arguments_of(sys.argv[1:])
-    place = Path(where)
-    public = load_inputs(place / PUBLIC_FILE) if (place / PUBLIC_FILE).exists() else None
-
-    def open_(number: int) -> Callable[[bytes], bytes]:
-        home = party_home(place, number)
-        k = None if teachers == _NO_TEACHERS else int(teachers)
-        return open_party(home, load_records(home), teachers=k, public=public).handle
-
-    serve(open_, numbers)
 
 
 def open_ensemble(
@@ -201,6 +182,25 @@ def _write(path: Path, arrays: Mapping[str, _Array]) -> None:
 
 def _read(path: Path) -> dict[str, NDArray[np.generic]]:
     return npz_arrays(path)
+
+
+def worker(place: Path, teachers: int | None) -> list[str]:
+    """Return the arguments of this module as a process for some of the parties in ``place``."""
+    return [str(place), _NO_TEACHERS if teachers is None else str(teachers)]
+
+
+def main() -> None:
+    """Answer for some parties with records in their homes: the process that `worker` describes."""
+    (where, teachers), numbers = arguments_of(sys.argv[1:])
+    place = Path(where)
+    public = load_inputs(place / PUBLIC_FILE) if (place / PUBLIC_FILE).exists() else None
+
+    def open_(number: int) -> Callable[[bytes], bytes]:
+        home = party_home(place, number)
+        k = None if teachers == _NO_TEACHERS else int(teachers)
+        return open_party(home, load_records(home), teachers=k, public=public).handle
+
+    serve(open_, numbers)
 
 
 if __name__ == "__main__":

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pate.data.values import Dataset, Images, Table, content_hash
-from simulation.party import (
+from simulation.parties import (
     load_inputs,
     load_records,
     open_party,
@@ -16,9 +16,6 @@ from simulation.party import (
     store_inputs,
     store_records,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PIXELS = np.random.default_rng(5).integers(0, 256, (12, 4, 4, 3), dtype=np.uint8)
 LABELS = np.array([0, 1] * 6, dtype=np.int64)
