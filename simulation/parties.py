@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
-
-import numpy as np
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from party.identity.keys import identity_key, shard_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
@@ -15,35 +12,16 @@ from party.teachers.training import train_ensemble
 from party.voting.neighbour import NeighbourVotes
 from party.voting.site import Site
 from party.voting.voter import Voter
-from pate.data.embeddings import Embeddings, embedding_arrays
-from pate.data.values import Dataset, Images, Inputs, Table
-from pate.foreign import npz_arrays
 from pate.noise.exact import SystemNoise
 from pate.runtime.home import private_directory
-from simulation.processes import arguments_of, serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from numpy.typing import NDArray
+    from pathlib import Path
 
     from party.teachers.ensemble import Ensemble
     from party.voting.request import Ensemble as AnyEnsemble
-
-    _Array: TypeAlias = (
-        NDArray[np.uint8]
-        | NDArray[np.int16]
-        | NDArray[np.bool_]
-        | NDArray[np.int64]
-        | NDArray[np.float64]
-        | NDArray[np.str_]
-    )
-
-#: The public set, below the directory of all homes, if parties do not receive one.
-PUBLIC_FILE: Final = "public.npz"
-#: In place of a number of teachers: records vote.
-_NO_TEACHERS: Final = "-"
-_RECORDS: Final = "records.npz"
+    from pate.data.values import Dataset, Inputs
 
 
 def party_home(place: Path, number: int) -> Path:
@@ -112,96 +90,20 @@ def open_ensemble(
     )
 
 
-def store_records(home: Path, records: Dataset) -> None:
-    """Write a party's records into its home, so that another process can open the party.
+@dataclass(frozen=True, eq=False)
+class Opener:
+    """Opens parties in a process that has nothing of them but this value.
 
-    Read again they have the same hashes, so that stored teachers are reused. CSV is unsuitable, since
-    it does not distinguish numbers from categories that look like numbers.
+    ``place``: the directory of all homes; ``records``: of each party, by its number; ``teachers``
+    and ``public``: as of :func:`open_party`.
     """
-    arrays = _as_arrays(records.inputs)
-    arrays["labels"] = records.labels
-    arrays["classes"] = np.array(records.classes, dtype=np.str_)
-    if records.groups is not None:
-        arrays["groups"] = records.groups
-    if records.answers is not None:
-        arrays["answers"] = records.answers
-    _write(home / _RECORDS, arrays)
 
+    place: Path
+    records: Mapping[int, Dataset]
+    teachers: int | None
+    public: Inputs | None
 
-def load_records(home: Path) -> Dataset:
-    """Return what :func:`store_records` wrote."""
-    arrays = _read(home / _RECORDS)
-    groups, said = arrays.get("groups"), arrays.get("answers")
-    answers: NDArray[np.bool_] | NDArray[np.float64] | None = None
-    if said is not None:
-        answers = said.astype(np.bool_) if said.ndim == 2 else said.astype(np.float64)
-    return Dataset(
-        _from_arrays(arrays),
-        arrays["labels"].astype(np.int64),
-        tuple(arrays["classes"].tolist()),
-        None if groups is None else groups.astype(np.str_),
-        answers,
-    )
-
-
-def store_inputs(path: Path, inputs: Inputs) -> None:
-    """Write a public set; read again it has the same hash."""
-    _write(path, _as_arrays(inputs))
-
-
-def load_inputs(path: Path) -> Inputs:
-    """Return what :func:`store_inputs` wrote."""
-    return _from_arrays(_read(path))
-
-
-def _as_arrays(inputs: Inputs) -> dict[str, _Array]:
-    if isinstance(inputs, Images):
-        return {"pixels": inputs.pixels}
-    if isinstance(inputs, Embeddings):
-        return dict(embedding_arrays(inputs))
-    arrays: dict[str, _Array] = {"names": np.array(inputs.names, dtype=np.str_)}
-    return arrays | {f"column {at}": cells for at, cells in enumerate(inputs.columns)}
-
-
-def _from_arrays(arrays: Mapping[str, NDArray[np.generic]]) -> Inputs:
-    if "pixels" in arrays:
-        return Images(arrays["pixels"].astype(np.uint8))
-    if "embeddings" in arrays:
-        made = arrays["embeddings"].astype(np.int16)
-        return Embeddings(made, str(arrays["source"]), str(arrays["encoder"]))
-    names = tuple(arrays["names"].tolist())
-    held = (arrays[f"column {at}"] for at in range(len(names)))
-    columns = (c.astype(np.str_) if c.dtype.kind == "U" else c.astype(np.float64) for c in held)
-    return Table(names, tuple(columns))
-
-
-def _write(path: Path, arrays: Mapping[str, _Array]) -> None:
-    with path.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]  # takes arrays for its own option
-
-
-def _read(path: Path) -> dict[str, NDArray[np.generic]]:
-    return npz_arrays(path)
-
-
-def worker(place: Path, teachers: int | None) -> list[str]:
-    """Return the arguments of this module as a process for some of the parties in ``place``."""
-    return [str(place), _NO_TEACHERS if teachers is None else str(teachers)]
-
-
-def main() -> None:
-    """Answer for some parties with records in their homes: the process that `worker` describes."""
-    (where, teachers), numbers = arguments_of(sys.argv[1:])
-    place = Path(where)
-    public = load_inputs(place / PUBLIC_FILE) if (place / PUBLIC_FILE).exists() else None
-
-    def open_(number: int) -> Callable[[bytes], bytes]:
-        home = party_home(place, number)
-        k = None if teachers == _NO_TEACHERS else int(teachers)
-        return open_party(home, load_records(home), teachers=k, public=public).handle
-
-    serve(open_, numbers)
-
-
-if __name__ == "__main__":
-    main()
+    def __call__(self, number: int) -> Callable[[bytes], bytes]:
+        """Return what answers a party's messages."""
+        home, records = party_home(self.place, number), self.records[number]
+        return open_party(home, records, teachers=self.teachers, public=self.public).handle

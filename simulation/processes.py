@@ -1,95 +1,42 @@
 """Simulated parties in other processes: many per process, bytes in and bytes out.
 
-So they use all cores, and the server's memory and processor time can be measured by themselves. A process is
-``python -m MODULE ARGUMENT ... FIRST STEP COUNT``; it ends its ``main`` with :func:`serve` for the parties
-FIRST, FIRST + STEP, ... below COUNT. One request at a time goes through its standard input, and the answer
-comes back through its standard output: a header and a body, of which nothing is code. Flower is not used:
-neither :class:`~aggregator_server.exchange.wire.Wire` nor a voter depends on it.
+So they use all cores, and the server's memory and processor time can be measured by themselves. A process
+answers one request at a time. Flower is not used: neither :class:`~aggregator_server.exchange.wire.Wire` nor
+a voter depends on it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import multiprocessing
 import os
 import queue
-import struct
-import subprocess
-import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
-from pate.errors import ProcessError, ProtocolError
-from pate.runtime.child import python, python_environment
-from protos.bounds import MAX_MESSAGE
+from pate.errors import ProcessError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterator, Sequence
+    from multiprocessing.connection import Connection
 
     from aggregator_server.exchange.wire import Arrival
 
-    #: Number of a party, whether its code raised, and a message or the name of the error.
-    _Frame: TypeAlias = tuple[int, bool, bytes]
+#: Answers a message of one party.
+Handler: TypeAlias = Callable[[bytes], bytes]
 
 _log = logging.getLogger(__name__)
-#: Number of the party, whether it failed, bytes of the body.
-_HEADER: Final = struct.Struct(">I?I")
 #: Most requests that wait for one process; with more, the sender waits.
 _MOST_WAITING: Final = 16
 _A_MOMENT_S: Final = 0.02
 _STOP_S: Final = 10.0
-
-
-# --- in the process of the parties -------------------------------------------------------
-
-
-def serve(open_party: Callable[[int], Callable[[bytes], bytes]], numbers: range) -> None:
-    """Answer for some parties until the other side closes the standard input.
-
-    ``open_party``: returns a party's handler of messages; called once per party, at its first
-    message.
-    """
-    open_: dict[int, Callable[[bytes], bytes]] = {}
-    with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as answers:
-        os.dup2(2, 1)  # prints must not mix with the frames
-        while (frame := _read_frame(sys.stdin.buffer)) is not None:
-            number, _, body = frame
-            if number not in numbers:
-                raise ProtocolError(f"a message for party {number}, which is not in this process")
-            try:
-                if number not in open_:
-                    open_[number] = open_party(number)
-                reply, failed = open_[number](body), False
-            except Exception as error:  # noqa: BLE001 - logged; the other side ends all processes
-                _log.exception("simulated party %d could not answer", number)
-                reply, failed = type(error).__name__.encode(), True
-            _write_frame(answers, number, failed, reply)
-
-
-def arguments_of(argv: Sequence[str]) -> tuple[list[str], range]:
-    """Return a process's own arguments, and the numbers of its parties."""
-    *own, first, step, count = argv
-    return own, range(int(first), int(count), int(step))
-
-
-def _read_frame(stream: IO[bytes]) -> _Frame | None:
-    if len(head := stream.read(_HEADER.size)) < _HEADER.size:
-        return None
-    number, failed, size = _HEADER.unpack(head)
-    if size > MAX_MESSAGE:
-        raise ProtocolError(f"a frame of {size} bytes")
-    body = stream.read(size)
-    return None if len(body) < size else (number, failed, body)
-
-
-def _write_frame(stream: IO[bytes], number: int, failed: bool, body: bytes) -> None:
-    stream.write(_HEADER.pack(number, failed, len(body)))
-    stream.write(body)
-    stream.flush()
-
-
-# --- in the process of the server --------------------------------------------------------
+#: Bytes of a party's number, before a message to it.
+_NUMBER: Final = 4
+#: Of each process: a core, and no module from the directory that it starts in.
+_SURROUNDINGS: Final = {"OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
 
 
 def default_processes(parties: int) -> int:
@@ -108,8 +55,8 @@ class PartyProcesses:
 
     def __init__(
         self,
-        module: str,  # to run, with these arguments before the numbers; see this module's docstring
-        arguments: Sequence[str],
+        # returns what opens these parties in their process, each at its first message
+        opener: Callable[[Sequence[int]], Callable[[int], Handler]],
         *,
         parties: int,
         processes: int,  # that the parties are distributed over
@@ -118,13 +65,12 @@ class PartyProcesses:
         self._nodes = frozenset(range(parties))
         self._log = log
         self._messages = 0
-        self._arrived: queue.SimpleQueue[tuple[str, _Frame]] = queue.SimpleQueue()
+        self._arrived: queue.SimpleQueue[tuple[str, int, bytes]] = queue.SimpleQueue()
         self._lanes: list[_Lane] = []
         try:
             for first in range(min(processes, parties)):
-                numbers = [str(each) for each in (first, min(processes, parties), parties)]
-                command = python(module, *arguments, *numbers)
-                self._lanes.append(_Lane(command, log, self._arrived))
+                numbers = range(first, parties, min(processes, parties))
+                self._lanes.append(_Lane(opener(numbers), log, self._arrived))
         except BaseException:
             self.close()
             raise
@@ -136,14 +82,14 @@ class PartyProcesses:
         self.close()
 
     @property
-    def pids(self) -> list[int]:
+    def pids(self) -> list[int | None]:
         """Of the processes."""
         return [lane.process.pid for lane in self._lanes]
 
     def nodes(self) -> frozenset[int]:
         """Return the parties: all are present as long as their processes run."""
         for lane in self._lanes:
-            if (code := lane.process.poll()) is not None:
+            if (code := lane.process.exitcode) is not None:
                 raise ProcessError(
                     f"a process of simulated parties ended with exit code {code}; {self._log} says why"
                 )
@@ -165,13 +111,13 @@ class PartyProcesses:
         arrivals = []
         with contextlib.suppress(queue.Empty):
             while True:
-                handle, (node, failed, body) = self._arrived.get_nowait()
-                if failed:
+                handle, node, answer = self._arrived.get_nowait()
+                if answer[:1] == _FAILED:
                     raise ProcessError(
-                        f"simulated party {node} failed ({RAISED} {body.decode()}); "
+                        f"simulated party {node} failed ({RAISED} {answer[1:].decode()}); "
                         f"{self._log} says why"
                     )
-                arrivals.append(Arrival(handle, node, body, None))
+                arrivals.append(Arrival(handle, node, answer[1:], None))
         return arrivals
 
     def close(self) -> None:
@@ -182,25 +128,64 @@ class PartyProcesses:
             lane.wait()
 
 
+#: The first byte of an answer: the rest is a reply, or the name of the error that a party's code raised.
+_REPLY, _FAILED = b"\0", b"\1"
+
+
+def _serve(link: Connection, open_party: Callable[[int], Handler], log: Path) -> None:
+    """Answer for some parties, in their process, until the other side closes the link."""
+    with log.open("ab") as output:
+        for stream in (1, 2):
+            os.dup2(output.fileno(), stream)
+    open_: dict[int, Handler] = {}
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            asked = link.recv_bytes()
+            number = int.from_bytes(asked[:_NUMBER])
+            try:
+                if number not in open_:
+                    open_[number] = open_party(number)
+                answer = _REPLY + open_[number](asked[_NUMBER:])
+            except Exception as error:  # noqa: BLE001 - logged; the other side ends all processes
+                _log.exception("simulated party %d could not answer", number)
+                answer = _FAILED + type(error).__name__.encode()
+            link.send_bytes(answer)
+
+
+@contextlib.contextmanager
+def _surroundings() -> Iterator[None]:
+    """Have the processes' variables in the environment, from which a new process gets its own."""
+    before = {name: os.environ.get(name) for name in _SURROUNDINGS}
+    os.environ.update(_SURROUNDINGS)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
 class _Lane:
-    """One process, and the thread that exchanges frames with it."""
+    """One process, and the thread that asks it."""
 
     def __init__(
-        self, command: Sequence[str], log: Path, arrived: queue.SimpleQueue[tuple[str, _Frame]]
+        self,
+        open_party: Callable[[int], Handler],
+        log: Path,
+        arrived: queue.SimpleQueue[tuple[str, int, bytes]],
     ) -> None:
-        with log.open("ab") as errors:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env={**python_environment(), "OMP_NUM_THREADS": "1"},
-            )
+        context = multiprocessing.get_context("spawn")
+        self._link, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, open_party, log), daemon=True)
+        with theirs, _surroundings():
+            self.process.start()
         self._asked: queue.Queue[tuple[str, int, bytes] | None] = queue.Queue(_MOST_WAITING)
         self._arrived = arrived
         self._closing = threading.Event()
         self._thread = threading.Thread(
-            target=self._exchange, daemon=True, name=f"{self.process.pid}"
+            target=self._ask, daemon=True, name=f"party process {self.process.pid}"
         )
         self._thread.start()
 
@@ -214,24 +199,20 @@ class _Lane:
 
     def stop(self) -> None:
         self._closing.set()
-        with contextlib.suppress(queue.Full):  # else the thread sees that the end is near
+        with contextlib.suppress(queue.Full):  # then the thread looks at the event
             self._asked.put_nowait(None)
 
     def wait(self) -> None:
-        try:
-            self.process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
+        self.process.join(_STOP_S)
+        if self.process.exitcode is None:
             self.process.kill()
-            self.process.wait()
+            self.process.join()
         self._thread.join(_STOP_S)
 
-    def _exchange(self) -> None:
-        asks, answers = self.process.stdin, self.process.stdout
-        assert asks is not None and answers is not None  # noqa: S101, PT018 - asked for with PIPE
-        with contextlib.suppress(BrokenPipeError), asks, answers:
+    def _ask(self) -> None:
+        # The link ends with the process, which `nodes` reports.
+        with self._link, contextlib.suppress(EOFError, OSError):
             while (asked := self._asked.get()) is not None and not self._closing.is_set():
                 handle, node, body = asked
-                _write_frame(asks, node, False, body)
-                if (frame := _read_frame(answers)) is None:
-                    return  # it has ended, which `nodes` reports
-                self._arrived.put((handle, frame))
+                self._link.send_bytes(node.to_bytes(_NUMBER) + body)
+                self._arrived.put((handle, node, self._link.recv_bytes()))

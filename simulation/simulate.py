@@ -31,14 +31,7 @@ from pate.masking.graph import COMPLETE_UP_TO, degree_for
 from pate.noise.exact import SystemNoise
 from pate.runtime.home import private_directory, write_file
 from simulation.datasets import deal, digits, digits_like
-from simulation.parties import (
-    PUBLIC_FILE,
-    open_party,
-    party_home,
-    store_inputs,
-    store_records,
-    worker,
-)
+from simulation.parties import Opener, open_party, party_home
 from simulation.processes import PartyProcesses, memory_peak
 from simulation.report import Report, draw
 
@@ -342,15 +335,14 @@ def _teachers(setting: SimulationOptions) -> int | None:
 def _link(setting: SimulationOptions, setup: Setup, place: Path, screen: Screen) -> Iterator[Wire]:
     """Yield the wire to the parties, which run as long as the block."""
     if setting.outside:
-        private_directory(place)
-        for name, records in setup.parties.items():
-            store_records(private_directory(place / name), records)
+        public, records = None, list(setup.parties.values())
         if setting.parties * _size(setup.public) > _MOST_COPIED:
             screen.say("parties share one copy of the public set: as many would fill the disk")
-            store_inputs(place / PUBLIC_FILE, setup.public)
+            public = setup.public
         with PartyProcesses(
-            "simulation.parties",
-            worker(place, _teachers(setting)),
+            lambda numbers: Opener(
+                place, {at: records[at] for at in numbers}, _teachers(setting), public
+            ),
             parties=setting.parties,
             processes=setting.outside,
             log=setting.out / "parties.log",
