@@ -17,7 +17,6 @@ import numpy as np
 from aggregator_server.envelopes.store import EARLY
 from aggregator_server.exchange.aggregation import STEPS
 from aggregator_server.exchange.presence import Presence
-from aggregator_server.monitoring.ledger_counts import LedgerCounts, short_time
 from aggregator_server.monitoring.overview import (
     PHASES,
     Budget,
@@ -26,11 +25,13 @@ from aggregator_server.monitoring.overview import (
     Command,
     CurvePoint,
     EnvelopeRow,
+    LedgerCounts,
     LogLine,
     Overview,
     PartyRow,
     Queries,
     StudentRound,
+    short_time,
 )
 from aggregator_server.results.statement import expected_of, server_epsilon
 from pate.campaign.choices import NO_GUESS, Guess

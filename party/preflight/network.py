@@ -27,7 +27,7 @@ from party.identity.enrolment import Enrolment, read_bundle
 from pate.errors import StateError, UnreachableError, UsageError
 from pate.preflight import Finding, machine
 from pate.preflight.checks import days_left
-from pate.runtime.environment import proxy_variable
+from pate.runtime.child import proxy_variable
 
 if TYPE_CHECKING:
     import ssl

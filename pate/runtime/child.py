@@ -12,7 +12,8 @@ function by name and calls it as its main program, with the arguments as its com
 command has forked one ahead (:mod:`pate.runtime.forked`), it is that one, which has loaded it.
 
 Every other Python child is started by this module, too: a program of ours as :func:`python` says, and what
-takes foreign bytes apart by :func:`run_limited`. None picks up a module from the directory that it starts in.
+takes foreign bytes apart by :func:`run_limited`. None picks up a module from the directory that it starts in,
+nor does a process of simulated parties, which multiprocessing spawns.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
+import ipaddress
 import itertools
 import os
 import queue
@@ -34,10 +36,10 @@ import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from pate.errors import DiskError, PortInUseError, ProcessError, UsageError
 from pate.runtime import forked
-from pate.runtime.environment import QUIET_FLOWER
 from pate.runtime.forked import importing
 from pate.runtime.home import open_private, private_directory
 
@@ -48,6 +50,16 @@ if TYPE_CHECKING:
 
 #: Addresses that only this machine reaches.
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+#: No telemetry, no update check, no package installation at run time; nor does the library by which
+#: it reads JSON look through all installed packages for plugins, of which none is ours. Must be set
+#: before the first import of flwr, and in every child process.
+QUIET_FLOWER: Final[dict[str, str]] = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "PYDANTIC_DISABLE_PLUGINS": "__all__",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
 #: A party's default server.
 LOCAL_SERVER: Final = "127.0.0.1:9092"
 #: A student's default server.
@@ -264,6 +276,29 @@ def child_environment(home: Path, inherited: Mapping[str, str] | None = None) ->
         direct = [source.get(name, ""), *sorted(LOOPBACK)]
         environment[name] = ",".join(filter(None, direct))
     return environment
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches a host; an address of IPv6 may be in brackets.
+
+    >>> [is_loopback(host) for host in ("localhost", "127.0.0.2", "[::1]", "10.0.0.1", "pate.example.org")]
+    [True, True, True, False, False]
+    """
+    bare = host.removeprefix("[").removesuffix("]")
+    try:
+        return ipaddress.ip_address(bare.split("%", maxsplit=1)[0]).is_loopback
+    except ValueError:
+        return bare == "localhost"
+
+
+def proxy_variable(*names: str) -> tuple[str, str] | None:
+    """Return the first of these variables that names a proxy, and ``host:port`` without a password."""
+    for name in names:
+        if value := os.environ.get(name):
+            with contextlib.suppress(ValueError):
+                parts = urlsplit(value if "://" in value else f"http://{value}")
+                return name, f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
+    return None
 
 
 def free_port(host: str = "127.0.0.1") -> int:

@@ -18,8 +18,8 @@ from aggregator_server.campaign.capped import CappedRelease
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.results.report import LEDGER_FILE
 from aggregator_server.results.statement import privacy_statement
-from pate.auditing.canary import canary_lower_bound, guess_from_labels
 from pate.auditing.harness import Audit, Progress
+from pate.auditing.intervals import canary_lower_bound, guess_from_labels
 from pate.campaign.parameters import Parameters
 from pate.campaign.roster import RosterParty
 from pate.campaign.spec import CampaignSpec, new_campaign_id

@@ -11,8 +11,7 @@ import pytest
 
 from aggregator_server.exchange.presence import Presence
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.monitoring.ledger_counts import POINTS, TAIL, LedgerCounts
-from aggregator_server.monitoring.overview import Check
+from aggregator_server.monitoring.overview import POINTS, TAIL, Check, LedgerCounts
 from aggregator_server.monitoring.status import LINES, LISTED, Status
 from pate.campaign.settings import make_gate
 from pate.formats.privacy_statement import neighbours_of
