@@ -335,13 +335,15 @@ def _teachers(setting: SimulationOptions) -> int | None:
 def _link(setting: SimulationOptions, setup: Setup, place: Path, screen: Screen) -> Iterator[Wire]:
     """Yield the wire to the parties, which run as long as the block."""
     if setting.outside:
-        public, records = None, list(setup.parties.values())
-        if setting.parties * _size(setup.public) > _MOST_COPIED:
+        records, public = list(setup.parties.values()), setup.public
+        if shared := setting.parties * _size(public) > _MOST_COPIED:
             screen.say("parties share one copy of the public set: as many would fill the disk")
-            public = setup.public
         with PartyProcesses(
             lambda numbers: Opener(
-                place, {at: records[at] for at in numbers}, _teachers(setting), public
+                place,
+                {at: records[at] for at in numbers},
+                _teachers(setting),
+                public if shared else None,
             ),
             parties=setting.parties,
             processes=setting.outside,
