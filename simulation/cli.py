@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import string
+import shlex
 import textwrap
 from pathlib import Path
 from typing import Annotated, Final, NoReturn
@@ -14,7 +14,6 @@ from pate.cli.encoder import app as encoder_app
 from pate.cli.plan.options import PlanOptions
 from pate.cli.prepare import prepare
 from pate.cli.schema import app as schema_app
-from pate.errors import UsageError
 from pate.runtime.command import print_json, run
 from pate.runtime.help import Commands
 from pate.runtime.options import ConfigOption, JsonOption, of_output, takes
@@ -33,8 +32,6 @@ envelopes = Commands(
     help="Look into envelopes.\n\n"
     "They are files that carry a campaign's messages to a party, and back.",
 )
-#: Most parties of the example data; with more, each has too few digits to train teachers.
-_MOST_SAMPLES: Final = 12
 #: Widest text of an envelope.
 _WIDEST: Final = 80
 
@@ -72,24 +69,36 @@ def demo(
 
 
 @app.command()
-def sample(
-    out: Annotated[Path, typer.Argument(help="Folder to write; made if absent.", metavar="DIR")],
-    parties: Annotated[int, of_output(min=1, help="How many data holders.")] = 4,
+def new(
+    folder: Annotated[Path, typer.Argument(help="Folder to write; made if absent.", metavar="DIR")],
+    parties: Annotated[
+        str, of_output(help="How many data holders, or their names: a,b,c.", metavar="N|NAMES")
+    ] = "3",
+    public: Annotated[
+        Path | None,
+        of_output(help="Your public set. Default: example data are written", metavar="PATH"),
+    ] = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Write example data: parties, a public set, a test set.
+    """Begin a campaign: files of options, and the commands.
 
-    They are the handwritten digits that come with scikit-learn, dealt to `hospital_a`, `hospital_b`
-    and so on; `public.npz` is the unlabelled public set, and `test.npz` is to judge the student.
+    `server.toml` and `party.toml` have every option, with what it does. Edit `server.toml`; give
+    `party.toml` to each data holder.
+
+    Without --public there are example data, too: the handwritten digits that come with scikit-learn,
+    dealt to a folder for each party; `public.npz` is the unlabelled public set, and `test.npz` is to
+    judge the student.
     """
-    from simulation.datasets import deal, digits, write_split
-    from simulation.demo import PUBLIC, TEST
+    from simulation.new import begin
 
-    if parties > _MOST_SAMPLES:
-        raise UsageError(f"the digits are enough for {_MOST_SAMPLES} parties, not for {parties}")
-    names = [f"hospital_{letter}" for letter in string.ascii_lowercase[:parties]]
-    write_split(out, deal(digits(), parties, public=PUBLIC, test=TEST), names)
-    held = f"{out}/{names[0]} to {names[-1]}" if parties > 1 else f"{out}/{names[0]}"
-    Screen("pate").say(f"{held}, {out}/public.npz and {out}/test.npz written")
+    commands = begin(folder, parties, public)
+    screen = Screen("pate")
+    examples = "" if public else ", with example data"
+    screen.say(f"{folder}: server.toml and party.toml written{examples}. Each in its own terminal:")
+    for line in (f"cd {shlex.quote(str(folder))}", *commands):
+        screen.say(f"  {line}")
+    if as_json:
+        print_json({"folder": str(folder), "commands": commands})
 
 
 @app.command()
