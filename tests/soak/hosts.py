@@ -106,7 +106,7 @@ class _Party:
 
         from party.voting.voter import Voter
         from pate.data.read import read_dataset
-        from simulation.party import open_ensemble, open_voter
+        from simulation.parties import open_ensemble, open_voter
 
         data, place, teachers, server = arguments
         home = Path(place)

@@ -24,11 +24,7 @@ _settings = partial(typer.Option, rich_help_panel="Mechanism", metavar="NUMBER")
 
 @dataclass(frozen=True, kw_only=True)
 class AccountOptions(CommandOptions):
-    """The options; each field is the option of that name.
-
-    Raises:
-        UsageError: for options that make no sense together.
-    """
+    """The options; each field is the option of that name."""
 
     votes: Annotated[Path, of_data(help="Votes: .npy, (queries, classes) counts.", metavar="FILE")]
     mechanism: Annotated[OfTeachers, of_campaign(help="Which gave the answers.")] = (

@@ -50,12 +50,7 @@ PUBLISH: Final = {
 
 
 def run_account(options: AccountOptions) -> dict[str, Any]:
-    """Return the figures as ``pate account --json`` prints them.
-
-    Raises:
-        UsageError: for options that make no sense together.
-        DataError: for files that are not votes or predictions.
-    """
+    """Return the figures as ``pate account --json`` prints them."""
     votes = _rows(read_vote_matrix(options.votes), options)
     options, chosen = _completed(options, votes)
     neighbours = Neighbours(options.votes_per_unit, options.adjacency)

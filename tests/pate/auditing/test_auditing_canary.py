@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from pate.auditing.canary import canary_lower_bound, guess_from_labels, p_value
+from pate.auditing.intervals import canary_lower_bound, guess_from_labels, p_value
 from pate.errors import AccountingError, UsageError
 from pate.mechanisms import GNMax
 from simulation.audit.canaries import Planting, audit_canaries

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +16,6 @@ from typer.testing import CliRunner
 from pate.errors import DataError, UsageError
 from simulation.cli import app
 from tests.support.needs import others_slow
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 CONFIDENT = ("--threshold", "200", "--sigma1", "150", "--sigma2", "40")
 

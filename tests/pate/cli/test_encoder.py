@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -20,9 +21,6 @@ from pate.encoders.inputs import prepared
 from pate.errors import DataError, PateError, UsageError
 from simulation.cli import app
 from tests.support.encoders import tiny_encoders as tiny
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def encoder(*options: str | Path) -> str:
