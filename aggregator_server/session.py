@@ -24,7 +24,7 @@ from aggregator_server.ledger.store import stores
 from aggregator_server.ledger.store.place import place_of
 from aggregator_server.ledger.verify import read_campaign
 from aggregator_server.monitoring.overview import Command
-from aggregator_server.monitoring.session import watched
+from aggregator_server.monitoring.serving import watched
 from aggregator_server.reaching import enrolled_of, reaching
 from aggregator_server.results.report import describe_state
 from aggregator_server.results.statement import privacy_statement, server_epsilon
@@ -40,18 +40,19 @@ from pate.formats.privacy_statement import (
     neighbours_of,
 )
 from pate.noise.exact import SystemNoise
-from pate.planning.forecast import Forecast, expected
+from pate.planning.forecast import expected, teachers_wanted
 from pate.printable import listed
 from pate.runtime.child import LOCAL_STUDENT_SERVICE
 from pate.runtime.failpoints import reach
 from pate.runtime.home import (
+    STUDENT_TOKEN,
     default_home,
     kept_secret,
+    kept_token,
     private_directory,
     sweep_drafts,
     write_file,
 )
-from pate.runtime.tokens import STUDENT_TOKEN, kept_token
 from pate.storage.hash_chain import Head
 from protos.encoder_files import PackedEncoder
 from protos.public_set import pack_public_set, read_public_set
@@ -199,7 +200,7 @@ def _say_guess(spec: CampaignSpec, guess: Guess, screen: Screen) -> None:
     The number of teachers, or records, is a guess, so there is no message if they are enough: but for a
     rarest class that is stated.
     """
-    each = Forecast.teachers_wanted(spec)
+    each = teachers_wanted(spec)
     if each > TEACHERS_EACH:
         screen.say(
             f"{TEACHERS_EACH} teachers at each party are too few for this budget: a party that starts "

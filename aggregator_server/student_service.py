@@ -21,9 +21,9 @@ from aggregator_server.results.statement import expected_of, privacy_statement
 from pate.campaign.choices import NO_GUESS, Guess
 from pate.errors import LedgerError, PateError, PortInUseError, StateError, UsageError
 from pate.foreign import json_value
-from pate.runtime.environment import is_loopback
+from pate.runtime.child import is_loopback
 from pate.runtime.failpoints import reach
-from pate.runtime.tokens import STUDENT_TOKEN, new_token, same
+from pate.runtime.home import STUDENT_TOKEN, new_token, same
 from protos.pate.v1 import student_pb2, student_pb2_grpc
 from protos.student_proof import PROOF_KEY, predictions_proof, reading_proof
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pate.runtime import child
-from pate.runtime.environment import QUIET_FLOWER
+from pate.runtime.child import QUIET_FLOWER
 from tests.support.postgres import running_cluster
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from pate.codes import code_of
 from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.mechanisms import DistributedMechanism
-from pate.planning.forecast import Forecast, classes_in_words
+from pate.planning.forecast import classes_in_words, teachers_wanted
 from pate.printable import listed
 from pate.runtime.failpoints import reach
 from protos.pate.v1 import vote_pb2
@@ -111,7 +111,7 @@ class Campaign:
         self._models = Models(inputs, ledger)
         self._exchange = Exchange(
             link,
-            public_campaign(spec, Forecast.teachers_wanted(spec)),
+            public_campaign(spec, teachers_wanted(spec)),
             signing_key=signing_key,
             enrolled=enrolled,
             pieces=lambda: PackedPublicSet(inputs),

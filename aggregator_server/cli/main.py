@@ -29,9 +29,9 @@ from pate.errors import UsageError
 from pate.runtime.child import fork_ahead
 from pate.runtime.command import print_json, run
 from pate.runtime.config import given_text
+from pate.runtime.forked import importing
 from pate.runtime.help import Commands
 from pate.runtime.home import default_home
-from pate.runtime.imports import importing
 from pate.runtime.options import HomeOption, JsonOption, names_in, takes
 from pate.runtime.screen import Screen
 

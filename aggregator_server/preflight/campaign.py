@@ -22,7 +22,7 @@ from pate.data.values import Images, Table
 from pate.encoders.reading import Reader
 from pate.errors import StateError
 from pate.formats.privacy_statement import in_words, neighbours_of
-from pate.planning.forecast import Forecast, expected
+from pate.planning.forecast import expected, teachers_wanted
 from pate.preflight import Finding, Skipped
 from protos.bounds import MAX_PUBLIC_SET, PIECE_BYTES
 
@@ -123,7 +123,7 @@ def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
 
     The figures are public: they follow from the settings and from a guessed number of teachers or records.
     """
-    wanted = Forecast.teachers_wanted(spec)
+    wanted = teachers_wanted(spec)
     teachers = options.expected_teachers or (wanted or TEACHERS_EACH) * spec.wanted_parties
     each = -(-teachers // spec.wanted_parties)
     votes = each if spec.unit == "party" else 1

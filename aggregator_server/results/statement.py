@@ -9,7 +9,7 @@ from pate.data.embeddings import encoder_in
 from pate.errors import StateError
 from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
 from pate.mechanisms import rounds_cost, worst_cost
-from pate.planning.forecast import Expected, expected
+from pate.planning.forecast import Forecast, expected
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pate.campaign.spec import CampaignSpec
 
 
-def expected_of(state: CampaignState, guess: Guess) -> Expected:
+def expected_of(state: CampaignState, guess: Guess) -> Forecast:
     """Return what the campaign is expected to give: before the roster by a guess, then by its teachers.
 
     Raises:

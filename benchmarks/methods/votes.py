@@ -45,7 +45,7 @@ from pate.campaign.settings import spec_of
 from pate.codes import DENSE, NEAREST, code_of
 from pate.data.values import Images, Inputs, Table, content_hash
 from pate.errors import BudgetError, UsageError
-from pate.planning.forecast import Forecast
+from pate.planning.forecast import teachers_wanted
 from pate.runtime.home import private_directory
 from pate.runtime.screen import Screen
 from student.lesson import Effort, Lesson, Student, learns_from_counts
@@ -123,7 +123,7 @@ def teachers(row: Row, work: Path, screen: Screen) -> Method:
         reused, began, worked = False, time.monotonic(), time.process_time()
         if "release" in setting:  # answers to the whole public set at once, all numbers by rule
             options, place = options_of_arrays(problem, setting, needed(epsilon)), _homes(work)
-            number = Forecast.teachers_wanted(spec_of(options, problem.split.queries))
+            number = teachers_wanted(spec_of(options, problem.split.queries))
             sources: list[campaign.Source] = [
                 Averaged(each, number, shard_key(private_directory(campaign.home(place, at))))
                 for at, each in enumerate(own)

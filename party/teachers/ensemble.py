@@ -26,7 +26,7 @@ from party.teachers.shards import fingerprint_of, idle_column, split
 from pate.answers import BALANCED
 from pate.codes import AXES, NEAREST, Code
 from pate.errors import SchemaError
-from pate.features.axes import Axes
+from pate.features.dense import Axes
 from pate.features.progress import Parts
 from pate.features.space import space_over
 

@@ -28,12 +28,10 @@ from party.teachers.schema import EmbeddingSchema, ImageSchema, TableEncoding
 from pate.data.embeddings import Embeddings
 from pate.data.values import Images
 from pate.errors import SchemaError
+from pate.features.gradients import UPRIGHT_VERSION, gradients, upright
 from pate.features.gradients import VERSION as GRADIENTS_VERSION
-from pate.features.gradients import gradients
 from pate.features.scattering import VERSION as SCATTERING_VERSION
 from pate.features.scattering import scatter
-from pate.features.upright import VERSION as UPRIGHT_VERSION
-from pate.features.upright import upright
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

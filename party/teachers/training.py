@@ -29,7 +29,7 @@ from party.teachers.schema import schema_of
 from party.teachers.several import Several
 from party.teachers.shards import fingerprint_of, seed_of, split
 from pate.answers import CLASS, LABELS
-from pate.data.checks import require_teachable, require_trainable
+from pate.data.records import require_teachable, require_trainable
 from pate.errors import DiskError
 from pate.foreign import json_value
 from pate.runtime.failpoints import reach

@@ -19,7 +19,6 @@ from party.voting.request import nobody_votes
 from pate.answers import CLASS, LABELS, NONE, NUMBER
 from pate.campaign.choices import RECORDS_EACH, TEACHERS_EACH
 from pate.data.cells import PLAIN, Reading
-from pate.data.checks import require_trainable
 from pate.data.encoded import require_encoder
 from pate.data.files.images import sizes_differ
 from pate.data.files.pictures import DEEP, OUTSIDE, WINDOW, DeepImagesError
@@ -27,6 +26,7 @@ from pate.data.labels import can_be_class, sorted_classes
 from pate.data.locate import raw_at
 from pate.data.odd import Odd
 from pate.data.read import read_dataset
+from pate.data.records import require_trainable
 from pate.data.schema import Schema
 from pate.errors import DataError, PateError, ProtocolError, UsageError
 from protos.bounds import check_classes

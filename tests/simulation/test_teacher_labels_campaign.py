@@ -22,8 +22,8 @@ from pate.data.values import Dataset, Table
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import PrivacyStatement, adjacency_of
 from pate.runtime.screen import Screen
-from simulation.campaign import run_campaign, wire_to
-from simulation.party import open_ensemble, open_voter, party_home
+from simulation.parties import open_ensemble, open_voter, party_home
+from simulation.simulate import run_campaign, wire_to
 from student.evaluation.evaluate import LabelledData
 from student.lesson import Effort
 from student.session import graduate

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pate.errors import LedgerError, StateError, UsageError
 from pate.foreign import json_value
-from pate.runtime.environment import is_loopback
+from pate.runtime.child import is_loopback
 from pate.runtime.home import exclusive, private_directory, write_file
 from pate.storage.hash_chain import Head
 from pate.storage.sqlite import translated

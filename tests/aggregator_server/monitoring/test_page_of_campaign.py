@@ -15,7 +15,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from aggregator_server.monitoring.token import TOKEN_FILE
+from pate.runtime.home import PAGE_TOKEN
 from tests.support.server.statuses import chromium
 from tests.support.world.commands import Campaign
 from tests.support.world.sites import Sites
@@ -64,7 +64,7 @@ def test_a_campaign_is_followed_from_its_start_to_its_end(tmp_path: Path) -> Non
         found = re.search(r"page: (http://127\.0\.0\.1:\d+)/", server.text)
         assert found is not None
         address = found[1]
-        token = (campaign.home / TOKEN_FILE).read_text().strip()
+        token = (campaign.home / PAGE_TOKEN).read_text().strip()
         assert token not in server.text, "the token went into a log"
 
         tab = browser.new_context(viewport={"width": 1300, "height": 900}).new_page()

@@ -101,7 +101,7 @@ class Party:
             site=site(self.home, policy), noise=SystemNoise(), say=self.said.append,
         )  # fmt: skip
         pixels = np.random.default_rng(1).integers(0, 256, (3, 8, 8, 3)).astype(np.uint8)
-        public = reader.encoder.embeddings(reader.encoder.embed_images(pixels))
+        public = reader.encoder.embeddings(reader.encoder.rows(pixels)[0])
         self.campaign = campaign_message(
             public, classes=CLASSES, mechanism="neighbour", most_votes=100
         )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,15 +21,12 @@ from simulation.audit.gated import audit_gated
 from simulation.audit.options import AuditOptions
 from simulation.audit.run import gated_of, mechanism_of
 from tests.support.audits import bugs
-from tests.support.audits.bugs import GATED, bugs_of
+from tests.support.audits.bugs import GATED, Bug, bugs_of
 from tests.support.audits.count_laws import count_laws
 from tests.support.audits.foretold import COUNTED, LABELLED, RUNS, foretold, table
 from tests.support.audits.planting import plant, seed
 from tests.support.audits.power import level_events, reached
 from tests.support.needs import others_slow
-
-if TYPE_CHECKING:
-    from tests.support.audits.bugs import Bug
 
 ROOT = Path(__file__).resolve().parents[3]
 CASES = [

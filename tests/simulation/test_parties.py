@@ -1,24 +1,15 @@
-"""A simulated party stores exactly its part of the data in its home."""
+"""Simulated parties of another process have the same records and teachers as here."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pate.data.values import Dataset, Images, Table, content_hash
-from simulation.party import (
-    load_inputs,
-    load_records,
-    open_party,
-    party_home,
-    store_inputs,
-    store_records,
-)
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from simulation.parties import Opener, open_party, party_home
 
 PIXELS = np.random.default_rng(5).integers(0, 256, (12, 4, 4, 3), dtype=np.uint8)
 LABELS = np.array([0, 1] * 6, dtype=np.int64)
@@ -42,33 +33,28 @@ RECORDS = {
 
 
 @pytest.mark.parametrize("kind", RECORDS)
-def test_records_come_back_as_they_were(kind: str, tmp_path: Path) -> None:
+def test_records_and_a_public_set_come_there_as_they_were(kind: str, tmp_path: Path) -> None:
+    """A process gets them as multiprocessing sends what it starts with."""
     records = RECORDS[kind]
-    store_records(tmp_path, records)
-    found = load_records(tmp_path)
-    assert found.row_hashes() == records.row_hashes()
-    assert found.inputs.schema() == records.inputs.schema()
-    assert found.classes == records.classes
-    np.testing.assert_array_equal(found.labels, records.labels)
-    if records.groups is None:
-        assert found.groups is None
-    else:
-        np.testing.assert_array_equal(found.groups, records.groups)
-
-
-@pytest.mark.parametrize("inputs", [Images(PIXELS), TABLE], ids=["images", "table"])
-def test_a_public_set_comes_back_with_its_hash(inputs: Images | Table, tmp_path: Path) -> None:
-    store_inputs(tmp_path / "public.npz", inputs)
-    assert content_hash(load_inputs(tmp_path / "public.npz")) == content_hash(inputs)
+    found = pickle.loads(pickle.dumps(Opener(tmp_path, {3: records}, 2, records.inputs)))  # noqa: S301
+    assert content_hash(found.public) == content_hash(records.inputs)
+    there = found.records[3]
+    assert there.row_hashes() == records.row_hashes()
+    assert (there.inputs.schema(), there.classes) == (records.inputs.schema(), records.classes)
+    np.testing.assert_array_equal(there.labels, records.labels)
+    for name in ("groups", "answers"):
+        given, held = getattr(records, name), getattr(there, name)
+        assert (given is None) == (held is None)
+        if given is not None:
+            np.testing.assert_array_equal(held, given)
 
 
 def test_a_party_that_is_opened_again_has_its_teachers(tmp_path: Path) -> None:
-    home = party_home(tmp_path, 7)
-    open_party(home, RECORDS["images"], teachers=2)
-    store_records(home, RECORDS["images"])
+    home, records = party_home(tmp_path, 7), RECORDS["images"]
+    open_party(home, records, teachers=2)
     stored = {path: path.stat() for path in (home / "teachers").rglob("*") if path.is_file()}
     assert stored
-    open_party(home, load_records(home), teachers=2)
+    Opener(tmp_path, {7: records}, 2, None)(7)
     for path, before in stored.items():
         after = path.stat()
         assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)

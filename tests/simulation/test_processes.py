@@ -17,19 +17,11 @@ from aggregator_server.options import CampaignOptions
 from pate.campaign.settings import spec_of
 from pate.data.values import Dataset, Images
 from pate.errors import ProcessError
-from pate.runtime.home import private_directory
 from pate.runtime.screen import Screen
-from simulation.campaign import run_campaign
-from simulation.party import (
-    PUBLIC_FILE,
-    load_records,
-    open_ensemble,
-    party_home,
-    store_inputs,
-    store_records,
-    worker,
-)
-from simulation.party_processes import PartyProcesses, memory_peak
+from simulation.parties import Opener, open_ensemble, party_home
+from simulation.processes import PartyProcesses, memory_peak
+from simulation.simulate import run_campaign
+from tests.support.echo_parties import open_echo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,9 +36,8 @@ DEADLINE_S = 120.0
 
 def start(folder: Path, parties: int, processes: int) -> PartyProcesses:
     return PartyProcesses(
-        "tests.support.echo_parties", ["end"], parties=parties, processes=processes,
-        log=folder / "log",
-    )  # fmt: skip
+        lambda _: open_echo, parties=parties, processes=processes, log=folder / "log"
+    )
 
 
 @pytest.fixture
@@ -119,17 +110,16 @@ def campaign(place: Path, queries: int) -> tuple[CampaignState, Counts, int]:
     """Run a campaign of two parties of three teachers, in one other process; return its end, sums, and the
     server's memory at the peak in bytes."""
     inputs = random_images(queries, 0)
-    for number in range(2):
-        records = Dataset(random_images(300, number + 1), np.arange(300) % 100, CLASSES)
-        store_records(private_directory(party_home(place, number)), records)
-    store_inputs(place / PUBLIC_FILE, inputs)
     options = CampaignOptions(
         aggregator="gnmax", parties="2", min_parties=2, classes=",".join(CLASSES), epsilon=1e5,
         max_queries=ASKED, sigma2="40", aggregation="plain",
     )  # fmt: skip
     with (
         PartyProcesses(
-            "simulation.party", worker(place, 3), parties=2, processes=1, log=place / "log"
+            lambda _: Opener(place, {at: records_of(at) for at in range(2)}, 3, inputs),
+            parties=2,
+            processes=1,
+            log=place / "log",
         ) as link,
         Ledger.create(place / "ledger.db", spec_of(options, inputs)) as ledger,
     ):
@@ -138,6 +128,10 @@ def campaign(place: Path, queries: int) -> tuple[CampaignState, Counts, int]:
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return ledger.state(), ledger.counts(), peak
+
+
+def records_of(number: int) -> Dataset:
+    return Dataset(random_images(300, number + 1), np.arange(300) % 100, CLASSES)
 
 
 def random_images(count: int, seed: int) -> Images:
@@ -157,7 +151,7 @@ def test_the_votes_of_twenty_thousand_queries_never_lie_in_memory_together(tmp_p
     assert peak < whole / 2, f"{peak} bytes at the peak"
     rows = range(0, queries, 500)
     homes = [party_home(tmp_path / "traced", number) for number in range(2)]
-    teachers = [open_ensemble(home, load_records(home), 3) for home in homes]
+    teachers = [open_ensemble(home, records_of(at), 3) for at, home in enumerate(homes)]
     expected = sum(each.vote(random_images(queries, 0), rows, CLASSES) for each in teachers)
     np.testing.assert_array_equal(counts[::500], expected)
     verify(tmp_path / "traced" / "ledger.db")
