@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer, folder_of: Callable[[Path | None, str], Path]) -> None:
-    """Add the commands to ``pate-server ledger``.
-
-    Args:
-        app: the group.
-        folder_of: the folder of a campaign, from ``--home`` and its name.
-    """
+    """Add the commands to ``pate-server ledger``."""
 
     def backup(
         out: options.OutOption,

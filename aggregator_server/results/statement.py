@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 
 def expected_of(state: CampaignState, guess: Guess) -> Expected:
-    """Return what the campaign is expected to give: before the roster by a guess, then by its teachers.
-
-    Raises:
-        UsageError: for settings that make no sense together.
-        BudgetError: if no noise gives so small an epsilon.
-    """
+    """Return what the campaign is expected to give: before the roster by a guess, then by its teachers."""
     if not state.roster:
         return expected(state.spec, guess)
     return expected(
@@ -38,13 +33,7 @@ def expected_of(state: CampaignState, guess: Guess) -> Expected:
 
 
 def privacy_statement(state: CampaignState) -> PrivacyStatement:
-    """Return the campaign's guarantee, as of ``state``.
-
-    The epsilon is the same from the roster to the end: that of the cap.
-
-    Raises:
-        StateError: before the roster, which fixes mechanism and budget.
-    """
+    """Return the campaign's guarantee, from the roster to the end that of the cap."""
     if not state.roster:
         raise StateError("the campaign has no roster, so there is no privacy statement")
     spec = state.spec
@@ -107,12 +96,9 @@ _HOW: Final = {
 
 
 def server_epsilon(state: CampaignState) -> float | None:
-    """Return the epsilon of the noisy sums that the server sees, at the campaign's delta.
+    """Return the epsilon of the noisy sums that the server sees; None without a guarantee.
 
     For every query that was voted on, answered or not, it sees one noisy histogram.
-
-    Returns:
-        The epsilon, the same for all data; None without a guarantee.
     """
     if not state.spec.sums.distributed:
         return None

@@ -52,13 +52,9 @@ _PURE: Final = Pure()
 
 @dataclass(frozen=True)
 class Totals:
-    """A party's answers to one campaign.
+    """A party's answers to one campaign: distinct queries, and ``asked``, summed over batches.
 
-    Attributes:
-        offer: its terms, as far as known.
-        queries: number of distinct queries answered.
-        asked: the same summed over batches: a query that is twice in the public set, or in two
-            batches, counts twice.
+    A query that is twice in the public set, or in two batches, counts twice in ``asked``.
     """
 
     offer: Offer
@@ -68,13 +64,9 @@ class Totals:
 
 @dataclass(frozen=True)
 class LedgerView:
-    """The ledger after a request is answered.
+    """The ledger after a request is answered: totals with its queries, and all releases of synthetic rows.
 
-    Attributes:
-        campaigns: totals of all campaigns, with the queries of the request.
-        of_request: id of its campaign, and its number of queries.
-        joined: whether the campaign was joined before.
-        syntheses: all releases of synthetic rows.
+    ``joined`` is whether its campaign was joined before.
     """
 
     campaigns: tuple[Totals, ...]
@@ -83,11 +75,7 @@ class LedgerView:
     syntheses: tuple[Synthesis, ...] = ()
 
     def of(self, campaign: str) -> Totals:
-        """Return the totals of a campaign.
-
-        Raises:
-            UsageError: if there are none.
-        """
+        """Return the totals of a campaign; UsageError if there are none."""
         for each in self.campaigns:
             if each.offer.campaign == campaign:
                 return each
@@ -98,13 +86,8 @@ class LedgerView:
 class Figure:
     """An (epsilon, delta) over campaigns and releases of synthetic rows.
 
-    Attributes:
-        epsilon: infinite if more may fail than ``for_failing``.
-        delta: of the whole.
-        for_failing: part of delta for campaigns and releases that may fail outright.
-        unit: of privacy.
-        observer: ``server`` if it holds even against the server, else ``public``.
-        neighbours: the adjacency, in words.
+    ``epsilon`` is infinite if more may fail than ``for_failing``, a part of delta. ``observer`` is
+    ``server`` if it holds even against the server, else ``public``.
     """
 
     epsilon: float
@@ -138,16 +121,7 @@ class Figure:
 def cumulative_epsilon(
     totals: Iterable[Totals], delta: Delta, syntheses: Iterable[Synthesis] = ()
 ) -> Figure:
-    """Return the epsilon of all answers and releases of synthetic rows together.
-
-    Args:
-        totals: one per campaign.
-        delta: failure probability of the whole, with its parts.
-        syntheses: releases of synthetic rows, with their reserved costs.
-
-    Raises:
-        AccountingError: for costs too large for a number.
-    """
+    """Return the epsilon of all answers, one total a campaign, and all releases of synthetic rows."""
     counted = [each for each in totals if each.asked]
     rows = [each for each in syntheses if not each.free]
     offers = [each.offer for each in counted]
@@ -200,15 +174,7 @@ def _is_removed(offer: Offer) -> bool:
 
 
 def cost_of(totals: Totals, composition: Composition) -> Fraction:
-    """Return an upper bound on the cost of the answers to one campaign.
-
-    Args:
-        totals: of the campaign.
-        composition: a currency in which its events have costs.
-
-    Raises:
-        AccountingError: if its terms are not known, or have no cost in the currency.
-    """
+    """Return an upper bound on the cost of the answers to one campaign; AccountingError if it has none."""
     offer = totals.offer
     if offer.mechanisms is None or offer.cap is None:
         raise AccountingError(f"the terms of campaign {offer.campaign[:8]} are not known")

@@ -28,13 +28,7 @@ if TYPE_CHECKING:
 class Bound(Step["HasBounds"]):
     """A site's bound on everything that leaves its home, and the entry that records it.
 
-    Attributes:
-        epsilon: largest cumulative epsilon; None: no bound.
-        delta: of that epsilon, with its parts.
-        rules: version of the list of filters.
-
-    Raises:
-        ProtocolError: for invalid values.
+    ``epsilon`` None is no bound; ``rules`` is the version of the list of filters.
     """
 
     kind = "bound"
@@ -61,11 +55,7 @@ class Bound(Step["HasBounds"]):
 
     @classmethod
     def of_body(cls, fields: Mapping[str, Any]) -> Bound:
-        """Return what :meth:`body` made.
-
-        Raises:
-            LedgerError: for anything else.
-        """
+        """Return what :meth:`body` made."""
         try:
             made = cls(
                 epsilon=None if fields["epsilon"] is None else float(fields["epsilon"]),

@@ -69,18 +69,12 @@ class Answered(Step["LedgerState"]):
     """Votes on a batch that are about to leave.
 
     Attributes:
-        campaign: id, hex.
-        batch: its digest, hex.
-        queries: number of them.
         queries_digest: of their hashes, hex.
         source: digest of the data and settings that determine our votes, hex.
         votes: digest of the tags of the votes, hex.
         view: of our data; see :func:`party.ledger.sent_votes.view_of`.
         allow_other: whether queries are answered that another campaign had other votes on.
-        again: whether the batch was answered before.
-        series: the units that vote; None outside a series.
         round: in which records vote, from 1; 0 where they do not vote in rounds.
-        hashes: of the queries, in order.
         tags: of the votes on them; empty in an entry that is read and is not the first answer.
         units: hashes of the units that vote, ascending; likewise.
     """
@@ -187,14 +181,7 @@ class Answered(Step["LedgerState"]):
         return Given(offer, self.source, matrix, self.view, self.series, self.round)
 
     def check(self, state: LedgerState, given: Given, seq: int, *, allow_other: bool) -> None:
-        """Check that votes may leave, given all earlier votes; see :mod:`party.ledger.sent_votes`.
-
-        Args:
-            state: before it.
-            given: the votes; without tags they are not known yet.
-            seq: number of its entry.
-            allow_other: whether to answer queries that another campaign had other votes on.
-        """
+        """Check that votes may leave, given all earlier votes; without tags they are not known yet."""
         name, batch = given.offer.campaign, self.batch
         current = state.campaign(name)
         history = state.history.of(current.first_answer(batch) or seq)

@@ -60,10 +60,9 @@ SCHEMA: Final = (
 def check_tables(db: Transaction) -> int:
     """Check that the file has exactly the tables and triggers of an append-only ledger.
 
-    Returns:
-        A number that changes whenever a table, an index or a trigger is created or dropped. SQL
-        cannot remove a row of an append-only table without that: if it changes, rows that were read
-        may be gone.
+    Returns a number that changes whenever a table, an index or a trigger is created or dropped. SQL
+    cannot remove a row of an append-only table without that: if it changes, rows that were read may
+    be gone.
     """
     check_schema(db, SCHEMA)
     version: int = db.execute("PRAGMA schema_version").fetchone()[0]

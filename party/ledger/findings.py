@@ -20,13 +20,7 @@ _LONGEST_SHOWN: Final = 600
 
 @dataclass(frozen=True)
 class Check:
-    """One check of a statement.
-
-    Attributes:
-        name: of the check.
-        finding: ``ok``, ``differs`` or ``unclear``.
-        detail: both values if they differ, else the value or the reason.
-    """
+    """One check of a statement: ``ok``, ``differs`` or ``unclear``, with both values or the reason."""
 
     name: str
     finding: Finding

@@ -33,11 +33,7 @@ _REMEDY: Final = (
 
 
 class HeadFile:
-    """The head file of one ledger, and the note that entries of it were lost.
-
-    Args:
-        ledger: the ledger's file.
-    """
+    """The head file of one ledger, and the note that entries of it were lost."""
 
     def __init__(self, ledger: Path) -> None:
         self._ledger = ledger
@@ -102,12 +98,7 @@ class HeadFile:
             )
 
     def require_noted(self, head: Head | None, require: Callable[[Head], object]) -> None:
-        """Check that the ledger, or a copy of it, has the noted entry.
-
-        Args:
-            head: returned by :meth:`read` before the ledger was read or copied.
-            require: raises a LedgerError if an entry is missing.
-        """
+        """Check that the ledger, or a copy of it, has the head that was read before; ``require`` looks."""
         if head is None or not head.seq:
             return
         try:

@@ -55,23 +55,14 @@ def _utc() -> datetime:
 
 
 class PartyLedger:
-    """The ledger of one party's home.
+    """The ledger of one party's home; opening reads and verifies the whole chain.
 
-    Opening reads and verifies the whole chain. A method that records raises a RefusedError or a
-    ProtocolError if the rules do not admit the entry, and a DiskError if it cannot be made durable: then
-    nothing may leave. ``allow_other`` is the policy's ``repeat_queries``: whether to answer queries that
-    *another* campaign had other votes on, or unmasked with other survivors.
-
-    Args:
-        path: the file; created if absent.
-        now: the clock that dates entries; informative only.
-        read_only: open for reading, also while a party runs.
-
-    Raises:
-        LedgerError: if the file is damaged, its chain does not verify, or it is missing or older
-            than the noted head.
-        StateError: if it is absent and ``read_only``.
-        DiskError: if it cannot be made or read.
+    A method that records raises a RefusedError or a ProtocolError if the rules do not admit the
+    entry, and a DiskError if it cannot be made durable: then nothing may leave. ``allow_other`` is
+    the policy's ``repeat_queries``: whether to answer queries that *another* campaign had other
+    votes on, or unmasked with other survivors. A ledger that is damaged, missing or older than the
+    noted head is a LedgerError. ``now``, which dates entries, is only informative. ``read_only``
+    opens it also while a party runs.
     """
 
     def __init__(
@@ -146,10 +137,7 @@ class PartyLedger:
         *,
         allow_other: bool = False,
     ) -> None:
-        """Check the rules of :meth:`answer` without recording; the campaign was joined.
-
-        Arguments are the same; without tags the votes are not known yet.
-        """
+        """Check the rules of :meth:`answer` without recording; without tags votes are not known yet."""
         if answer.tags:
             _require_one_each(answer.tags, answer.hashes)
         with self._turn:

@@ -31,13 +31,7 @@ if TYPE_CHECKING:
 
 
 class LedgerState:
-    """The ledger as of one entry.
-
-    Attributes:
-        history: earlier entries, queried from the file.
-        joined: campaigns by id, in the order of joining.
-        rows: how many rows of other tables the entries commit to, by table.
-    """
+    """The ledger as of one entry; ``rows`` counts those of other tables that entries commit to."""
 
     def __init__(self, history: History | None = None) -> None:
         self.history = history or History()

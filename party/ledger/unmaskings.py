@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 class How:
     """Whose votes are in an unmasked sum: two sums that differ in it reveal votes.
 
-    Attributes:
-        survivors: digest of their names and identity keys, since a name may be another party
-            elsewhere.
-        source: of our own votes.
+    ``survivors`` covers identity keys, since a name may be another party elsewhere.
     """
 
     survivors: bytes
@@ -34,13 +31,7 @@ class How:
 
     @classmethod
     def of(cls, survivors: Sequence[str], offer: Offer, source: str) -> How:
-        """Return whose votes are in a sum of a campaign.
-
-        Args:
-            survivors: names, sorted.
-            offer: terms of the campaign, with the keys.
-            source: of our own votes.
-        """
+        """Return whose votes are in a sum of a campaign."""
         keys = dict(zip(offer.roster or (), offer.identities or (), strict=False))
         text = json.dumps([[name, keys.get(name, "")] for name in survivors])
         return cls(hashlib.sha256(text.encode()).digest(), source)
@@ -48,13 +39,7 @@ class How:
 
 @dataclass(frozen=True)
 class Earlier:
-    """A sum that was unmasked before.
-
-    Attributes:
-        offer: of its campaign.
-        batch: its digest, hex.
-        how: whose votes are in it.
-    """
+    """A sum that was unmasked before."""
 
     offer: Offer
     batch: str
@@ -64,18 +49,10 @@ class Earlier:
 def check_unmasking(
     offer: Offer, batch: str, how: How, earlier: Iterable[Earlier], *, allow_other: bool
 ) -> None:
-    """Check that a batch may be unmasked, given earlier ones with a common query.
+    """Check that a batch may be unmasked, given earlier sums with at least one of its queries.
 
-    Args:
-        offer: of its campaign.
-        batch: its digest, hex.
-        how: whose votes are in its sum.
-        earlier: sums with at least one of its queries.
-        allow_other: whether to unmask queries that another campaign unmasked with other parties or
-            data.
-
-    Raises:
-        RefusedError: if the difference of its sum and an earlier one would reveal votes.
+    The difference of its sum and an earlier one may reveal no votes. ``allow_other``: whether
+    another campaign may have unmasked them with other parties or data.
     """
     for each in earlier:
         # The difference between votes of teachers and of records reveals no votes.
@@ -91,14 +68,6 @@ def check_exact(offer: Offer, how: How, others: Iterable[tuple[Offer, How]]) -> 
 
     Whatever the queries, each record is in the sum once: the difference of two sums, added up over
     the queries, is the number of records of each class in only one of them.
-
-    Args:
-        offer: of the campaign whose sum is to be unmasked.
-        how: whose votes are in it.
-        others: all unmaskings in other campaigns, whatever the queries.
-
-    Raises:
-        RefusedError: if one of them differs.
     """
     if not exact_records(offer):
         return

@@ -58,13 +58,7 @@ _Rule: TypeAlias = Callable[[PrivacyStatement, "CampaignRecord"], Iterator[Check
 def verify_statement(
     statement: PrivacyStatement, record: CampaignRecord | None
 ) -> tuple[Check, ...]:
-    """Return the checks and their findings.
-
-    Args:
-        statement: as published.
-        record: of its campaign, from :meth:`~party.ledger.ledger.PartyLedger.find`; None if this party
-            never joined it.
-    """
+    """Return the checks of a published statement; without a record its campaign was never joined."""
     if record is None:
         return (
             Check(
@@ -199,8 +193,8 @@ def _figures(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
 def _least_cost(said: PrivacyStatement, offer: Offer) -> Fraction:
     """Return the least possible charge for the answers of a statement, in the terms' composition.
 
-    Every query costs the first event of some mechanism, and a label all events, unless it may be the
-    student's own prediction: that costs only the first event.
+    A label costs all events of a query, but only the first if it may be the student's own
+    prediction.
     """
     asked, labels = max(said.queries_asked, 0), max(said.labels_released, 0)
     if offer.composition is None or not offer.mechanisms:
@@ -363,11 +357,7 @@ def _without_gate(
 
 
 def _composition(said: PrivacyStatement) -> Composition:
-    """Return the composition that a statement names.
-
-    Raises:
-        PateError: if there is none of that name, or its gate is invalid.
-    """
+    """Return the composition that a statement names."""
     _, gate = _without_gate(said)
     if said.composition != Gate.name or gate is None:
         return composition_named(said.composition)

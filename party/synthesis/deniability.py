@@ -59,16 +59,11 @@ class RandomizedTest:
     """The privacy test with noise (the paper's Test 2), and what is public about its seeds.
 
     Attributes:
-        k: the number of records that a candidate should be plausible for, before noise.
-        gamma: the ratio of probabilities that still counts as plausible, above 1.
-        epsilon0: of the noise, P[Z = z] ~ exp(-epsilon0 |z|).
+        k: records that a candidate should be plausible for, before noise.
+        gamma: the ratio of probabilities that still counts as plausible.
         seeds: a lower bound on the number of rows of D_S.
         fixed: whether the number of resampled attributes is fixed. Then all positive probabilities
             of a candidate are equal, and the theorem's gamma is 1.
-
-    Raises:
-        UsageError: for a value outside its range, or an epsilon0 whose noise cannot be drawn.
-        InfeasibleError: for a k above the seeds: the theorem needs at least k of them.
     """
 
     k: int
@@ -108,12 +103,9 @@ class RandomizedTest:
 
 @dataclass(frozen=True)
 class AttemptCost:
-    """The cost of one attempt: (epsilon, delta)-DP for one row of D_S added or removed.
+    """The cost of one attempt, for one row of D_S added or removed, rounded up.
 
-    Attributes:
-        t: the number of plausible records from which on the factor applies; below it, delta.
-        epsilon: rounded up.
-        delta: rounded up.
+    From ``t`` plausible records on epsilon applies; below it, delta.
     """
 
     t: int
@@ -123,14 +115,9 @@ class AttemptCost:
 
 @dataclass(frozen=True)
 class TotalCost:
-    """The total cost of all attempts towards an observer of all releases.
+    """The cost of all attempts: epsilon at the wanted delta, and ``rho_delta``-approximate rho-zCDP.
 
-    Attributes:
-        attempt: the cost of one; its delta is counted for each.
-        epsilon: of all, at the delta that was asked for.
-        rho: of ``rho_delta``-approximate zCDP of all attempts: T epsilon^2/2 (Bun and Steinke 2016,
-            Proposition 1.4), for sums with other costs.
-        rho_delta: T times the delta of an attempt.
+    rho is T epsilon^2/2 (Bun and Steinke 2016, Proposition 1.4), for sums with other costs.
     """
 
     attempt: AttemptCost

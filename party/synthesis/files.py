@@ -66,15 +66,8 @@ _LOOK_FOR: Final = (
 class Source:
     """One party's release in a file; DataError for impossible values.
 
-    Attributes:
-        method: the generator.
-        release: seedless or seeded.
-        epsilon: of the release.
-        delta: of that epsilon; 0 for a pure one.
-        unit: record or patient.
-        neighbours: the adjacency, in words.
-        version: of the code.
-        rows: in the file; 0 if other sources have all of them; its cost is stated anyway.
+    ``delta`` is 0 for a pure epsilon. ``rows`` is 0 if other sources have all of them; its cost is
+    stated anyway.
     """
 
     method: str
@@ -201,13 +194,9 @@ def read(path: Path) -> tuple[Table, About]:
 
 
 def merge(paths: Sequence[Path]) -> tuple[Table, About]:
-    """Return the rows of several files, each row once, in the order of the files.
+    """Return the rows of several files of one schema, each row once, in the order of the files.
 
     A repeated query costs twice and is not informative; with noise shares a campaign refuses it.
-
-    Raises:
-        DataError: if a file cannot be used, or none was given.
-        SchemaError: if they are of different schemas, or have different columns.
     """
     files = [(path, *read(path)) for path in paths]
     if not files:
@@ -243,10 +232,7 @@ def merge(paths: Sequence[Path]) -> tuple[Table, About]:
 
 
 def write_report(folder: Path, domain: Domain, rows: NDArray[np.intp], title: str) -> None:
-    """Write a report on released rows, readable only by the owner of its new ``folder``.
-
-    ``rows`` are (n, attributes) codes; ``title`` is one line about the release.
-    """
+    """Write a report on released (n, attributes) codes, readable only by the owner of its new ``folder``."""
     domain.check_codes(rows)
     found: list[dict[str, Any]] = []
     for at, attribute in enumerate(domain.attributes):

@@ -58,15 +58,9 @@ _HALVINGS: Final = 20
 
 @dataclass(frozen=True)
 class Plan:
-    """A release and its cost.
+    """A release and its cost. ``price`` is of the model; ``epsilon`` is pure, of the whole, or None.
 
-    Attributes:
-        price: of the model.
-        epsilon: pure epsilon of the whole, or None.
-        rho: of the whole, per row: the larger of model and seeds, since a row is in one of them.
-        delta: of the whole, likewise.
-        seeded: the release from seeds, or None.
-        total: cost of its attempts, or None.
+    rho and delta are the larger of model and seeds, since a row is in only one of them.
     """
 
     asked: ReleaseRequest
@@ -141,10 +135,7 @@ class Plan:
 
 
 def plan_of(asked: ReleaseRequest, domain: Domain) -> Plan:
-    """Return the plan of a release of rows of a public schema.
-
-    InfeasibleError if no cost can be stated for such a test, or so few rows.
-    """
+    """Return the plan of a release; InfeasibleError if no cost can be stated for such a test."""
     check_size(asked.rows, domain)
     generator = L1() if asked.method == "l1" else Cfs(asked.delta)
     price = generator.price(domain, asked.epsilon)
@@ -186,8 +177,8 @@ def check_size(rows: int, domain: Domain) -> None:
 def is_deniable(asked: ReleaseRequest, domain: Domain) -> bool:
     """Return whether k and gamma may be stated for seedless rows.
 
-    Without seeds every record is equally plausible, so any gamma is met by all records. Their
-    number is private, but at least ``min_rows``.
+    Every record is then equally plausible, so any gamma is met by all; they are at least
+    ``min_rows``.
     """
     return 1 <= asked.k <= domain.min_rows and asked.gamma > 1
 

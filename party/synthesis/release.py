@@ -102,15 +102,7 @@ class Places:
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """The result of a release.
-
-    Attributes:
-        entry: of the release in the ledger.
-        rows: (n, attributes) written codes, the label's included.
-        source: what the file states about them.
-        output: SHA-256 of the file, hex.
-        model: SHA-256 of the model's file, hex, or None if it was not stored.
-    """
+    """A release: its entry, the written (n, attributes) codes with the label's, digests of its files."""
 
     entry: Synthesis
     rows: NDArray[np.intp]
@@ -189,8 +181,8 @@ def release(
 ) -> Made:
     """Reserve the cost, learn a model of the rows, and write synthetic ones.
 
-    ``entry`` is the plan's, allowed by the site's policy; ``codes`` are (n, attributes) checked rows;
-    ``source`` is that of the operating system. DataError if no row came out of a seeded release.
+    ``entry`` is the plan's, allowed by the site's policy. DataError if no row came out of a seeded
+    release.
     """
     require_production(source)
     plan.domain.check_codes(codes)
@@ -218,10 +210,7 @@ def release_again(
     places: Places,
     source: Randomness,
 ) -> Made:
-    """Write more rows of a paid model: no data is read, and nothing charged.
-
-    RefusedError if the model was not paid for here.
-    """
+    """Write more rows of a model that was paid for here: no data is read, and nothing charged."""
     require_production(source)
     kept = places.columns(domain)
     check_size(rows, domain)

@@ -59,10 +59,7 @@ class Ensemble:
     """A party's k teachers.
 
     Attributes:
-        members: the teachers, by number of their shard.
-        classes: the party's class list.
         unit: ``record``, or ``patient`` if groups share a shard.
-        schema: one line that describes the inputs that the teachers take.
         fingerprint: 32 bytes that change when the data or the settings do.
         answer: what they say, ``class`` or ``labels``.
     """
@@ -89,18 +86,10 @@ class Ensemble:
     def vote(
         self, public: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code = BY_QUERY
     ) -> Counts:
-        """Return what all teachers cast.
+        """Return (n, m) int64: what all teachers cast on ``rows`` of ``public``, in units of the code.
 
-        Args:
-            public: the public set.
-            rows: of it: n queries, or the representatives of directions.
-            classes: the campaign's m classes; those that the party lacks get no votes, except from
-                teachers of empty shards.
-            code: of teachers; :data:`BY_QUERY` where queries are answered one by one.
-
-        Returns:
-            (n, m) int64, in units of the code. Of a class each row sums to k, of several labels to
-            at most T k.
+        Of a class each row sums to k, of several labels to at most T k. Classes that the party
+        lacks get no votes, except from teachers of empty shards.
         """
         columns = columns_of(self.classes, classes)
         if code.answer.name == BALANCED:
@@ -145,13 +134,7 @@ class Ensemble:
 
 @dataclass(frozen=True, eq=False)
 class Averaged(OfRecords):
-    """A party's k teachers, of which only the mean counts.
-
-    Attributes:
-        records: of the party, with a class each.
-        teachers: k.
-        key: the party's secret that decides shards, at most 64 bytes.
-    """
+    """A party's k teachers, of which only the mean counts; a secret ``key`` decides shards."""
 
     records: Dataset
     teachers: int

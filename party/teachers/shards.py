@@ -53,16 +53,9 @@ class Described(Protocol):
 def assign_shards(
     dataset: Dataset, teachers: int, key: bytes, *, row_hashes: Sequence[bytes] | None = None
 ) -> NDArray[np.int64]:
-    """Return the shard of each record.
+    """Return (n,) the shard of each record, from 0 to k - 1; all records of a group share one.
 
-    Args:
-        dataset: n records; with groups, all records of a group share a shard.
-        teachers: k, the number of shards.
-        key: the party's secret, at most 64 bytes; the same key gives the same shards.
-        row_hashes: ``dataset.row_hashes()`` if the caller has them already.
-
-    Returns:
-        (n,) int64, from 0 to k - 1.
+    The same key gives the same shards. ``row_hashes`` saves computing them again.
     """
     if teachers < 1:
         raise UsageError(f"the number of teachers is {teachers}; it must be 1 or more")

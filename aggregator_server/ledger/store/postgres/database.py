@@ -194,11 +194,7 @@ def _view(place: InDatabase) -> Iterator[Transaction]:
 
 
 def exists(place: InDatabase) -> bool:
-    """Return whether there is a ledger.
-
-    Raises:
-        StateError: if there was one, but it is missing.
-    """
+    """Return whether there is a ledger; StateError if there was one, but it is missing."""
     with _view(place) as db:
         there = layout.is_there(db, place.schema)
     if not there and place.head is not None:

@@ -92,13 +92,7 @@ def is_there(db: Transaction, schema: str) -> bool:
 
 
 def check(db: Transaction) -> None:
-    """Compare the session's schema with that of a new ledger.
-
-    Raises:
-        LedgerError: if it is not a ledger, or an object is missing, changed or new.
-        StateError: if another version wrote it, or if others than the owner have access: its tables
-            contain sums of votes.
-    """
+    """Compare the session's schema with that of a new ledger, and who has access: it has sums of votes."""
     (mark,) = db.execute(f"SELECT pg_catalog.obj_description({_OURS}, 'pg_namespace')").fetchone()
     number = re.fullmatch(rf"{_MARK}([0-9]{{1,9}})", mark or "", re.ASCII)
     if number is None:
