@@ -17,8 +17,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from party.identity.keys import stored_identity
-from party.ledger.file import APPLICATION_ID, SCHEMA
-from party.ledger.head_file import HeadFile
+from party.ledger.file import APPLICATION_ID, SCHEMA, HeadFile
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from pate.errors import DataError, LedgerError, PateError, ProtocolError, StateError, UsageError
 from pate.formats.enrolment import check_name

@@ -13,7 +13,7 @@ import click
 import typer
 from click.core import ParameterSource
 
-from aggregator_server.cli import backup, envelopes, ledger
+from aggregator_server.cli import envelopes, ledger
 from aggregator_server.cli import identities as identities_cli
 from aggregator_server.options import (
     CampaignOptions,
@@ -285,7 +285,6 @@ def _by_envelope(options: ServingOptions) -> ByEnvelope | None:
 
 ledger.register(app, ledger_app)
 envelopes.register(app)
-backup.register(ledger_app, folder_of)
 
 
 def main() -> NoReturn:

@@ -1,6 +1,6 @@
 """The kinds of entries of a party's ledger about campaigns, each with its rule; and all its rules.
 
-None contains a vote. Other kinds: :mod:`party.ledger.bounds`, :mod:`party.ledger.bundles` and
+None contains a vote. Other kinds: :mod:`party.ledger.accountant`, :mod:`party.ledger.bundles` and
 :mod:`party.ledger.synthesis`.
 """
 
@@ -10,23 +10,32 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from party.ledger.bounds import Bound
+from party.ledger.accountant import Bound
 from party.ledger.bundles import BundlesMade, BundleUsed
-from party.ledger.campaigns import BatchRecord, Campaign, EndingRecord, FileRecord
+from party.ledger.campaigns import (
+    BatchRecord,
+    Campaign,
+    EndingRecord,
+    FileRecord,
+    UnitVotes,
+    check_series,
+)
 from party.ledger.sent_votes import (
     Given,
+    How,
+    check_exact,
     check_matrices,
     check_sources,
+    check_unmasking,
     check_views,
     check_votes,
+    exact_records,
     matrix_of,
     other_votes,
     queries_digest,
     tags_digest,
 )
-from party.ledger.series import UnitVotes, check_series
 from party.ledger.synthesis import Spent, Synthesis
-from party.ledger.unmaskings import How, check_exact, check_unmasking, exact_records
 from pate.campaign.choices import EARLY_ENDS
 from pate.campaign.offer import Offer  # noqa: TC001 — its reader looks it up
 from pate.errors import LedgerError, ProtocolError, RefusedError

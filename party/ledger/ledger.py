@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 from party.ledger.accountant import Figure, LedgerView, Totals, cumulative_epsilon
 from party.ledger.bundles import BundlesMade, BundleUsed
 from party.ledger.entries import RULES, Answered, Described, Ended, Lost, Sent, Unmasked
-from party.ledger.file import LedgerFile
-from party.ledger.head_file import HeadFile
+from party.ledger.file import HeadFile, LedgerFile
 from party.ledger.synthesis import Spent
 from pate.errors import LedgerError, ProtocolError, RefusedError
 from pate.storage.ledger import Log
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-    from party.ledger.bounds import Bound
+    from party.ledger.accountant import Bound
     from party.ledger.bundles import ListedBundle
     from party.ledger.campaigns import CampaignRecord
     from party.ledger.sent_votes import Answer

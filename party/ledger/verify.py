@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from party.ledger.findings import Check, Finding, compared, same, shown
 from pate.accounting.composition import (
     Composition,
     Gate,
@@ -36,6 +36,7 @@ from pate.formats.privacy_statement import (
     rounded_up,
 )
 from pate.mechanisms import rounds_cost, worst_cost
+from pate.printable import printable
 from pate.storage.hash_chain import Head
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ _TEXTS: Final = ("unit", "aggregation", "noise", "composition", "cap", "realised
 _NUMBERS: Final = ("teachers", "queries_asked", "labels_released")
 _LARGEST: Final = 2**63
 #: Checks a statement against the record of its campaign.
-_Rule: TypeAlias = Callable[[PrivacyStatement, "CampaignRecord"], Iterator[Check]]
+_Rule: TypeAlias = Callable[[PrivacyStatement, "CampaignRecord"], Iterator["Check"]]
 
 
 def verify_statement(
@@ -389,3 +390,65 @@ def _epsilon_in_words(epsilon: float | None) -> str:
 def _promise_in_words(promise: tuple[float | None, float | None]) -> str:
     epsilon, delta = promise
     return _epsilon_in_words(epsilon) + ("" if delta is None else f" at delta {delta:g}")
+
+
+# --- findings -------------------------------------------------------------------------------------
+
+
+#: ``unclear``: the ledger cannot decide it.
+Finding = Literal["ok", "differs", "unclear"]
+
+#: Longest valid text.
+_LONGEST_SHOWN: Final = 600
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of a statement: ``ok``, ``differs`` or ``unclear``, with both values or the reason."""
+
+    name: str
+    finding: Finding
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.finding:<8} {self.name}: {self.detail}"
+
+
+def agrees(checks: tuple[Check, ...]) -> bool:
+    """Return whether nothing differs."""
+    return all(each.finding != "differs" for each in checks)
+
+
+def unclear(checks: tuple[Check, ...]) -> list[str]:
+    """Return the names of the checks that this party's ledger cannot decide."""
+    return [each.name for each in checks if each.finding == "unclear"]
+
+
+def same(name: str, said: Any, ours: Any, words: Callable[[Any], str] | None = None) -> Check:
+    """Return whether a statement's value is that of our ledger; ``words`` formats one for people."""
+    if words is None or (said != ours and words(said) == words(ours)):
+        words = shown
+    return Check(
+        name,
+        "ok" if said == ours else "differs",
+        words(said)
+        if said == ours
+        else f"the statement has {words(said)}, our ledger {words(ours)}",
+    )
+
+
+def compared(name: str, holds: bool, said: object, ours: object, words: str = "") -> Check:
+    """Return whether a statement's value may be so by our ledger; ``words`` say it if it holds."""
+    if holds:
+        return Check(name, "ok", words or shown(said))
+    return Check(name, "differs", f"the statement has {shown(said)}, our ledger {shown(ours)}")
+
+
+def shown(value: object) -> str:
+    """Return a value as part of one line, without control characters and not too long."""
+    if isinstance(value, Fraction):
+        return f"{value} (about {float(value):.6g})"
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    text = str(value)
+    return printable(text, _LONGEST_SHOWN)

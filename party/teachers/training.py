@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from party.teachers.ensemble import Ensemble
+from party.teachers.ensemble import Ensemble, fingerprint_of, seed_of, split
 from party.teachers.protocol import (
     NO_OPINION,
     Constant,
@@ -27,7 +27,6 @@ from party.teachers.protocol import (
 from party.teachers.registry import kind_for
 from party.teachers.schema import schema_of
 from party.teachers.several import Several
-from party.teachers.shards import fingerprint_of, seed_of, split
 from pate.answers import CLASS, LABELS
 from pate.data.checks import require_teachable, require_trainable
 from pate.errors import DiskError

@@ -42,9 +42,7 @@ class Pieces:
         self._known: dict[int, bytes] = {}
 
     def take(self, of: bytes, piece: vote_pb2.PublicPiece) -> list[bytes] | None:
-        """Process one piece, in any order, of the whole with hash ``of``; return all pieces once
-        they are there.
-        """
+        """Process one piece of the whole with hash ``of``, in any order; return all once there."""
         if (of, piece.pieces) != self._of:
             self._of, self._known = (of, piece.pieces), {}
         self._known[piece.index] = piece.content

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aggregator_server.ledger.store.place import Place
-    from aggregator_server.ledger.store.postgres.database import PostgresDatabase
+    from aggregator_server.ledger.store.postgres import PostgresDatabase
     from pate.storage.entries import Transaction
     from pate.storage.hash_chain import Head
 
@@ -36,9 +36,9 @@ def exists(place: Place) -> bool:
     """Return whether there is a ledger; an error if one was there and is missing."""
     if isinstance(place, Path):
         return place.exists()
-    from aggregator_server.ledger.store.postgres import database
+    from aggregator_server.ledger.store import postgres
 
-    return database.exists(place)
+    return postgres.exists(place)
 
 
 def opened(
@@ -50,7 +50,7 @@ def opened(
     """
     if isinstance(place, Path):
         return Database(place, read_only=read_only, fill=fill)
-    from aggregator_server.ledger.store.postgres.database import PostgresDatabase
+    from aggregator_server.ledger.store.postgres import PostgresDatabase
 
     return PostgresDatabase(place, read_only=read_only, fill=fill)
 

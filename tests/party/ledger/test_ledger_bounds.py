@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from party.ledger.accountant import LedgerView, Totals
-from party.ledger.bounds import Bound, together
+from party.ledger.accountant import Bound, LedgerView, Totals, together
 from party.ledger.ledger import PartyLedger
 from party.ledger.sent_votes import Answer
 from party.policy.binding import bind

@@ -23,8 +23,7 @@ import pytest
 
 from party.ledger import entries
 from party.ledger.entries import Answered
-from party.ledger.sent_votes import check_sources
-from party.ledger.unmaskings import How, check_exact
+from party.ledger.sent_votes import How, check_exact, check_sources
 from party.voting import voter
 from party.voting.noise_shares import NoiseShares
 from pate.errors import RefusedError

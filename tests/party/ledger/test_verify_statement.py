@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from aggregator_server.results.statement import privacy_statement
-from party.ledger.findings import Check, agrees, unclear
 from party.ledger.ledger import PartyLedger
-from party.ledger.verify import verify_statement
+from party.ledger.verify import Check, agrees, unclear, verify_statement
 from pate.accounting.composition import Gate, Gdp, total_cost
 from pate.accounting.events import GatedBatch
 from pate.campaign.offer import Offer

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from party.teachers.shards import assign_shards, split
+from party.teachers.ensemble import assign_shards, split
 from pate.data.read import read_dataset
 from pate.data.values import Dataset, Table
 from pate.errors import UsageError

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from party.teachers.ensemble import Ensemble
+from party.teachers.ensemble import Ensemble, assign_shards, idle_column
 from party.teachers.linear import Linear
-from party.teachers.shards import assign_shards, idle_column
 from party.teachers.training import load_teacher, train_ensemble
 from pate.data.values import Dataset, Images, Table
 from pate.errors import DataError, SchemaError

@@ -13,9 +13,8 @@ import pytest
 
 from aggregator_server.exchange.aggregation import ANSWERS, Batch, MaskedAggregation
 from party.identity.keys import identity_key
-from party.ledger.findings import agrees
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.ledger.verify import verify_statement
+from party.ledger.verify import agrees, verify_statement
 from party.policy.policy import Policy
 from party.policy.words import rules_in_words
 from party.voting.neighbour import NeighbourVotes

@@ -15,7 +15,7 @@ import pytest
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.store import stores
 from aggregator_server.ledger.store.place import ANCHOR_FILE, Address, InDatabase, place_of
-from aggregator_server.ledger.store.postgres.session import connect
+from aggregator_server.ledger.store.session import connect
 from aggregator_server.ledger.verify import verify
 from aggregator_server.results import report
 from pate.errors import StateError, UnreachableError, UsageError
@@ -128,7 +128,7 @@ def test_another_machine_has_to_prove_itself(monkeypatch: pytest.MonkeyPatch) ->
 def test_another_machine_that_a_service_file_names(
     host: str, number: str, mode: str, private: bool
 ) -> None:
-    from aggregator_server.ledger.store.postgres import session
+    from aggregator_server.ledger.store import session
 
     class Link:
         info = type("Info", (), {"host": host, "hostaddr": number})
@@ -163,7 +163,7 @@ def test_a_database_of_another_encoding_or_without_leave_is_refused(
 
 def test_a_pooler_between_is_found(cluster: Cluster, place: InDatabase) -> None:
     """Simulated by a session whose process id differs from the one at connection."""
-    from aggregator_server.ledger.store.postgres import session
+    from aggregator_server.ledger.store import session
 
     with connect(place, read_only=True) as link:
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 
 from aggregator_server.ledger.store.place import PROVEN, is_here
-from aggregator_server.ledger.store.postgres.layout import quoted
+from aggregator_server.ledger.store.tables import quoted
 from pate.errors import DiskError, LedgerError, StateError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
