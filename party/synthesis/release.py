@@ -19,7 +19,7 @@ from party.identity.keys import shard_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.binding import bind
 from party.policy.file import policy_of
-from party.synthesis.files import About, Source, to_bytes, write_report
+from party.synthesis.files import About, Source, to_bytes
 from party.synthesis.network import Network
 from party.synthesis.plan import (
     SEEDS,
@@ -34,7 +34,7 @@ from party.synthesis.schema import read
 from party.synthesis.seeds import release_seeded
 from party.synthesis.table import decode, read_rows
 from pate.data.cells import Reading
-from pate.errors import DataError, PateError, RefusedError, UsageError
+from pate.errors import DataError, RefusedError, UsageError
 from pate.noise.exact import SystemNoise, require_production
 from pate.runtime.failpoints import reach
 from pate.runtime.home import sweep_drafts, write_file
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from pate.noise.lanes import Lanes
     from pate.runtime.screen import Screen
 
-#: In a home: reports of releases, by id.
-REPORTS: Final = "synthesis"
 #: Stands for the digest of data in a dry run, which writes no ledger entry.
 _NO_DATA: Final = "00" * 32
 #: Draws to find distinct rows.
@@ -338,12 +336,6 @@ def _tell(
         screen.say(
             "these rows have labels: try first whether a model trained only on them is good enough"
         )
-    folder = options.place / REPORTS / made.entry.id
-    try:
-        write_report(folder, domain, made.rows, what)
-        screen.say(f"report on the rows, for you only: {folder}")
-    except PateError as error:  # the rows are written and paid for: a failed picture undoes nothing
-        screen.say(f"no report: {error}", "warning")
     screen.say(f"cumulative guarantee of this home: {figure.in_words}")
 
 
