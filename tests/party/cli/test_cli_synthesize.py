@@ -7,12 +7,14 @@ import datetime as dt
 import json
 import re
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import Result
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -39,11 +41,6 @@ from pate.errors import (
 )
 from pate.formats.synthesis_schema import SUFFIX, sign
 from tests.support.party.offers import answer, queries, settled
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from click.testing import Result
 
 ROWS = 400
 SCHEMA: dict[str, Any] = {

@@ -8,7 +8,7 @@ import sqlite3
 import tracemalloc
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from party.ledger.file import SCHEMA
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from pate.campaign.offer import Offer
 from pate.errors import LedgerError, RefusedError
 from tests.support.party.offers import (
     SIX,
@@ -26,11 +27,6 @@ from tests.support.party.offers import (
     queries,
     settled,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pate.campaign.offer import Offer
 
 FIVE = SIX[:5]
 MANY = 6

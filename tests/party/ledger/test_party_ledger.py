@@ -10,11 +10,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -44,6 +46,7 @@ from pate.errors import (
     UsageError,
 )
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
+from pate.storage.hash_chain import Json
 from tests.support.party.offers import (
     KEY,
     SIX,
@@ -58,12 +61,6 @@ from tests.support.party.offers import (
     tags,
 )
 from tests.support.tampering import tamper
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pate.storage.hash_chain import Json
 
 FIVE = SIX[:5]
 OTHER = "d2" * 16

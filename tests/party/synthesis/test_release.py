@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,24 +17,17 @@ from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.synthesis import files
 from party.synthesis.files import KEY, About, Source, merge, read
 from party.synthesis.options import ReleaseRequest
-from party.synthesis.plan import MOST_CELLS, check_size, plan_of
-from party.synthesis.release import Places, release, release_again
+from party.synthesis.plan import MOST_CELLS, Plan, check_size, plan_of
+from party.synthesis.release import Made, Places, release, release_again
 from party.synthesis.schema import Attribute, Domain
 from party.synthesis.table import decode
 from pate.accounting.filters import Delta
 from pate.data.limits import MAX_BYTES
 from pate.data.values import Table
 from pate.errors import DataError, InfeasibleError, PateError, UsageError
-from pate.noise.exact import SystemNoise
+from pate.noise.exact import Randomness, SystemNoise
 from pate.noise.simulated import SimulatedNoise
 from tests.support.party.domains import small
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from party.synthesis.plan import Plan
-    from party.synthesis.release import Made
-    from pate.noise.exact import Randomness
 
 SEEDED = ReleaseRequest(rows=4, method="cfs", release="seeded", k=50, attempts=5)
 FOUR = ReleaseRequest(rows=4)

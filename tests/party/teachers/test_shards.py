@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +11,6 @@ from party.teachers.ensemble import assign_shards, split
 from pate.data.read import read_dataset
 from pate.data.values import Dataset, Table
 from pate.errors import UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KEY = b"k" * 32
 values = st.lists(st.integers(-50, 50), min_size=1, max_size=40)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,19 +31,13 @@ from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.features.dense import Directions, dense_votes, looked_at
 from pate.features.space import directions_over, space_over
 from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
-from pate.mechanisms import DistributedGNMax, DistributedNeighbour, GNMax, Neighbour
+from pate.mechanisms import DistributedGNMax, DistributedNeighbour, GNMax, Mechanism, Neighbour
 from pate.noise.exact import SystemNoise
+from pate.votes import Counts
 from protos import wire
 from protos.pate.v1 import vote_pb2
 from tests.party.voting.test_voter import Parity
 from tests.support.campaign_messages import SERVER_KEY, campaign_message, site, terms_message
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from pate.mechanisms import Mechanism
-    from pate.votes import Counts
 
 RNG = np.random.default_rng(8)
 PUBLIC = Images(RNG.integers(0, 256, (14, 4, 4, 1), dtype=np.uint8))

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from party.voting.neighbour import NeighbourVotes
 from pate.data.values import Dataset, Images, Inputs, Table
 from pate.errors import PateError, ProtocolError, SchemaError
 from pate.features.space import space_over
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from pate.votes import Counts
+from pate.votes import Counts
 
 CLASSES = ("ill", "unclear", "well")
 KEY = b"k" * 32

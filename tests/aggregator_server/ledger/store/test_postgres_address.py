@@ -8,7 +8,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,11 +18,9 @@ from aggregator_server.ledger.store.session import connect
 from aggregator_server.ledger.verify import verify
 from aggregator_server.results import report
 from pate.errors import StateError, UnreachableError, UsageError
+from tests.support.postgres import Cluster
 from tests.support.server.campaigns import label, make_spec, start
 from tests.support.server.in_postgres import again
-
-if TYPE_CHECKING:
-    from tests.support.postgres import Cluster
 
 ROOT = Path(__file__).resolve().parents[4]
 
