@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Final
 from pate.campaign.terms import votes_per_unit
 from pate.data.embeddings import encoder_in
 from pate.errors import StateError
-from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
+from pate.formats.privacy_statement import (
+    ObserverStatement,
+    PrivacyStatement,
+    adjacency_of,
+    noise_in_words,
+)
 from pate.mechanisms import rounds_cost, worst_cost
 from pate.planning.forecast import Expected, expected
 
@@ -110,12 +115,7 @@ def server_epsilon(state: CampaignState) -> float | None:
 def _noise(state: CampaignState) -> str:
     if state.simulated:
         return "simulated: drawn from a seed, so that nothing is guaranteed"
-    if state.spec.sums.distributed:
-        return (
-            f"distributed: exact discrete noise, a share from each party, of which "
-            f"{state.spec.sums.honest} are counted"
-        )
-    return "central: exact discrete noise, drawn by the server"
+    return noise_in_words(state.spec.sums.honest if state.spec.sums.distributed else None)
 
 
 def _public(state: CampaignState, epsilon: float) -> ObserverStatement:

@@ -33,6 +33,7 @@ from pate.formats.privacy_statement import (
     PrivacyStatement,
     adjacency_of,
     neighbours_of,
+    noise_in_words,
     rounded_up,
 )
 from pate.mechanisms import rounds_cost, worst_cost
@@ -122,7 +123,7 @@ def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     if mode != offer.sums.noise:
         yield same("noise", said.noise, f"{offer.sums.noise}: …")
     elif offer.settled:
-        yield same("noise", said.noise, _noise_text(offer))
+        yield same("noise", said.noise, _noise_in_words(offer))
     if not offer.settled:
         # As after missing the roster: there is nothing to compare with.
         yield Check(
@@ -335,17 +336,12 @@ def _head(said: PrivacyStatement, _ours: CampaignRecord) -> Iterator[Check]:
 _RULES: Final[tuple[_Rule, ...]] = (_terms, _figures, _counts, _observers, _head)
 
 
-def _noise_text(offer: Offer) -> str:
-    """Return the exact text that a server of these terms writes about its noise.
-
-    The server's code has the same text; a test compares the two.
-    """
+def _noise_in_words(offer: Offer) -> str:
     if not offer.sums.distributed:
-        return "central: exact discrete noise, drawn by the server"
+        return noise_in_words(None)
     events = [event for each in offer.mechanisms or () for event in each.worst]
     shared = (each for each in events if isinstance(each, NoisyCounts | GeometricHistogram))
-    counted = min((each.honest for each in shared), default=0)
-    return f"distributed: exact discrete noise, a share from each party, of which {counted} are counted"
+    return noise_in_words(min((each.honest for each in shared), default=0))
 
 
 def _without_gate(
