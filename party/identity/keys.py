@@ -79,7 +79,7 @@ def units_key(home: Path) -> bytes:
     """Return the 32 bytes that key the hashes of units in this party's ledger.
 
     They are derived from the key of the shards. A party that lost it votes in no earlier series: its
-    ledger has hashes by another key (:mod:`party.ledger.campaigns`).
+    ledger has hashes by another key (:mod:`party.ledger.series`).
 
     Raises:
         StateError: if the stored key is damaged.

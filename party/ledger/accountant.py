@@ -205,7 +205,7 @@ def _of_campaigns(counted: Iterable[Totals], *, within: bool) -> Iterable[Spent]
     ``within``: whether the unit is a part of a party.
 
     A unit has a part of its votes in each campaign of a series, and they are no more than the votes
-    that one of them charges: the party's ledger sees to that (:mod:`party.ledger.campaigns`).
+    that one of them charges: the party's ledger sees to that (:mod:`party.ledger.series`).
 
     Source: docs/proofs/composition.md, section 8.
     """

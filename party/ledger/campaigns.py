@@ -1,30 +1,24 @@
-"""The state of a campaign, at most 300 KiB, with the rules within it and within its series.
+"""The state of a campaign with the rules within it, and its records as values.
 
-Each vote of a unit is cast in one campaign of a series, and never again. An answer states whose votes it
-has, as keyed hashes of the units, one for each vote. The hashes are in a table of the ledger, in which none
-can be twice; the chain commits to their number and digest. All campaigns of a series know units in the same
-way, have one unit of privacy, charge it for the same number of votes, and add up costs in one composition:
-otherwise its votes in all of them would not be those that the accountant counts, or no campaign would be the
-most expensive one. Proof: docs/proofs/composition.md, sections 8 and 9.
+A part of :mod:`party.ledger.state`. Campaigns are in memory, at most 300 KiB each; hashes of
+queries are not: a party answers millions.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING
 
 from party.ledger.accountant import Totals
 from party.ledger.sent_votes import Given
-from pate.accounting.composition import Gdp, Pure, Zcdp
-from pate.errors import ProtocolError, RefusedError
+from pate.errors import RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
+    from party.ledger.history import History
     from party.ledger.sent_votes import How
-    from party.ledger.state import History
+    from party.ledger.series import UnitVotes
     from pate.campaign.offer import Offer
 
 
@@ -257,93 +251,3 @@ class Campaign:
             0 if self.units is None else self.units.number,
             tuple(self.files.values()),
         )
-
-
-# --- votes of units in a series -------------------------------------------------------------------
-
-
-UNIT_BYTES: Final = 16
-#: Most votes of one answer.
-_MOST_UNITS: Final = 10**8
-_DIGEST: Final = 64
-#: What a coordinator states to stay in a composition. Gaussian DP is of noise that is wide enough.
-_KEEPS: Final = {
-    Pure.name: "--noise-law geometric",
-    Gdp.name: "--noise-law gaussian, at an epsilon that is no larger",
-    Zcdp.name: "--noise-law gaussian, at an epsilon that is no smaller",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class UnitVotes:
-    """The units that vote in an answer, as its entry has them: how many, and a digest of their hashes.
-
-    ``known_by``: what these depend on besides the units; see
-    :class:`~party.voting.series.SeriesVoters`.
-    """
-
-    known_by: str
-    number: int
-    digest: str
-
-    def __post_init__(self) -> None:
-        if type(self.number) is not int or not 0 <= self.number <= _MOST_UNITS:
-            raise ProtocolError(f"an answer with votes of {self.number!r:.40} units")
-        for text in (self.known_by, self.digest):
-            if type(text) is not str or len(text) != _DIGEST or set(text) - set("0123456789abcdef"):
-                raise ProtocolError(f"not a digest of units: {text!r:.80}")
-
-    @classmethod
-    def of(cls, known_by: str, units: Sequence[bytes]) -> Self:
-        """Return the description of units by their hashes."""
-        if any(len(each) != UNIT_BYTES for each in units):
-            raise ProtocolError(f"the hash of a unit is {UNIT_BYTES} bytes")
-        if any(one >= other for one, other in pairwise(units)):
-            raise ProtocolError("the hashes of units must ascend, and differ")
-        whole = hashlib.sha256(b"pate party units v1\0" + b"".join(units))
-        return cls(known_by, len(units), whole.hexdigest())
-
-
-def check_series(
-    offer: Offer,
-    units: UnitVotes | None,
-    before: UnitVotes | None,
-    others: Iterable[tuple[Offer, UnitVotes | None, bool]],
-) -> None:
-    """Check an answer against the other campaigns of its series; for its votes see ``LedgerState.voted``."""
-    if (offer.series is None) != (units is None):
-        raise ProtocolError("the units that vote are stated in a series, and only there")
-    if units is None:
-        return
-    if before not in (None, units):
-        raise RefusedError(
-            f"other units of ours would vote in campaign {offer.campaign[:8]} than when it was "
-            "first answered"
-        )
-    for earlier, voted, forgotten in others:
-        if voted is None or not offer.continues(earlier):
-            continue
-        if forgotten:
-            raise RefusedError(
-                f"entries of our ledger were lost after we had voted in series {offer.series!r}: who "
-                "voted then could vote again. Take part in a new series, whose cost adds up"
-            )
-        if (earlier.unit, earlier.votes_per_unit) != (offer.unit, offer.votes_per_unit):
-            raise RefusedError(
-                f"series {offer.series!r} protects each {earlier.unit} with "
-                f"{earlier.votes_per_unit} of its votes, campaign {offer.campaign[:8]} each "
-                f"{offer.unit} with {offer.votes_per_unit}: it needs a series of its own"
-            )
-        if earlier.composition != offer.composition:
-            raise RefusedError(
-                f"series {offer.series!r} adds up its costs in {earlier.composition!r}, campaign "
-                f"{offer.campaign[:8]} in {offer.composition!r}, and no epsilon of either covers both: it "
-                f"needs {_KEEPS.get(earlier.composition or '', 'the same noise')}, or a series of its own"
-            )
-        if voted.known_by != units.known_by:
-            raise RefusedError(
-                f"in series {offer.series!r} our {offer.unit}s were known in another way: the "
-                "columns of the campaign, --label, --group, --decimal, --thousands or --missing have "
-                "changed, or shard.key was lost; who has voted could vote again. Restore what it was, or "
-                "take part in a new series, whose cost adds up"
-            )

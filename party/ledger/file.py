@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from party.ledger.entries import RULES
-from party.ledger.state import History, LedgerState
+from party.ledger.history import History
+from party.ledger.state import LedgerState
 from pate.errors import LedgerError
 from pate.runtime.home import write_file
 from pate.storage.durable_file import DurableFile
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 APPLICATION_ID: Final = 0x7061746C
 #: Creates the tables, and the triggers that keep them append-only. ``tags`` has those of the votes on
 #: each query (:mod:`party.ledger.sent_votes`), ``units`` those that have voted in a series, each once
-#: (:mod:`party.ledger.campaigns`). The index finds a query of an earlier batch.
+#: (:mod:`party.ledger.series`). The index finds a query of an earlier batch.
 SCHEMA: Final = (
     (
         "CREATE TABLE entries (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, body TEXT NOT NULL, "

@@ -1,10 +1,9 @@
 """Comparison of this party's votes with all votes that ever left, before they leave.
 
-Masks hide the votes in one sum; the difference of two sums in
-which only one party's votes changed reveals that change, and the other parties unmask each without
-noticing. So everything that only this party knows is compared here with what it *sent*, unmasked or
-not; the survivors of a sum, which all know, are compared when it is unmasked
-:func:`check_unmasking`, since the difference of two sums over the same queries reveals the votes of
+Masks hide the votes in one sum; the difference of two sums in which only one party's votes changed reveals
+that change, and the other parties unmask each without noticing. So everything that only this party knows is
+compared here with what it *sent*, unmasked or not. The survivors of a sum, which all know, are compared when
+it is unmasked (:func:`check_unmasking`): the difference of two sums over the same queries reveals the votes of
 parties in only one of them.
 """
 
@@ -22,7 +21,7 @@ from pate.errors import ProtocolError, RefusedError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from party.ledger.campaigns import UnitVotes
+    from party.ledger.series import UnitVotes
     from pate.campaign.offer import Offer
     from pate.votes import Counts
 
@@ -44,7 +43,7 @@ class Answer:
         view: of our data; see :func:`view_of`.
         tags: 16 bytes each, of the votes, see :func:`tags_of`; empty until they are known.
         units: hashes of the units that vote, ascending; None outside a series. See
-            :mod:`party.ledger.campaigns`.
+            :mod:`party.ledger.series`.
         known_by: digest of what these hashes depend on besides the units, hex.
         round: in which records vote, from 1; 0 where they do not vote in rounds.
     """

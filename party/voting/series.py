@@ -13,7 +13,7 @@ What a campaign chooses and a hash depends on, the schema by which cells are rea
 campaign that reads otherwise is refused. How its class list names a label enters no hash.
 
 Each vote has a hash, keyed with the party's secret and bound to the series. The party's ledger has
-those of all votes cast (:mod:`party.ledger.campaigns`). Votes that the same campaign had before do not
+those of all votes cast (:mod:`party.ledger.series`). Votes that the same campaign had before do not
 count, so an answer that is repeated has the same voters.
 
 Proof: docs/proofs/composition.md, sections 8 and 9.
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from party.ledger.campaigns import UNIT_BYTES
+from party.ledger.series import UNIT_BYTES
 from pate.data.embeddings import Embeddings
 from pate.errors import ProtocolError
 from pate.features.neighbours import voters_of

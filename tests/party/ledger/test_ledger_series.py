@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from party.backup import back_up, forget, restore
-from party.ledger.campaigns import UNIT_BYTES, UnitVotes
 from party.ledger.entries import Answered
 from party.ledger.file import SCHEMA
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.ledger.sent_votes import Answer
+from party.ledger.series import UNIT_BYTES, UnitVotes
 from pate.accounting.composition import Gdp, total_cost
 from pate.accounting.filters import GAUSSIAN_PART, Delta
 from pate.campaign.offer import Offer
