@@ -3,8 +3,8 @@
 Masks hide the votes in one sum; the difference of two sums in which only one party's votes changed reveals
 that change, and the other parties unmask each without noticing. So everything that only this party knows is
 compared here with what it *sent*, unmasked or not. The survivors of a sum, which all know, are compared when
-it is unmasked (:func:`check_unmasking`): the difference of two sums over the same queries reveals the votes of
-parties in only one of them.
+it is unmasked (:func:`check_unmasking`): the difference of two sums over the same queries reveals the votes
+of parties in only one of them.
 """
 
 from __future__ import annotations
