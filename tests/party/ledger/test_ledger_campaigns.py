@@ -110,6 +110,7 @@ def test_counts_and_openings_are_those_of_a_ledger_that_holds_everything(
     offers = [settled(), noisy(campaign="d2" * 16), *map(offer_of, range(2))]
     seen: dict[str, set[bytes]] = {}
     opened: dict[bytes, set[tuple[str, ...]]] = {}
+    noisy_batches: dict[bytes, set[bytes]] = {}
     for _ in range(data.draw(st.integers(4, 12))):
         offer = data.draw(st.sampled_from(offers))
         hashes = queries(data.draw(st.integers(0, 5)), data.draw(st.integers(1, 4)))
@@ -124,12 +125,14 @@ def test_counts_and_openings_are_those_of_a_ledger_that_holds_everything(
             continue
         for each in hashes:
             opened.setdefault(each, set()).add(survivors)
+            if offer.sums.distributed:
+                noisy_batches.setdefault(each, set()).add(batch)
         if data.draw(st.integers(0, 3)) == 0:
             ledger = PartyLedger(ledger.path)
     assert {each.offer.campaign: each.queries for each in ledger.totals()} == {
         campaign: len(hashes) for campaign, hashes in seen.items()
     }
-    assert all(len(each) == 1 for each in opened.values())
+    assert all(len(each) == 1 for each in (*opened.values(), *noisy_batches.values()))
     assert PartyLedger(ledger.path).campaigns() == ledger.campaigns()
 
 

@@ -15,7 +15,6 @@ import pytest
 
 from aggregator_server.exchange.aggregation import ANSWERS, Batch, MaskedAggregation
 from party.identity.keys import identity_key
-from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.ledger.verify import agrees, verify_statement
 from party.policy.policy import Policy
 from party.policy.words import rules_in_words
@@ -920,9 +919,3 @@ def test_shares_of_teachers_do_not_serve_records(hospitals: Hospitals) -> None:
             hospitals.aggregation(hospitals.campaign())[0].request("a"),
             hospitals.campaign(DistributedGNMax(Fraction(20), 2, 1), noise="distributed"),
         )
-
-
-def test_who_is_restarted_finds_its_ledger_as_it_was(hospitals: Hospitals) -> None:
-    hospitals.run(hospitals.aggregation(hospitals.campaign(SHARES)), [NAMES] * 5)
-    head = hospitals.sites["b"].site.ledger.verify()
-    assert PartyLedger(hospitals.root / "b" / LEDGER_FILE, read_only=True).verify() == head
