@@ -19,7 +19,7 @@ import pytest
 from PIL import Image
 
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.teachers.training import assign_shards
+from party.teachers.ensemble import assign_shards
 from party.voting.neighbour import NeighbourVotes
 from party.voting.own_data import OwnFile
 from party.voting.series import series_voters

@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from party.teachers.training import assign_shards
+from party.teachers.ensemble import assign_shards
 from party.voting.neighbour import NeighbourVotes
 from party.voting.own_data import OwnFile, OwnVoters
 from pate.data.cells import PLAIN, Reading
