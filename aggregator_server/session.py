@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from pate.runtime.screen import Screen
 
 _PUBLIC_FILE = "public.bin"
+#: The coordinator's options, in the campaign's folder.
+OPTIONS_FILE = "campaign.toml"
 #: What this server can see, stated before the first party connects.
 _SEEN: Final = {
     ("plain", "central"): (
@@ -96,12 +98,14 @@ def start_campaign(
     database: str | None = None,
     encoder: Path | None = None,
     guess: Guess = NO_GUESS,
+    typed: str = "",
 ) -> dict[str, object]:
     """Run a new campaign to its end, or continue the same one if it exists; return what ``--json`` prints.
 
     It is over once its parties were notified of its end and its labels were served. If it ends
     early, released labels are not lost. ``encoder`` is a folder, which parties without a copy are
-    sent; ``guess`` is for what to expect, no term of the campaign.
+    sent; ``guess`` is for what to expect, no term of the campaign; ``typed`` is the options as a
+    configuration file, which a new campaign's folder keeps.
     """
     place = place_of(private_directory(folder), database)
     if stores.exists(place):
@@ -123,6 +127,8 @@ def start_campaign(
         spec = replace(spec, series_key=key.hex())
         require_same_series(folder, spec)
     write_file(folder / _PUBLIC_FILE, pack_public_set(inputs))
+    if typed:
+        write_file(folder / OPTIONS_FILE, typed.encode())
     reach("public-set-stored")
     with Ledger.create(place, spec) as ledger:
         reach("ledger-created")
