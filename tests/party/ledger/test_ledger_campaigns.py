@@ -132,7 +132,8 @@ def test_counts_and_openings_are_those_of_a_ledger_that_holds_everything(
     assert {each.offer.campaign: each.queries for each in ledger.totals()} == {
         campaign: len(hashes) for campaign, hashes in seen.items()
     }
-    assert all(len(each) == 1 for each in (*opened.values(), *noisy_batches.values()))
+    assert all(len(each) == 1 for each in opened.values())
+    assert all(len(each) == 1 for each in noisy_batches.values())
     assert PartyLedger(ledger.path).campaigns() == ledger.campaigns()
 
 
