@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # More options of pytest for `make test`, as --ignore=FOLDER.
 TESTS  :=
 
-.PHONY: demo test test-all mutants coverage check bench docs protos clean help
+.PHONY: demo test test-all mutants coverage check bench docs protos release clean help
 
 help:
 	@echo "make demo    two campaigns end to end: four hospitals, a server, a student"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench   the speeds of masked sums and of the accountant"
 	@echo "make docs    the documentation as a site, in site/"
 	@echo "make protos  generate protos/pate/v1/*_pb2* anew"
+	@echo "make release  dist/: sdist, wheel, bill of materials, checked in a bare environment"
 
 $(VENV)/.installed: pyproject.toml
 	@echo "Setting up $(VENV): about two minutes and 6 GB, once."
@@ -26,8 +27,8 @@ $(VENV)/.installed: pyproject.toml
 	$(PIP) install --quiet --editable .
 	@touch $@
 
-$(VENV)/.tools: $(VENV)/.installed requirements-dev.txt
-	$(PIP) install --quiet --requirement requirements-dev.txt --editable '.[postgres]'
+$(VENV)/.tools: $(VENV)/.installed
+	$(PIP) install --quiet --editable '.[dev,postgres]'
 	@touch $@
 
 demo: $(VENV)/.installed
@@ -70,6 +71,25 @@ docs: $(VENV)/.tools
 
 protos: $(VENV)/.tools
 	$(BIN)/python -m protos.generate
+
+# All of a release but the upload, from what is committed. The bare environment has the versions of
+# deploy/constraints.txt and the wheel, and nothing of this checkout.
+release: $(VENV)/.tools
+	git diff --quiet HEAD || { echo "commit first: a release is what is committed" >&2; exit 2; }
+	$(PIP) install --quiet --editable '.[release]'
+	rm -rf dist build/release
+	mkdir -p build/release && git archive HEAD | tar -x -C build/release --one-top-level=source
+	$(BIN)/python -m build --outdir dist build/release/source
+	$(BIN)/python -m twine check --strict dist/*
+	$(PYTHON) -m venv build/release/bare
+	build/release/bare/bin/python -m pip install --quiet --require-hashes --no-deps --requirement deploy/constraints.txt
+	build/release/bare/bin/python -m pip install --quiet --no-deps dist/*.whl
+	build/release/bare/bin/python -m pip check
+	cd build/release && bare/bin/pate new trial && cd trial && ../bare/bin/pate-server check --config server.toml
+	$(BIN)/cyclonedx-py environment build/release/bare/bin/python --pyproject pyproject.toml \
+	  --output-reproducible --output-file dist/federated-pate.cdx.json
+	cd dist && sha256sum * > SHA256SUMS
+	@echo "dist/ is ready. Tag the commit, and upload the wheel and the sdist: twine upload dist/*.whl dist/*.tar.gz"
 
 clean:
 	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
