@@ -434,7 +434,6 @@ def test_what_ships_stands(mechanism: Mechanism) -> None:
     others_slow([
         (GNMax(Fraction(3), 1), 0.25),
         (LNMax(Fraction(1), 1), 0.25),
-        (ConfidentGNMax(60, Fraction(3), Fraction(3), 1), 0.2),
         (InteractiveGNMax(20, Fraction(3), Fraction(3), HALF, 1), 0.2),
     ], lambda case: case[0].name == "lnmax"),
 )  # fmt: skip
