@@ -44,10 +44,11 @@ from pate.campaign.representatives import choose as choose_representatives
 from pate.campaign.settings import spec_of
 from pate.codes import DENSE, NEAREST, code_of
 from pate.data.values import Images, Inputs, Table, content_hash
-from pate.errors import BudgetError, UsageError
+from pate.errors import BudgetError, DataError, UsageError
 from pate.planning.forecast import Forecast
 from pate.runtime.home import private_directory
 from pate.runtime.screen import Screen
+from student.chances.evidence import ONLY_NOISE
 from student.lesson import Effort, Lesson, Student, learns_from_counts
 from student.training import train
 
@@ -314,9 +315,15 @@ def learnt(
     if problem.name == "svhn-votes":
         made = replace(made, validation=np.empty((0, 0)), test=np.empty((0, 0)))
     elif labels.rows or learns_from_counts(labels.noisy) or public.kind != "class":
-        student = _trainer(row, setting, seed, screen)(lesson(labels, problem.split.queries), 0)
-        said = [output(student, part) for part in (problem.validation, problem.split.test)]
-        made = Fitted(said[0], said[1], made.cost)
+        try:
+            student = _trainer(row, setting, seed, screen)(lesson(labels, problem.split.queries), 0)
+        except DataError as error:
+            if str(error) != ONLY_NOISE:
+                raise
+            screen.say(str(error))
+        else:
+            said = [output(student, part) for part in (problem.validation, problem.split.test)]
+            made = Fitted(said[0], said[1], made.cost)
     told = Run(
         seed=seed,
         counts=counts,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,9 +27,10 @@ from benchmarks.rows import ROWS, Options
 from pate.accounting.gdp import delta_from_epsilon
 from pate.codes import code_of
 from pate.data.values import Dataset, Images, Table
-from pate.errors import UsageError
+from pate.errors import DataError, UsageError
 from pate.runtime.screen import Screen
 from simulation.datasets import digits
+from student.chances.evidence import ONLY_NOISE
 from tests.support.encoders.embedded import embedded_records
 
 SCREEN = Screen("test")
@@ -239,6 +241,21 @@ def test_teachers_of_arrays_learn_with_numbers_by_rule(tmp_path: Path) -> None:
     made = method.fit(problem, setting, 20.0, 0)
     assert measure.auc(made.test, problem.split.test.labels) > 0.8
     assert made.guarantee["epsilon"] <= 20.0
+
+
+@pytest.mark.parametrize("why", [ONLY_NOISE, "the disk is gone"])
+def test_a_campaign_of_noise_only_has_no_student_and_other_errors_are_errors(
+    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(*_: object, **__: object) -> None:
+        raise DataError(why)
+
+    monkeypatch.setattr(votes, "train", train)
+    problem, method = tiny(), votes.teachers(COMPARISON, tmp_path, SCREEN)
+    with nullcontext() if why == ONLY_NOISE else pytest.raises(DataError, match=why):
+        made = method.fit(problem, {"aggregator": "gnmax", "release": "arrays"}, 1.0, 0)
+        assert np.ptp(made.test) == 0
+        assert made.cost.exchanges > 0
 
 
 def test_a_cost_is_the_largest_of_any_party_and_the_server_has_the_rest() -> None:
