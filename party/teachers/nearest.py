@@ -49,13 +49,9 @@ _DRAWINGS: Final = 5_000
 
 @dataclass(frozen=True, eq=False)
 class NearestTeacher:
-    """A shard's records in a fixed feature space.
+    """A shard's records as unit vectors of a fixed feature space.
 
-    Attributes:
-        takes: the size of the images.
-        records: (n, d) float32, unit vectors.
-        labels: (n,) int64.
-        least: the least product of a query and a record at which the record is near.
+    ``least`` is the least product of a query and a record at which the record is near.
     """
 
     takes: ImageSchema

@@ -6,8 +6,10 @@ What is true is computed here from the ledger's entries, without the code that r
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, get_args
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -23,6 +25,7 @@ from aggregator_server.monitoring.status import Status
 from aggregator_server.results.report import LEDGER_FILE
 from pate.accounting.composition import COMPOSITIONS, Gate, composition_named
 from pate.campaign.choices import AGGREGATORS, PUBLISH
+from pate.campaign.spec import CampaignSpec
 from pate.codes import code_of
 from pate.errors import StateError
 from pate.mechanisms import MECHANISMS
@@ -39,12 +42,6 @@ from tests.support.server.campaigns import (
     make_spec,
     make_votes,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pate.campaign.spec import CampaignSpec
 
 SHARES: dict[str, Any] = {"aggregation": "masked", "noise": "distributed", "colluders": 1}
 SEVERAL: dict[str, Any] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,9 +31,6 @@ from tests.support.campaign_messages import SERVER_KEY, campaign_message, site
 from tests.support.encoders import tiny_encoders as tiny
 from tests.support.encoders.dicom_files import dicom
 from tests.support.encoders.dicom_files import write as write_film
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CLASSES = ("dark", "light")
 #: So many that the weights are three pieces.
