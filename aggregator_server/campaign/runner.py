@@ -26,7 +26,7 @@ from pate.codes import code_of
 from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.mechanisms import DistributedMechanism
-from pate.planning.forecast import Forecast, classes_in_words
+from pate.planning.forecast import classes_in_words, teachers_wanted
 from pate.printable import listed
 from pate.runtime.failpoints import reach
 from protos.pate.v1 import vote_pb2
@@ -432,5 +432,5 @@ def _which(state: CampaignState) -> str:
 
 
 def _offer(spec: CampaignSpec, signing_key: Ed25519PrivateKey) -> Offer:
-    announced = replace(spec.announced, wanted_teachers=Forecast.teachers_wanted(spec) or None)
+    announced = replace(spec.announced, wanted_teachers=teachers_wanted(spec) or None)
     return Offer(key=signing_key.public_key().public_bytes_raw(), announced=announced)

@@ -24,7 +24,7 @@ from aggregator_server.exchange.presence import Presence, here_in_words
 from aggregator_server.exchange.public_set import Handout, piece_request
 from pate.errors import QuorumError
 from pate.printable import listed
-from pate.runtime.reminder import Reminder
+from pate.runtime.screen import Reminder
 from protos.pate.v1 import vote_pb2
 
 if TYPE_CHECKING:

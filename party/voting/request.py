@@ -67,15 +67,7 @@ def check_fits(
 ) -> None:
     """Check that our teachers, or our records, can serve a campaign.
 
-    Args:
-        ours: teachers or records.
-        unit: of privacy, of the campaign.
-        schema: the line that describes its inputs.
-        classes: its class list, None while unknown.
-        of_teachers: whether teachers vote in it, in one release.
-
-    Raises:
-        SchemaError: with what to do, if they cannot.
+    ``of_teachers``: teachers vote in it, in one release.
     """
     if unit == "patient" and ours.unit != "patient":
         raise SchemaError(
@@ -122,11 +114,7 @@ def other_classes(ours: tuple[str, ...], agreed: tuple[str, ...]) -> str:
 
 
 def check_on_roster(settled: Settled, name: str, identity: bytes, teachers: int) -> None:
-    """Check our entry on the roster.
-
-    Raises:
-        ProtocolError: otherwise.
-    """
+    """Check our entry on the roster."""
     for member in settled.roster:
         if (member.name, member.identity) == (name, identity.hex()):
             if member.teachers == teachers:

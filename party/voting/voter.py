@@ -100,12 +100,7 @@ class _Request:
 class _Preparation:
     """The reading and training for one campaign, in a thread, after we have said that we prepare.
 
-    Attributes:
-        offer: of the campaign.
-        begun: whether the thread was started.
-        over: set when it has ended.
-        error: why it failed, to be met by the next request; None if it did not.
-        abandoned: whether another campaign is asked for meanwhile.
+    ``error`` is met by the next request; ``abandoned``: another campaign is asked for meanwhile.
     """
 
     offer: Offer
@@ -118,17 +113,7 @@ class _Preparation:
 class Voter:
     """Answers the server's requests for one party.
 
-    Args:
-        name: of the party.
-        identity: its signing key.
-        ensemble: its trained teachers, or None if it has none.
-        records: its voting records, or None.
-        own: creates either, from its file as read for the campaign; then the two are None.
-        home: of public sets and stored votes.
-        site: its policy and ledger.
-        noise: source of its noise shares.
-        public: its own copy of the public set, or None to be sent one.
-        say: prints a line on the party's own screen.
+    It has teachers or records, or ``own`` creates either, from its file as read for the campaign.
     """
 
     def __init__(
@@ -176,11 +161,7 @@ class Voter:
         self._preparation: _Preparation | None = None
 
     def handle(self, body: bytes) -> bytes:
-        """Answer one request.
-
-        Raises:
-            ProtocolError: if the bytes are not a request, which cannot be answered.
-        """
+        """Answer one request; ProtocolError if the bytes are none, which cannot be answered."""
         self.error = None
         try:
             offer, request = wire.read_request(body, self._campaigns)
@@ -352,14 +333,7 @@ class Voter:
                 raise ProtocolError("a request of no known kind")
 
     def prepare(self, offer: Offer) -> None:
-        """Check that we may take part in a campaign, and train its teachers; join nothing.
-
-        Args:
-            offer: of the campaign, as far as known.
-
-        Raises:
-            PateError: if we may not, or cannot.
-        """
+        """Check that we may take part in a campaign, and train its teachers; join nothing."""
         self._check(offer)
         self._who(offer)
 
@@ -411,9 +385,6 @@ class Voter:
         """Return whether we answer that we prepare: once for each campaign, before any record is read for it.
 
         Always, whatever is read or trained already: that could depend on a record.
-
-        Raises:
-            PateError: if the terms do not fit us, or the preparation has failed.
         """
         now = self._preparation
         if now is not None and now.offer == offer and now.over.is_set():
@@ -436,10 +407,7 @@ class Voter:
         return True
 
     def _accept_terms(self, offer: Offer) -> None:
-        """Check what the terms say before any of our records is read for them.
-
-        The site's own rules come first.
-        """
+        """Check what the terms say before a record is read for them; the site's own rules come first."""
         self._site.consider(offer)
         own, wanted = self._public.own, offer.announced.public_set
         if own is not None and own.hex() != wanted:
@@ -476,11 +444,7 @@ class Voter:
     def _who(
         self, offer: Offer, stops: Callable[[], bool] = lambda: False
     ) -> Ensemble | NeighbourVotes:
-        """Return the voters of a campaign: our teachers or our records.
-
-        Raises:
-            SchemaError: if there are none.
-        """
+        """Return the voters of a campaign: our teachers or our records."""
         if self._own is not None:
             return self._own.voters(offer.announced, stops)
         found = self._records if offer.announced.records_vote else self._ensemble
@@ -536,11 +500,7 @@ class Voter:
     # --- votes ---------------------------------------------------------------------------
 
     def _asked(self, offer: Offer, batch: vote_pb2.Batch) -> _Request:
-        """Check that votes on a batch are allowed. Nothing is computed yet.
-
-        Raises:
-            PateError: if they may not.
-        """
+        """Check that votes on a batch are allowed. Nothing is computed yet."""
         self._check(offer)
         own = self._identity.public_key().public_bytes_raw()
         check_on_roster(offer.require_settled(), self._name, own, self._weight(offer))
@@ -576,13 +536,7 @@ class Voter:
         return series_voters(records, offer, self._units_key, voted, cap)
 
     def _leave(self, how: Callable[[Offer, Answer], None], asked: _Request, votes: Counts) -> None:
-        """Compare votes that are about to leave with all earlier ones, or record them as well.
-
-        Args:
-            how: ``check`` or ``answer`` of our site.
-            asked: their request.
-            votes: of which only a keyed hash is stored.
-        """
+        """Compare votes that are about to leave with all earlier ones, or record their tags as well."""
         classes = asked.offer.announced.classes or ()
         tags = tags_of(self._votes_key, asked.answer.hashes, classes, votes)
         how(asked.offer, replace(asked.answer, tags=tags))

@@ -15,8 +15,8 @@ from pate.campaign.settings import spec_of
 from pate.data.values import Dataset, Table
 from pate.errors import UsageError
 from pate.runtime.screen import Screen
-from simulation.campaign import run_campaign, wire_to
-from simulation.party import open_ensemble, open_voter, party_home
+from simulation.parties import open_ensemble, open_voter, party_home
+from simulation.simulate import run_campaign, wire_to
 
 if TYPE_CHECKING:
     from pathlib import Path

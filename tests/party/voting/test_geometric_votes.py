@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,11 +31,6 @@ from tests.party.voting.test_neighbour_voter import (
     statement,
 )
 from tests.support.campaign_messages import CampaignMessage, campaign_message, terms_message
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
 
 SCALE = Fraction(20)
 CENTRAL = Neighbour(3, votes_per_unit=1, scale=SCALE)
