@@ -243,4 +243,4 @@ class Soak:
         pixels = np.where(inputs.pixels < 248, inputs.pixels + noise, inputs.pixels)
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self.out / "public")
-        return write_inputs(self.out / "public", Images(pixels.astype(np.uint8)))
+        return write_inputs(self.out / "public.npz", Images(pixels.astype(np.uint8)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -14,7 +15,6 @@ from pate.codes import code_of
 from pate.data.values import Table
 from pate.formats.labels import LabelSet
 from pate.formats.privacy_statement import adjacency_of
-from simulation.datasets import write_inputs
 from tests.student.chances.test_cells import THREE, draw, people
 from tests.student.fit.test_several import LABELS, days, records
 from tests.support.world.commands import Campaign
@@ -31,6 +31,15 @@ pytestmark = pytest.mark.slow
 NAMES: Final = ("north", "south", "west")
 EACH: Final = 600
 POLICY: Final = lenient(3, 3) + 'answers = ["labels", "number", "ordered"]\n'
+
+
+def written(path: Path, table: Table) -> Path:
+    """Write a table as CSV next to ``path``; return the file."""
+    made = path.with_suffix(".csv")
+    with made.open("w", newline="", encoding="utf-8") as file:
+        rows = zip(*(column.tolist() for column in table.columns), strict=True)
+        csv.writer(file).writerows([table.names, *rows])
+    return made
 
 
 def columns(answer: str, count: int, seed: int) -> Table:
@@ -92,11 +101,11 @@ class Tables(Sites):
     def deal(self) -> Tables:
         for at, name in enumerate(self.names):
             self.data(name).mkdir(parents=True)
-            write_inputs(self.data(name) / "records", columns(self.answer, EACH, 2 + at))
+            written(self.data(name) / "records", columns(self.answer, EACH, 2 + at))
         return self
 
     def public(self, first: int = 1, count: int = 300) -> Path:
-        return write_inputs(self.folder / "public", people(count, first)[0])
+        return written(self.folder / "public", people(count, first)[0])
 
 
 @dataclass(frozen=True)
@@ -126,7 +135,7 @@ def flat(program: Program) -> str:
 def ended(folder: Path, answer: str) -> Told:
     """Run a campaign to its end."""
     sites = Tables(folder, NAMES, answer=answer).deal()
-    write_inputs(folder / "test", columns(answer, 400, 50))
+    written(folder / "test", columns(answer, 400, 50))
     served, voted, measured = OPTIONS[answer]
     with Campaign(folder / "campaign", sites) as campaign:
         campaign.enrol(POLICY)
