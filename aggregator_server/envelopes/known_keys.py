@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pate.errors import PateError, ProtocolError
 from pate.formats.enrolment import SealingKey
-from pate.masking.ahead.roster import BundleRoster, Sealed
+from pate.masking.ahead.bundle import BundleRoster, Sealed
 from pate.masking.context import Member
 from pate.runtime.home import write_file
 

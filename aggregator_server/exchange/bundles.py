@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pate.campaign.roster import RosterParty
-    from pate.masking.ahead.roster import BundleRoster
+    from pate.masking.ahead.bundle import BundleRoster
 
 
 class BundleSteps:

@@ -190,7 +190,7 @@ def check_database(folder: Path, ledger: str | None) -> Finding:
     place = place_of(folder, ledger)
     if not isinstance(place, InDatabase):
         return Finding.skipped("the ledger of this campaign is a file")
-    from aggregator_server.ledger.store.postgres.session import facts_of
+    from aggregator_server.ledger.store.session import facts_of
 
     facts = facts_of(place)
     if not facts.may_create and not stores.exists(place):

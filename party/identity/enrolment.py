@@ -28,7 +28,7 @@ from party.identity.keys import SEALING_FILE, identity_key, sealing_key
 from pate.errors import PateError, RefusedError, StateError, UnreachableError, UsageError
 from pate.exact import parse, read, write
 from pate.formats.enrolment import ROUTE, Answer, Bundle, SealingKey, check_name
-from pate.masking.ahead.roster import sign_sealing
+from pate.masking.ahead.bundle import sign_sealing
 from pate.masking.keys import KeyPair
 from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory, sync, write_file

@@ -20,9 +20,9 @@ from party.voting.own_data import OwnFile
 from party.voting.request import check_fits
 from pate.answers import LABELS, NONE
 from pate.campaign.choices import RECORDS_EACH, TEACHERS_EACH
-from pate.data.checks import require_records, require_trainable
 from pate.data.odd import Odd, Problem
 from pate.data.read import read_inputs
+from pate.data.records import require_records, require_trainable
 from pate.data.schema import Schema
 from pate.data.values import Table, is_numeric
 from pate.encoders.reading import Reader

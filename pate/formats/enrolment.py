@@ -165,7 +165,7 @@ class SealingKey:
     """The key that other parties seal shares for, in masked sums whose keys come ahead."""
 
     key: bytes  # X25519 public key, 32 bytes
-    # of the identity key; :class:`pate.masking.ahead.roster.Sealed` checks it. 64 bytes
+    # of the identity key; :class:`pate.masking.ahead.bundle.Sealed` checks it. 64 bytes
     signature: bytes
 
     def __post_init__(self) -> None:

@@ -14,14 +14,14 @@ import numpy as np
 
 from aggregator_server.campaign.gated import batch_of, bound_of, labels_behind
 from pate.accounting.bounds.theorem6_plus import Table
-from pate.accounting.publishing.gate import GateParameters
+from pate.accounting.gate import GateParameters
 from pate.accounting.units import Neighbours
 from pate.auditing.harness import Audit, Claim, Progress, Subject, audit
 from pate.auditing.neighbours import Pair
 from pate.errors import UsageError
 
 if TYPE_CHECKING:
-    from pate.accounting.publishing.nearby import Bound
+    from pate.accounting.nearby import Bound
     from pate.auditing.harness import Runs
     from pate.mechanisms import GNMax
     from pate.mechanisms.contract import Votes

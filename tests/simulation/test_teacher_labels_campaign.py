@@ -12,9 +12,8 @@ from aggregator_server.ledger.verify import verify
 from aggregator_server.options import CampaignOptions
 from aggregator_server.results.report import LEDGER_FILE, label_set
 from aggregator_server.results.statement import privacy_statement
-from party.ledger.findings import agrees
 from party.ledger.ledger import PartyLedger
-from party.ledger.verify import verify_statement
+from party.ledger.verify import agrees, verify_statement
 from pate.accounting.composition import Gdp
 from pate.accounting.events import NoisyArray
 from pate.campaign.settings import spec_of

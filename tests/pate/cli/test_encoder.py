@@ -17,7 +17,7 @@ from pate.encoders.description import FILE
 from pate.encoders.draft import output_of
 from pate.encoders.encoder import Encoder
 from pate.encoders.graph import checked_graph
-from pate.encoders.pictures import prepared
+from pate.encoders.inputs import prepared
 from pate.errors import DataError, PateError, UsageError
 from simulation.cli import app
 from tests.support.encoders import tiny_encoders as tiny

@@ -14,6 +14,7 @@ from __future__ import annotations
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from aggregator_server.ledger.store import tables
 from aggregator_server.ledger.store.place import (
     InDatabase,
     locked,
@@ -21,8 +22,7 @@ from aggregator_server.ledger.store.place import (
     require_closed_folder,
     write_anchor,
 )
-from aggregator_server.ledger.store.postgres import layout
-from aggregator_server.ledger.store.postgres.session import (
+from aggregator_server.ledger.store.session import (
     connect,
     lost,
     require_fit,
@@ -115,7 +115,7 @@ class PostgresDatabase:
             # Before it exists: from now on this campaign has no other place.
             self._note(self.place)
             with self.writing() as db:
-                layout.make(db, self.place.schema)
+                tables.make(db, self.place.schema)
                 fill(db)
                 reach("ledger-drafted")
         except BaseException:
@@ -149,7 +149,7 @@ class PostgresDatabase:
         Pages are not checked: the database checks what it reads, and all was read.
         """
         del pages
-        layout.check(db)
+        tables.check(db)
 
     def remember(self, head: Head) -> None:
         """Record in the folder that an entry is in the database."""
@@ -194,13 +194,9 @@ def _view(place: InDatabase) -> Iterator[Transaction]:
 
 
 def exists(place: InDatabase) -> bool:
-    """Return whether there is a ledger.
-
-    Raises:
-        StateError: if there was one, but it is missing.
-    """
+    """Return whether there is a ledger; StateError if there was one, but it is missing."""
     with _view(place) as db:
-        there = layout.is_there(db, place.schema)
+        there = tables.is_there(db, place.schema)
     if not there and place.head is not None:
         raise _gone(place)
     return there

@@ -62,31 +62,18 @@ class Batch:
     """A fixed list of queries, reduced to what the bound depends on. Secret, like the votes.
 
     The list must not depend on labels that the same batch releases.
-
-    Attributes:
-        top: (queries,) largest counts, or margins, votes.
-        log_q: (queries,) ln of the chance that the noisy plurality is not the plurality.
-        times: (queries,) multiplicity of each.
-        classes: number of classes.
-        law: noise on each count.
-        neighbours: whom the cost protects.
-        orders: (orders,) of the bound.
-        bound: cost of a query from top and log q.
-        checked: whether ``bound`` depends on top at all.
-        margins: whether top is not a count but a margin: how far gaps can narrow then does not
-            depend on how top moves.
     """
 
-    top: Floats = field(repr=False)
+    top: Floats = field(repr=False)  # (queries,) largest counts, votes
+    # (queries,) ln of the chance that the noisy plurality is not the plurality
     log_q: Floats = field(repr=False)
-    times: Floats = field(repr=False)
-    classes: int
-    law: Law
-    neighbours: Neighbours
-    orders: Floats
-    bound: Bound
-    checked: bool
-    margins: bool = False
+    times: Floats = field(repr=False)  # (queries,) multiplicity of each
+    classes: int  # number of classes
+    law: Law  # noise on each count
+    neighbours: Neighbours  # whom the cost protects
+    orders: Floats  # (orders,) of the bound
+    bound: Bound  # cost of a query from top and log q
+    checked: bool  # whether ``bound`` depends on top at all
     _known: dict[int, Floats] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -104,33 +91,18 @@ class Batch:
         *,
         orders: ArrayLike,
         checked: bool,
-        margins: ArrayLike | None = None,
     ) -> Batch:
-        """Return the batch of queries with these votes.
+        """Return the batch of queries with these (queries, classes) votes, whole numbers.
 
-        Args:
-            votes: (queries, classes) counts, whole numbers.
-            law: noise on each count, before the label is taken.
-            neighbours: whom it protects.
-            bound: (queries,) tops and log q to (queries, orders) costs, data set D first.
-            orders: (orders,) at which it is.
-            checked: whether a threshold test precedes the label.
-            margins: (queries,) statistic of the test, if not the largest count: for
-                Interactive-GNMax max_j (n_j - r_j), with whole numbers r that were determined by
-                public values before this batch.
-
-        Raises:
-            AccountingError: for impossible votes or margins, or ones that are not whole.
+        ``bound`` is from (queries,) tops and log q to (queries, orders) costs, data set D first;
+        ``checked`` says that a threshold test precedes the label.
         """
         counts = check_histograms(votes)
         if not len(counts):
             raise AccountingError("a batch has at least one query")
-        tops = counts.max(axis=1) if margins is None else np.asarray(margins, np.float64)
-        if tops.shape != (len(counts),) or not np.isfinite(tops).all():
-            raise AccountingError("margins are one finite number for each query")
-        if (counts != np.rint(counts)).any() or (tops != np.rint(tops)).any():
-            raise AccountingError("counts of votes and margins must be whole numbers")
-        seen = np.stack([tops, check_log_probabilities(gnmax_log_q(counts, law))])
+        if (counts != np.rint(counts)).any():
+            raise AccountingError("counts of votes must be whole numbers")
+        seen = np.stack([counts.max(axis=1), check_log_probabilities(gnmax_log_q(counts, law))])
         if not checked:
             seen[0] = 0.0
         # Many queries are equal: each kind is computed once.
@@ -145,7 +117,6 @@ class Batch:
             orders=check_orders(orders),
             bound=bound,
             checked=checked,
-            margins=margins is not None,
         )
 
     @property
@@ -160,22 +131,14 @@ class Batch:
         return total
 
     def index_of(self, order: float) -> int:
-        """Return where ``order`` is among the orders.
-
-        Raises:
-            AccountingError: if it is not one of them.
-        """
+        """Return where ``order`` is among the orders."""
         found = np.flatnonzero(self.orders == order)
         if not found.size:
             raise AccountingError(f"the bound of this batch is not at order {order}")
         return int(found[0])
 
     def worst(self, distance: int) -> Floats:
-        """Return F_d: (orders,) nats, no less than the cost of any votes within ``distance`` units.
-
-        Raises:
-            AccountingError: for a negative distance, or a bound that gives NaN or less than 0.
-        """
+        """Return F_d: (orders,) nats, no less than the cost of any votes within ``distance`` units."""
         if distance < 0:
             raise AccountingError(f"a distance is not negative, got {distance}")
         if distance not in self._known:
@@ -183,19 +146,10 @@ class Batch:
         return self._known[distance]
 
     def distance_to(self, target: float, order: float, farthest: int) -> int:
-        """Return how many units, whichever they are, may change without a cost above ``target``.
+        """Return how many units, whichever they are, may change without a cost above ``target`` nats.
 
-        Args:
-            target: nats.
-            order: one of the orders of the batch.
-            farthest: largest distance of interest.
-
-        Returns:
-            The largest d up to ``farthest`` with F_d <= target; -1 if there is none. Neighbours'
-            values differ by at most 1.
-
-        Raises:
-            AccountingError: for a target that is no number, or another order.
+        That is the largest d up to ``farthest`` with F_d <= target; -1 if there is none. Neighbours'
+        values differ by at most 1.
         """
         at = self.index_of(order)
         if not target >= 0.0:
@@ -214,8 +168,6 @@ class Batch:
     def narrower(self, steps: Floats, distance: int) -> Floats:
         """Return c(d, s): how far gaps can narrow within ``distance`` if top moves by ``steps``."""
         most = distance * self.neighbours.gap_shift
-        if self.margins:
-            return np.full(steps.shape, float(most))
         made: Floats = np.minimum(distance * self.neighbours.votes - steps, most)
         return made
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 
 from aggregator_server.ledger.store.place import PROVEN, is_here
-from aggregator_server.ledger.store.postgres.layout import quoted
+from aggregator_server.ledger.store.tables import quoted
 from pate.errors import DiskError, LedgerError, StateError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
@@ -70,13 +70,7 @@ _LONGEST: Final = 300
 
 
 def connect(place: InDatabase, *, read_only: bool) -> psycopg.Connection[Any]:
-    """Connect to the database of a ledger, and check that it is suitable.
-
-    Raises:
-        UnreachableError: if it does not answer, or refuses the login.
-        UsageError: for an unprotected connection.
-        StateError: if the server is not suitable for a ledger.
-    """
+    """Connect to the database of a ledger, and check that it is suitable."""
     try:
         link = psycopg.connect(autocommit=True, **place.address.parameters())
     except psycopg.Error as error:
@@ -199,16 +193,10 @@ def _ask(link: psycopg.Connection[Any], question: str, *values: object) -> tuple
 
 @contextmanager
 def translated(where: object) -> Iterator[None]:
-    """Translate errors of the database at ``where``.
+    """Translate errors of the database at ``where``: unreachable, disk, state, or a damaged ledger.
 
-    Only the first line of a server's error is passed on: its details show the row, and rows
-    contain votes.
-
-    Raises:
-        UnreachableError: it does not answer, or the connection broke.
-        DiskError: its disk is full, read-only or failing.
-        StateError: another process uses it, or our role lacks the permission.
-        LedgerError: it is damaged, or a rule of its tables was broken.
+    Only the first line of a server's error is passed on: its details show the row, and rows contain
+    votes.
     """
     try:
         yield

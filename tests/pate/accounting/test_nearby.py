@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
-from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
-from pate.accounting.bounds.outlier import gnmax_log_q
-from pate.accounting.publishing.nearby import Batch
+from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian, Law
+from pate.accounting.nearby import Batch
 from pate.accounting.units import Neighbours
 from pate.errors import AccountingError
-from tests.support.accounting.small_worlds import LAWS, Kind, joint_bound, label_bound, worlds
-
-if TYPE_CHECKING:
-    from pate.accounting.bounds.laws import Law
+from tests.support.accounting.small_worlds import LAWS, Kind, label_bound, worlds
 
 
 @pytest.mark.parametrize("adjacency", ["change", "remove"])
@@ -65,21 +59,6 @@ def test_queries_add_up_and_like_ones_are_counted() -> None:
     assert whole.cost()[0] == pytest.approx(whole.worst(0)[0], rel=1e-7)
 
 
-def test_margins_are_looked_at_apart_from_counts() -> None:
-    law, neighbours = Gaussian(2.0), Neighbours()
-    bound = joint_bound(law, Gaussian(2.0), 14.0, neighbours, 4.0)
-    votes = [[14, 1, 0], [13, 2, 0]]
-    batch = Batch.of(votes, law, neighbours, bound, orders=[4.0], checked=True, margins=[3.0, -2.0])
-    assert batch.cost()[0] == pytest.approx(
-        bound(np.array([3.0, -2.0]), gnmax_log_q(votes, law)).sum(), rel=1e-14
-    )
-    # A margin may rise while the gap falls by two votes a unit; a count may not.
-    same = Batch.of(votes, law, neighbours, bound, orders=[4.0], checked=True, margins=[14.0, 13.0])
-    count = Batch.of(votes, law, neighbours, bound, orders=[4.0], checked=True)
-    assert same.cost() == count.cost()
-    assert same.worst(1)[0] > 1.005 * count.worst(1)[0]
-
-
 @pytest.mark.parametrize("law", [Gaussian(1.0), Gaussian(5000.0), DiscreteGaussian(40.0)], ids=str)
 def test_extremes_stay_numbers(law: Law) -> None:
     neighbours = Neighbours()
@@ -111,9 +90,6 @@ def test_what_cannot_be_is_refused() -> None:
     for votes in ([], [[1.5, 2.0]], [[1.0]], [[-1, 2]], [[np.nan, 1]], [1, 2]):
         with pytest.raises(AccountingError):
             of(votes)
-    for margins in ([1.0, 2.0], [0.5], [np.nan], [[1.0]]):
-        with pytest.raises(AccountingError, match="margins"):
-            of([[3, 1]], margins=margins)
     with pytest.raises(AccountingError, match="distance"):
         of([[3, 1]]).worst(-1)
     with pytest.raises(AccountingError, match="target"):

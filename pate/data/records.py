@@ -1,4 +1,4 @@
-"""Records with several labels, or a number, in place of one class; each is read by its own cells."""
+"""Records with several labels, or a number, in place of one class; and what teachers need of records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from pate.data.cells import PLAIN, Reading
 from pate.data.labels import plain_truth, yes_or_no
 from pate.data.values import Dataset, Inputs
-from pate.errors import DataError
+from pate.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,15 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Several:
-    """The columns of several labels, or the column of a number; false for one class.
+    """The columns of several labels, or the column of a number; false for one class."""
 
-    Attributes:
-        labels: columns of yes or no.
-        number: a column of numbers.
-    """
-
-    labels: tuple[str, ...]
-    number: str | None
+    labels: tuple[str, ...]  # columns of yes or no
+    number: str | None  # a column of numbers
 
     def __bool__(self) -> bool:
         return bool(self.columns)
@@ -42,35 +37,22 @@ class Several:
 
 
 def several_dataset(
-    inputs: Inputs,
-    several: Several,
-    cells: Sequence[Sequence[str]],
+    inputs: Inputs,  # n images or rows
+    several: Several,  # what ``cells`` are
+    cells: Sequence[Sequence[str]],  # n texts of each of its columns
+    # (n,) the group of each record, or None
     groups: np.ndarray[tuple[int], np.dtype[np.str_]] | None,
     path: Path,
     *,
+    # (n,) which inputs are usable; None: all
     good: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None,
-    odd: Odd | None,
+    odd: Odd | None,  # collects the records that are left out; None: the first of them is an error
+    # returns a record's place in the file, by its row
     place: Callable[[int], str] = lambda row: f"record {row + 1}",
-    reading: Reading = PLAIN,
-    none_fits: bool = False,
+    reading: Reading = PLAIN,  # format of a number
+    none_fits: bool = False,  # whether no record may be left
 ) -> Dataset:
-    """Join inputs, answers and groups, and exclude the records that lack one, each by its own cells.
-
-    Args:
-        inputs: n images or rows.
-        several: what ``cells`` are.
-        cells: n texts of each of its columns.
-        groups: (n,) the group of each record, or None.
-        path: of the file, for messages.
-        good: (n,) which inputs are usable; None: all.
-        odd: collects the records that are left out; None: the first of them is an error.
-        place: returns a record's place in the file, by its row.
-        reading: format of a number.
-        none_fits: whether no record may be left.
-
-    Raises:
-        DataError: if no record is left that may not be, or one would be left out and problems are errors.
-    """
+    """Join inputs, answers and groups, and exclude the records that lack one, each by its own cells."""
     if any(len(each) != len(inputs) for each in cells):
         raise DataError(f"{path} has {len(inputs)} inputs and {len(cells[0])} labels")
     made: list[list[float]] = []
@@ -115,3 +97,42 @@ def _said(cell: str, several: Several, reading: Reading) -> float:
         return math.nan if said is None else float(said)
     number = reading.number(plain_truth(cell))
     return math.nan if number is None or not math.isfinite(number) else number
+
+
+# What teachers need
+
+
+def require_records(dataset: Dataset) -> None:
+    """Check that there are records."""
+    if not len(dataset):
+        raise DataError("the data has no records, so nothing of it can vote")
+
+
+def require_teachable(dataset: Dataset, teachers: int) -> None:
+    """Check that teachers can learn what the records of a data set say, however few they are."""
+    if dataset.kind == "number":
+        raise DataError(
+            "teachers learn a class or several labels a record, and the data has a number each: such "
+            "records vote themselves, --votes neighbour"
+        )
+    if teachers < 1:
+        raise UsageError(f"the number of teachers is {teachers}; it must be 1 or more")
+
+
+def require_trainable(dataset: Dataset, teachers: int) -> None:
+    """Check that a data set has enough records and classes for its teachers."""
+    require_teachable(dataset, teachers)
+    present = np.unique(dataset.labels)
+    if dataset.kind == "labels":
+        require_records(dataset)
+    elif len(present) < 2:
+        only = (
+            "no records" if not len(present) else f"one class only, {dataset.classes[present[0]]!r}"
+        )
+        raise DataError(f"the data has {only}; teachers need records of two classes or more")
+    units = len(dataset) if dataset.groups is None else len(np.unique(dataset.groups))
+    if units < teachers:
+        what = "records" if dataset.groups is None else "groups"
+        raise DataError(
+            f"the data has {units} {what} for {teachers} teachers; ask for at most {units} teachers"
+        )

@@ -3,38 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy import optimize, special
 
+from pate.accounting import gate as module
+from pate.accounting.arrays import Floats
 from pate.accounting.bounds import theorem6
 from pate.accounting.bounds.laws import DiscreteGaussian
 from pate.accounting.conversion import epsilon_from_rdp
-from pate.accounting.publishing import gate as module
-from pate.accounting.publishing.gate import (
-    Choice,
-    GateParameters,
-    least_for_public_proxy,
-)
-from pate.accounting.publishing.nearby import Batch
+from pate.accounting.gate import Choice, GateParameters, least_for_public_proxy
+from pate.accounting.nearby import Batch
 from pate.accounting.units import Neighbours
 from pate.errors import AccountingError
 from pate.noise.simulated import SimulatedNoise
 from tests.support.accounting.small_worlds import label_bound
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from fractions import Fraction
-
-    from numpy.typing import NDArray
-
-    from pate.accounting.arrays import Floats
 
 
 @dataclass(frozen=True)

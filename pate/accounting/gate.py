@@ -45,7 +45,7 @@ from pate.errors import AccountingError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pate.accounting.publishing.nearby import Batch
+    from pate.accounting.nearby import Batch
     from pate.noise.exact import Noise
 
 #: A coin is whether discrete Laplace noise of this scale reaches a threshold: its tails are
@@ -74,21 +74,12 @@ class GateParameters:
     1.918
     >>> [round(gate.opens(distance), 3) for distance in (-1, 0, 5, 10, 15, 20, 25)]
     [0.0, 0.0, 0.002, 0.043, 0.273, 0.807, 1.0]
-
-    Attributes:
-        order: the one Renyi order at which costs are counted.
-        target: largest cost of the labels with which the gate may open, nats.
-        test: additional cost of the test, nats.
-        failure: probability of opening with distance 0, that is when one unit decides.
-
-    Raises:
-        AccountingError: for parameters that make no sense, or with which it would hardly open.
     """
 
-    order: float
-    target: float
-    test: float
-    failure: float
+    order: float  # the one Renyi order at which costs are counted
+    target: float  # largest cost of the labels with which the gate may open, nats
+    test: float  # additional cost of the test, nats
+    failure: float  # probability of opening with distance 0, that is when one unit decides
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "order", float(check_orders([self.order])[0]))
@@ -107,18 +98,11 @@ class GateParameters:
     def worth(cls, epsilon: float, delta: float, *, order: float, share: float) -> Self:
         """Return the gate at ``order`` that converts to ``epsilon``, rounded down.
 
+        The epsilon is of labels and test together; ``share`` is what of the divergence the test may cost.
+
         >>> gate = GateParameters.worth(2.0, 1e-5, order=10.0, share=0.15)
         >>> gate.epsilon(1e-5) <= 2.0
         True
-
-        Args:
-            epsilon: of labels and test together, at most.
-            delta: the whole failure probability.
-            order: Renyi order.
-            share: part of the divergence at that order that the test may cost.
-
-        Raises:
-            AccountingError: if no gate gives so small an epsilon, or it would hardly open.
         """
         (order,) = check_orders([order])
         check_positive(epsilon, "epsilon")
@@ -167,9 +151,6 @@ class GateParameters:
         ``delta`` is all there is: the failure is within it, and needs no share of its own, since
         where the gate may fail the labels are not there to be paid for.
 
-        Raises:
-            AccountingError: for a delta that the failure of the gate exceeds.
-
         Proof: docs/proofs/gate.md, section 4.
         """
         made = epsilon_from_rdp([self.order], [self.rdp], delta)
@@ -183,15 +164,7 @@ class GateParameters:
         return made
 
     def decide(self, batch: Batch, noise: Noise) -> bool:
-        """Toss the coin that decides whether the labels may be released: once per batch.
-
-        Args:
-            batch: the votes and a bound at the order of the gate.
-            noise: where the coin comes from.
-
-        Raises:
-            AccountingError: for a batch without a bound at the order, or whose bound fails.
-        """
+        """Toss the coin that decides whether the labels may be released: once per batch."""
         drawn = int(noise.laplace(Fraction(_SCALE), 1)[0])
         distance = batch.distance_to(self.target, self.order, farthest=self.levels - 1)
         return distance >= 0 and drawn >= self._thresholds[distance]
@@ -203,16 +176,11 @@ class GateParameters:
 
 @dataclass(frozen=True)
 class Choice:
-    """A gate that was chosen on public grounds.
+    """A gate that was chosen on public grounds."""
 
-    Attributes:
-        gate: its parameters.
-        spare: by how many units the votes may be worse than the proxy's, for the gate to open
-            with the probability that was asked for, up to 200. Negative: not even the proxy's
-            votes would do.
-    """
-
-    gate: GateParameters
+    gate: GateParameters  # its parameters
+    # by how many units the votes may be worse than the proxy's, for the gate to open with the probability
+    # that was asked for, up to 200. Negative: not even the proxy's votes would do.
     spare: int
 
 
@@ -220,14 +188,7 @@ def least_for_public_proxy(proxy: Batch, *, delta: float) -> Choice | None:
     """Return the gate of least epsilon that would open for the PUBLIC ``proxy``, to half a percent.
 
     What is chosen by looking at private votes is itself about them, and would break the promise.
-
-    Args:
-        proxy: public votes: of a simulation, or of another, public data set. The
-            gate gets one of its orders.
-        delta: the whole failure probability.
-
-    Returns:
-        The choice, or None if even a gate of epsilon 100 would stay closed.
+    None if even a gate of epsilon 100 would stay closed.
     """
     low, high, best = 0.01, 100.0, None
     while high > 1.005 * low:
