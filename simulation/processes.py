@@ -81,11 +81,6 @@ class PartyProcesses:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def pids(self) -> list[int | None]:
-        """Of the processes."""
-        return [lane.process.pid for lane in self._lanes]
-
     def nodes(self) -> frozenset[int]:
         """Return the parties: all are present as long as their processes run."""
         for lane in self._lanes:

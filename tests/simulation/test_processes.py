@@ -69,7 +69,7 @@ def test_messages_and_answers_find_each_other_and_large_ones_wait_for_room(
 ) -> None:
     """Both sides send more than pipes and queues can buffer, without a deadlock."""
     assert five.nodes() == frozenset(range(5))
-    assert len(five.pids) == 2
+    assert len(five._lanes) == 2
     body = bytes(1 << 20)
     sent = {five.send(at % 5, body): at % 5 for at in range(60)}
     found = all_of(five, 60)
@@ -89,7 +89,7 @@ def test_a_party_that_fails_ends_it_by_name_and_its_reason_is_in_the_log(tmp_pat
 
 def test_a_process_that_dies_is_noticed(tmp_path: Path) -> None:
     with start(tmp_path, 1, 3) as link:
-        assert len(link.pids) == 1, "no more processes than parties"
+        assert len(link._lanes) == 1, "no more processes than parties"
         link.send(0, b"die")
 
         with pytest.raises(ProcessError, match="ended with exit code 3"):
