@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aggregator_server.campaign.batches import BATCH_COUNTS
-from aggregator_server.campaign.runner import Campaign
+from aggregator_server.campaign.runner import Campaign, exchange_of
+from aggregator_server.campaign.sums import Sums
+from aggregator_server.exchange.attendance import Keyring
 from pate.errors import UsageError
 from pate.noise.exact import SystemNoise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from aggregator_server.exchange.wire import Wire
+    from aggregator_server.exchange.carrier import Carrier
     from aggregator_server.ledger.ledger import Ledger
     from party.voting.voter import Voter
     from pate.data.values import Inputs
@@ -28,7 +30,7 @@ _PATIENCE_S: Final = 3600.0
 def run_campaign(
     ledger: Ledger,
     public: Inputs,
-    wire: Wire,
+    carrier: Carrier,
     *,
     screen: Screen,
     await_predictions: Callable[[int], object] | None = None,
@@ -40,7 +42,7 @@ def run_campaign(
     Args:
         ledger: of the campaign, open and new.
         public: its public set.
-        wire: to the parties.
+        carrier: to the parties.
         screen: for lines and progress.
         await_predictions: called with a round; returns when the student's predictions for it are in
             the ledger. None: there is no student.
@@ -53,30 +55,29 @@ def run_campaign(
     """
     if ledger.state().spec.interactive and await_predictions is None:
         raise UsageError("an interactive campaign needs a student between its rounds")
+    keys = Keyring(signing_key or Ed25519PrivateKey.generate())
+    exchange = exchange_of(ledger.state().spec, public, carrier, keys, screen)
     campaign = Campaign(
         ledger,
         public,
-        wire,
+        Sums(ledger, public, exchange, screen, patience=_PATIENCE_S, batch=batch),
         noise=SystemNoise(),
         screen=screen,
-        signing_key=signing_key or Ed25519PrivateKey.generate(),
-        patience=_PATIENCE_S,
         await_predictions=await_predictions or (lambda _: None),
-        batch=batch,
     )
     campaign.run()
     campaign.farewell()
 
 
 @contextlib.contextmanager
-def wire_to(voters: Sequence[Voter]) -> Iterator[Wire]:
-    """Yield the wire to parties in threads of this process, each behind its Flower app."""
+def carrier_to(voters: Sequence[Voter]) -> Iterator[Carrier]:
+    """Yield the carrier to parties in threads of this process, each behind its Flower app."""
+    from aggregator_server.flower.carrier import GridCarrier
     from aggregator_server.flower.local_grid import LocalGrid
-    from aggregator_server.flower.wire import GridWire
     from party.flower.client_app import make_client_app
 
     grid = LocalGrid([make_client_app(voter.handle) for voter in voters])
     try:
-        yield GridWire(grid)
+        yield GridCarrier(grid)
     finally:
         grid.close()

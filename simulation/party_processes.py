@@ -4,7 +4,7 @@ So they use all cores, and memory and CPU time of the server and of the parties 
 separately. A process is ``python -m MODULE ARGUMENT ... FIRST STEP COUNT``; it ends its ``main`` with
 :func:`serve` for the parties FIRST, FIRST + STEP, ... below COUNT. Frames travel through its
 standard input and output, a header and a body, and nothing in them is code. Flower is not used: neither
-:class:`~aggregator_server.exchange.wire.Wire` nor a voter depends on it.
+:class:`~aggregator_server.exchange.carrier.Carrier` nor a voter depends on it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Self
@@ -29,7 +30,7 @@ from protos.bounds import MAX_MESSAGE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from aggregator_server.exchange.wire import Arrival
+    from aggregator_server.exchange.carrier import Arrival
 
 _log = logging.getLogger(__name__)
 #: Number of the party, number of the message, whether it failed, bytes of the body.
@@ -110,7 +111,7 @@ def _frames(stream: IO[bytes]) -> Iterator[tuple[int, int, bool, bytes]]:
 
 
 class PartyProcesses:
-    """The processes, and the wire to the parties in them: the node of a party is its number.
+    """The processes, and the carrier to the parties in them: the node of a party is its number.
 
     Args:
         module: to run; see the module's docstring.
@@ -120,11 +121,14 @@ class PartyProcesses:
         log: a file for their output.
     """
 
+    store: Final = None
+
     def __init__(
         self, module: str, arguments: Sequence[str], *, parties: int, processes: int, log: Path
     ) -> None:
         self._nodes = frozenset(range(parties))
         self._messages = 0
+        self._under_way: dict[int, bytes] = {}  # digests of requests, by the number of the message
         self._lanes: list[_Lane] = []
         try:
             for first in range(min(processes, parties)):
@@ -156,8 +160,16 @@ class PartyProcesses:
             lane.require_running()
         return self._nodes
 
-    def send(self, node: int, body: bytes) -> str:
-        """Send a message to a party; see :class:`~aggregator_server.exchange.wire.Wire`."""
+    def returning(self) -> tuple[str, ...]:
+        """Return nobody: all are here."""
+        return ()
+
+    def pause(self, seconds: float) -> None:
+        """Wait that long."""
+        time.sleep(seconds)
+
+    def send(self, node: int, digest: bytes, body: bytes) -> None:
+        """Send a request to a party; see :class:`~aggregator_server.exchange.carrier.Carrier`."""
         self._messages += 1
         lane = self._lanes[node % len(self._lanes)]
         while not lane.has_room(_A_MOMENT_S):
@@ -165,8 +177,8 @@ class PartyProcesses:
             for each in self._lanes:
                 each.read_early()
             self.nodes()
+        self._under_way[self._messages] = digest
         lane.send(node, self._messages, body)
-        return str(self._messages)
 
     def receive(self) -> list[Arrival]:
         """Return some of the arrived answers.
@@ -175,7 +187,7 @@ class PartyProcesses:
             ProcessError: if a process has ended, or a party's code raised: it would do so again.
         """
         # Not at the top: it imports Flower, which the parties' processes do not need.
-        from aggregator_server.exchange.wire import RAISED, Arrival
+        from aggregator_server.exchange.carrier import RAISED, Arrival
 
         arrivals = []
         for lane in self._lanes:
@@ -185,7 +197,7 @@ class PartyProcesses:
                         f"simulated party {node} failed ({RAISED} {body.decode()}); "
                         f"{lane.log} says why"
                     )
-                arrivals.append(Arrival(str(message), node, body, None))
+                arrivals.append(Arrival(node, self._under_way.pop(message), body, None))
         return arrivals
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from pate.formats.labels import LabelRow
 from pate.masking.context import most_colluders
 from pate.masking.graph import COMPLETE_UP_TO, degree_for
 from pate.runtime.home import private_directory, write_file
-from simulation.campaign import run_campaign, wire_to
+from simulation.campaign import carrier_to, run_campaign
 from simulation.datasets import deal, digits, digits_like
 from simulation.party import (
     PUBLIC_FILE,
@@ -41,7 +41,7 @@ from simulation.report import Report, draw
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aggregator_server.exchange.wire import Wire
+    from aggregator_server.exchange.carrier import Carrier
     from party.voting.voter import Voter
     from pate.campaign.choices import Unit
     from pate.data.values import Dataset, Inputs
@@ -360,8 +360,10 @@ def _teachers(setting: SimulationOptions) -> int | None:
 
 
 @contextlib.contextmanager
-def _link(setting: SimulationOptions, setup: Setup, place: Path, screen: Screen) -> Iterator[Wire]:
-    """Yield the wire to the parties, which run as long as the block."""
+def _link(
+    setting: SimulationOptions, setup: Setup, place: Path, screen: Screen
+) -> Iterator[Carrier]:
+    """Yield the carrier to the parties, which run as long as the block."""
     if setting.outside:
         private_directory(place)
         for name, records in setup.parties.items():
@@ -379,8 +381,8 @@ def _link(setting: SimulationOptions, setup: Setup, place: Path, screen: Screen)
             yield processes
         return
     voters = _voters(setting, setup.parties, place, screen)
-    with wire_to(voters) as wire:
-        yield wire
+    with carrier_to(voters) as carrier:
+        yield carrier
 
 
 def _size(inputs: Inputs) -> int:

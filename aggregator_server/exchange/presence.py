@@ -69,13 +69,7 @@ class Presence:
 def noting(
     folder: Path, phase: Callable[[], str], show: Callable[[Presence], None]
 ) -> Callable[[Presence], None]:
-    """Return what shows who is here, and while parties gather writes it for `pate-server status`.
-
-    Args:
-        folder: of the campaign.
-        phase: returns that of the campaign.
-        show: called with each presence.
-    """
+    """Return what shows who is here, and while parties gather writes it for `pate-server status`."""
     last: Presence | None = None
 
     def note(presence: Presence) -> None:

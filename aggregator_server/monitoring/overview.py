@@ -49,7 +49,7 @@ class EnvelopeRow:
         made: when.
         until: when the party stops answering it; empty: never.
         answered: when its answer was looked at; empty: there was none.
-        state: see :attr:`aggregator_server.envelopes.out.Out.state`.
+        state: see :attr:`aggregator_server.exchange.envelope.Out.state`.
     """
 
     party: str

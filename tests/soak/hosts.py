@@ -104,6 +104,8 @@ class _Party:
     def run(self, arguments: list[str]) -> None:
         from pathlib import Path
 
+        from party.flower.connection import Timeouts
+        from party.flower.supernode import Server
         from party.voting.voter import Voter
         from pate.data.read import read_dataset
         from simulation.party import open_ensemble, open_voter
@@ -117,8 +119,9 @@ class _Party:
         voter = self._voter
         assert isinstance(voter, Voter)
         voter.ending = voter.refusal = None
-        direct.DirectConnection(server, voter.handle, home, max_wait=600).run(
-            lambda: voter.ending is not None or voter.refusal is not None
+        connection = direct.DirectConnection(
+            Server(server), voter.handle, home, timeouts=Timeouts(server=600)
         )
+        connection.run(lambda: voter.ending is not None or voter.refusal is not None)
         if voter.refusal is not None:
             raise voter.refusal

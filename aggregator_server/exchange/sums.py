@@ -6,18 +6,17 @@ import hashlib
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aggregator_server.exchange.ahead import AheadAggregation, bundle_roster
-from aggregator_server.exchange.bundles import BundleSteps
+from aggregator_server.exchange.ahead import AheadAggregation, BundleSteps, bundle_roster
 from pate.errors import ProtocolError, QuorumError
 from protos import ahead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aggregator_server.envelopes.known_keys import KnownKeys
-    from aggregator_server.envelopes.store import Store
     from aggregator_server.exchange.aggregation import Batch
-    from aggregator_server.exchange.exchange import Exchange
+    from aggregator_server.exchange.by_envelope import KnownKeys
+    from aggregator_server.exchange.exchange import Exchange, Quorum
+    from aggregator_server.exchange.store import Store
     from pate.campaign.roster import RosterParty
     from protos.pate.v1 import vote_pb2
 
@@ -26,21 +25,23 @@ class SumsAhead:
     """Begins the rounds of a campaign, and continues those that were begun.
 
     Args:
+        exchange: with the parties.
         store: of the campaign's envelopes.
-        campaign: its id, hex.
         keys: sealing keys that are known before a party has described itself; None: none are.
         sums: how many there are at least, one after the other: their bundles are asked for together.
     """
 
     def __init__(
-        self, store: Store, campaign: str, keys: KnownKeys | None = None, sums: int = 1
+        self, exchange: Exchange, store: Store, keys: KnownKeys | None = None, sums: int = 1
     ) -> None:
+        self._exchange = exchange
         self._store = store
-        self._block = min(sums, ahead.MOST_BUNDLES)
         self._keys = keys
+        self._block = min(sums, ahead.MOST_BUNDLES)
         # A bundle is used once in all campaigns of its roster: each campaign has numbers of its own. Two
         # campaigns that meet by chance are refused by the parties.
-        self._first = int.from_bytes(hashlib.sha256(bytes.fromhex(campaign)).digest()[:3]) << 8
+        campaign = hashlib.sha256(exchange.campaign.id).digest()
+        self._first = int.from_bytes(campaign[:3]) << 8
 
     @property
     def early(self) -> vote_pb2.AskBundles | None:
@@ -52,64 +53,56 @@ class SumsAhead:
         roster = None if self._keys is None else self._keys.roster
         return None if roster is None else ahead.roster_to_wire(roster, self._first, self._block)
 
-    def aggregation(
+    def begin(
         self,
-        exchange: Exchange,
         roster: Sequence[RosterParty],
-        first: int,
+        place: int,
         batch: Batch,
+        quorum: Quorum,
         *,
-        least: int,
         only: Sequence[str] | None,
         all_needed: bool,
-        collect: Callable[[BundleSteps], None],
         before_opening: Callable[[tuple[str, ...]], None],
     ) -> AheadAggregation:
         """Return the round of a batch: the one that was begun, or a new one with new bundles.
 
         Args:
-            exchange: with the parties.
             roster: of the campaign.
-            first: place of the batch's first query.
+            place: of the batch's first query.
             batch: to be voted on.
-            least: number of parties that a sum needs.
+            quorum: of its bundles.
             only: names of the parties that may be in the sum; None: all.
             all_needed: whether all of these must be.
-            collect: takes the parties through a step.
-            before_opening: see :meth:`AheadAggregation.begin`.
-
-        Raises:
-            ProtocolError, QuorumError: if there can be no such round.
+            before_opening: see :class:`~aggregator_server.exchange.aggregation.MaskedSteps`.
         """
-        number, state = self._store.round(first)
+        campaign = self._exchange.campaign
+        number, state = self._store.round(place)
         save = partial(self._store.save_round, number)
         if state is not None:
             return AheadAggregation.restore(
-                exchange.campaign, roster, state, save=save, before_opening=before_opening
+                campaign, roster, state, save=save, before_opening=before_opening
             )
         names = {each.name: bytes.fromhex(each.identity) for each in roster}
-        sealed = bundle_roster(exchange.campaign, exchange.sealing_keys(names), names)
+        sealed = bundle_roster(campaign, self._exchange.sealing_keys(names), names)
         if self._keys is not None:
             self._keys.learn(sealed)
         start = self._first + number - number % self._block
         block = range(start, start + self._block)
-        steps = BundleSteps(sealed, self._first + number, least, only, block)
+        steps = BundleSteps(sealed, self._first + number, quorum.least, only, block)
         try:
-            collect(steps)
+            self._exchange.go_through(steps, quorum)
             return AheadAggregation.begin(
-                exchange.campaign, roster, batch, sealed=sealed, bundles=steps.bundles,
+                campaign, roster, batch, sealed=sealed, bundles=steps.bundles,
                 all_needed=all_needed, save=save, before_opening=before_opening,
             )  # fmt: skip
         except (QuorumError, ProtocolError):
-            self._store.end_round(first)  # the next one has other bundles
+            self._store.end_round(place)  # the next one has other bundles
             raise
 
-    def give_up(self, aggregation: AheadAggregation, first: int) -> bool:
-        """Forget a round that cannot be completed; return whether another one may begin.
+    def give_up(self, aggregation: AheadAggregation, place: int) -> None:
+        """Forget a round that cannot be completed, unless parties were sent its list of survivors.
 
-        It may not once parties were sent their list: they may have unmasked that sum.
+        They may have unmasked that sum, and unmask no other one.
         """
-        if aggregation.survivors:
-            return False
-        self._store.end_round(first)
-        return True
+        if not aggregation.survivors:
+            self._store.end_round(place)
