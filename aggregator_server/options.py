@@ -59,7 +59,7 @@ def public_here() -> Path:
         )
     raise UsageError(
         "there is no public set: put unlabelled inputs into ./public (a folder of images), public.npz, "
-        "public.csv or public.parquet, or name them with --public PATH; `pate sample .` writes an "
+        "public.csv or public.parquet, or name them with --public PATH; `pate new .` writes an "
         "example to try"
     )
 

@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     from pate.runtime.screen import Screen
 
 _PUBLIC_FILE = "public.bin"
+#: The coordinator's options, in the campaign's folder.
+OPTIONS_FILE = "campaign.toml"
 #: What this server can see, stated before the first party connects.
 _SEEN: Final = {
     ("plain", "central"): (
@@ -99,6 +101,7 @@ def start_campaign(
     database: str | None = None,
     encoder: Path | None = None,
     guess: Guess = NO_GUESS,
+    typed: str = "",
 ) -> dict[str, object]:
     """Run a new campaign to its end, or continue the same one if it exists.
 
@@ -114,6 +117,7 @@ def start_campaign(
             in ``folder``.
         encoder: folder of the encoder of the inputs, which parties without a copy are sent.
         guess: of the coordinator, for what to expect; no term of the campaign.
+        typed: the options as a configuration file, which a new campaign's folder keeps.
 
     Returns:
         The output of ``pate-server --json``.
@@ -144,6 +148,8 @@ def start_campaign(
         spec = replace(spec, series_key=key.hex())
         require_same_series(folder, spec)
     write_file(folder / _PUBLIC_FILE, pack_public_set(inputs))
+    if typed:
+        write_file(folder / OPTIONS_FILE, typed.encode())
     reach("public-set-stored")
     with Ledger.create(place, spec) as ledger:
         reach("ledger-created")

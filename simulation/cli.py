@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import string
+import shlex
 from pathlib import Path
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -13,7 +13,6 @@ from pate.cli.encoder import app as encoder_app
 from pate.cli.plan.command import plan
 from pate.cli.prepare import prepare
 from pate.cli.schema import app as schema_app
-from pate.errors import UsageError
 from pate.runtime.command import print_json, run
 from pate.runtime.help import Commands
 from pate.runtime.options import ConfigOption, JsonOption, of_output, takes
@@ -27,9 +26,6 @@ app = Commands(
     help="Federated PATE on one machine: watch a campaign, or simulate one with many parties. "
     "The roles have their own commands: pate-server, pate-party, pate-student.",
 )
-
-#: Most parties of the example data; with more, each has too few digits to train teachers.
-_MOST_SAMPLES: Final = 12
 
 
 @app.callback()
@@ -65,24 +61,36 @@ def demo(
 
 
 @app.command()
-def sample(
-    out: Annotated[Path, typer.Argument(help="Folder to write; made if absent.", metavar="DIR")],
-    parties: Annotated[int, of_output(min=1, help="How many data holders.")] = 4,
+def new(
+    folder: Annotated[Path, typer.Argument(help="Folder to write; made if absent.", metavar="DIR")],
+    parties: Annotated[
+        str, of_output(help="How many data holders, or their names: a,b,c.", metavar="N|NAMES")
+    ] = "3",
+    public: Annotated[
+        Path | None,
+        of_output(help="Your public set. Default: example data are written", metavar="PATH"),
+    ] = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Write example data: parties, a public set, a test set.
+    """Begin a campaign: files of options, and the commands.
 
-    They are the handwritten digits that come with scikit-learn, dealt to `hospital_a`, `hospital_b`
-    and so on; `public.npz` is the unlabelled public set, and `test.npz` is to judge the student.
+    `server.toml` and `party.toml` have every option, with what it does. Edit `server.toml`; give
+    `party.toml` to each data holder.
+
+    Without --public there are example data, too: the handwritten digits that come with scikit-learn,
+    dealt to a folder for each party; `public.npz` is the unlabelled public set, and `test.npz` is to
+    judge the student.
     """
-    from simulation.datasets import deal, digits, write_split
-    from simulation.demo import PUBLIC, TEST
+    from simulation.new import begin
 
-    if parties > _MOST_SAMPLES:
-        raise UsageError(f"the digits are enough for {_MOST_SAMPLES} parties, not for {parties}")
-    names = [f"hospital_{letter}" for letter in string.ascii_lowercase[:parties]]
-    write_split(out, deal(digits(), parties, public=PUBLIC, test=TEST), names)
-    held = f"{out}/{names[0]} to {names[-1]}" if parties > 1 else f"{out}/{names[0]}"
-    Screen("pate").say(f"{held}, {out}/public.npz and {out}/test.npz written")
+    commands = begin(folder, parties, public)
+    screen = Screen("pate")
+    examples = "" if public else ", with example data"
+    screen.say(f"{folder}: server.toml and party.toml written{examples}. Each in its own terminal:")
+    for line in (f"cd {shlex.quote(str(folder))}", *commands):
+        screen.say(f"  {line}")
+    if as_json:
+        print_json({"folder": str(folder), "commands": commands})
 
 
 @app.command()

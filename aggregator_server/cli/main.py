@@ -28,6 +28,7 @@ from pate.campaign.parameters import parameters_of
 from pate.errors import UsageError
 from pate.runtime.child import fork_ahead
 from pate.runtime.command import print_json, run
+from pate.runtime.config import given_text
 from pate.runtime.help import Commands
 from pate.runtime.home import default_home
 from pate.runtime.imports import importing
@@ -85,7 +86,7 @@ def _campaign(options: CampaignOptions) -> None:
     require_there(public, flat=True)
     with importing():
         from aggregator_server.flower.internals import SUPERLINK_MAIN
-        from aggregator_server.session import start_campaign
+        from aggregator_server.session import OPTIONS_FILE, start_campaign
         from pate.encoders.reading import Reader
         from pate.features.progress import telling
 
@@ -116,6 +117,7 @@ def _campaign(options: CampaignOptions) -> None:
         options.ledger,
         options.encoder,
         options.guess,
+        given_text(click.get_current_context(), OPTIONS_FILE),
     )
     if options.as_json:
         print_json(summary)

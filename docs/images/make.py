@@ -1,6 +1,6 @@
 """Photograph the server's page for the README: a real campaign, as it waits for the student.
 
-Run it as ``python docs/images/make.py``. It needs what ``requirements-dev.txt`` names, and Chromium. Four
+Run it as ``python docs/images/make.py``. It needs the extra ``dev``, and Chromium. Four
 hospitals with the example data train teachers and vote, in processes of their own. The picture is
 taken when the labels of the first round are out.
 """

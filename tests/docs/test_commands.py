@@ -78,6 +78,7 @@ AFTER = (
 #: The same, of a server that has no campaign yet.
 BEFORE = (
     "pate-server check --public ./public --parties 4 --epsilon 2 --delta 1e-5",
+    "pate new --public ./public ./trial",
     (
         "pate plan --aggregator neighbour --expected-records 60000 --epsilon 0.5 --code dense "
         "--answer labels-2 --classes 9"
@@ -137,7 +138,9 @@ def _take(name: str, words: Sequence[str]) -> None:
     if {"…", "..."} & set(words):  # further options
         _require_known([name, *words])
         return
-    command, context, left = PROGRAMS[name], None, list(words)
+    # A file of options is read at once.
+    left = ["/dev/null" if at and words[at - 1] == "--config" else w for at, w in enumerate(words)]
+    command, context = PROGRAMS[name], None
     while True:
         context = command.make_context(name, left, parent=context)
         if not isinstance(command, click.Group):
@@ -237,7 +240,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
     require_hosts()
     folder = tmp_path_factory.mktemp("clone")
     (folder / ".venv").symlink_to(sys.prefix)
-    (script,) = (each for each in blocks("README.md", "bash") if "pate sample" in each)
+    (script,) = (each for each in blocks("README.md", "bash") if "pate new" in each)
     state = {"XDG_STATE_HOME": str(folder / "state")}
     with Network(("machine",)) as network:
         said = typed(script + "wait\n", folder, network["machine"].prefix, **state)
@@ -273,7 +276,7 @@ def test_commands_of_other_pages_run_after_it(first: tuple[Path, dict[str, str],
 @pytest.mark.parametrize(
     ("there", "said"),
     [
-        ((), ["there is no public set", "./public", "public.npz", "--public PATH", "pate sample"]),
+        ((), ["there is no public set", "./public", "public.npz", "--public PATH", "pate new"]),
         (("public.npz", "public.csv"), ["this folder has public.npz, public.csv", "--public"]),
     ],
 )
