@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
-# More options of pytest for `make test`, as --ignore=FOLDER.
+# More options of pytest for `make test`, as --ignore=FOLDER, and how many processes it has.
 TESTS  :=
+PROCESSES := 6
 
-.PHONY: demo test test-all mutants coverage check bench docs protos release clean help
+.PHONY: demo test test-all mutants coverage check lint types bench docs protos release clean help
 
 help:
 	@echo "make demo    two campaigns end to end: four hospitals, a server, a student"
@@ -42,23 +43,27 @@ test test-all mutants coverage: export PYTHONDONTWRITEBYTECODE :=
 # processes wait more than half of their time, so there are three times as many processes of tests as two cores.
 test test-all mutants coverage: export OMP_NUM_THREADS := 1
 test: $(VENV)/.tools
-	$(BIN)/python -m pytest --numprocesses 6 --dist loadfile -m "not slow" $(TESTS)
+	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile -m "not slow" $(TESTS)
 
 test-all: $(VENV)/.tools
-	$(BIN)/python -m pytest --numprocesses 6 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile
 
 mutants: $(VENV)/.tools
 	$(BIN)/python -m tests.mutants
 
 coverage: $(VENV)/.tools
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest --numprocesses 6 --dist loadfile --timeout 1800
+	$(BIN)/python -m coverage run -m pytest --numprocesses $(PROCESSES) --dist loadfile --timeout 1800
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
-check: $(VENV)/.tools
+check: lint types
+
+lint: $(VENV)/.tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(VENV)/.tools
 	$(BIN)/mypy
 
 bench: $(VENV)/.tools

@@ -33,15 +33,11 @@ class Listening:
     """Listening addresses and waiting times of the server.
 
     Attributes:
-        host: address for parties.
-        port: for parties, 0 for any free one.
-        student_port: on loopback, 0 for any free one.
         patience: seconds to wait for the last parties once enough have voted.
         linger: seconds to serve labels after the end; negative: until Ctrl-C or the student has
             all.
         identities: created by `pate-server init`, with the enrolled parties; None: a trial on
             loopback, without TLS, open to anyone who can reach the port.
-        page: address of the page; None: no page.
         by_envelope: who takes part by envelope; None: nobody.
     """
 
@@ -60,12 +56,8 @@ class Reached:
     """How parties are reached, once it is open.
 
     Attributes:
-        carrier: to all of them.
-        address: for parties, empty if all take part by envelope.
         listens: that of this machine, or the folder of the envelopes.
-        alive: whether it works.
         command: of a party that is connected, or answers by envelope.
-        for_parties: what to tell the parties.
     """
 
     carrier: Carrier
@@ -87,13 +79,7 @@ def reaching(
 ) -> Iterator[Reached]:
     """Open the way to the parties: a port, two folders, or both.
 
-    Args:
-        folder: of the campaign.
-        spec: of the campaign.
-        listening: where, and who takes part by envelope.
-        keys: of the campaign.
-        screen: for lines.
-        show: called with the last envelope for each party by envelope whenever one has changed.
+    ``show`` is called with the last envelope for each party by envelope whenever one has changed.
     """
     identities, chosen = listening.identities, listening.by_envelope
     files = None if chosen is None else chosen.carrier(folder, spec, keys, screen.say, show)

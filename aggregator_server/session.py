@@ -27,7 +27,7 @@ from aggregator_server.ledger.store import stores
 from aggregator_server.ledger.store.place import place_of
 from aggregator_server.ledger.verify import read_campaign
 from aggregator_server.monitoring.overview import Command
-from aggregator_server.monitoring.session import watched
+from aggregator_server.monitoring.serving import watched
 from aggregator_server.reaching import enrolled_of, reaching
 from aggregator_server.results.report import describe_state
 from aggregator_server.results.statement import privacy_statement, server_epsilon
@@ -43,18 +43,19 @@ from pate.formats.privacy_statement import (
     neighbours_of,
 )
 from pate.noise.exact import SystemNoise
-from pate.planning.forecast import Forecast, expected
+from pate.planning.forecast import expected, teachers_wanted
 from pate.printable import listed
 from pate.runtime.child import LOCAL_STUDENT_SERVICE
 from pate.runtime.failpoints import reach
 from pate.runtime.home import (
+    STUDENT_TOKEN,
     default_home,
     kept_secret,
+    kept_token,
     private_directory,
     sweep_drafts,
     write_file,
 )
-from pate.runtime.tokens import STUDENT_TOKEN, kept_token
 from pate.storage.hash_chain import Head
 from protos.encoder_files import PackedEncoder
 from protos.public_set import pack_public_set, read_public_set
@@ -103,30 +104,12 @@ def start_campaign(
     guess: Guess = NO_GUESS,
     typed: str = "",
 ) -> dict[str, object]:
-    """Run a new campaign to its end, or continue the same one if it exists.
+    """Run a new campaign to its end, or continue the same one if it exists; return what ``--json`` prints.
 
-    It is over once its parties were notified of its end and its labels were served.
-
-    Args:
-        folder: of the campaign.
-        spec: of the campaign.
-        inputs: the public set.
-        listening: where to listen.
-        screen: for lines and progress.
-        database: address of the ledger's database; None: the campaign's present place, else a file
-            in ``folder``.
-        encoder: folder of the encoder of the inputs, which parties without a copy are sent.
-        guess: of the coordinator, for what to expect; no term of the campaign.
-        typed: the options as a configuration file, which a new campaign's folder keeps.
-
-    Returns:
-        The output of ``pate-server --json``.
-
-    Raises:
-        StateError: if another campaign is in the folder, or one that is over.
-        UsageError: for a campaign of a series without identities, or with other terms than an earlier one
-            of it; or one that cannot go by envelope.
-        PateError: if the campaign ends early; released labels are not lost.
+    It is over once its parties were notified of its end and its labels were served. If it ends
+    early, released labels are not lost. ``encoder`` is a folder, which parties without a copy are
+    sent; ``guess`` is for what to expect, no term of the campaign; ``typed`` is the options as a
+    configuration file, which a new campaign's folder keeps.
     """
     place = place_of(private_directory(folder), database)
     if stores.exists(place):
@@ -166,15 +149,7 @@ def is_over(folder: Path) -> bool:
 
 
 def require_same_series(folder: Path, spec: CampaignSpec) -> None:
-    """Check before parties come what each of them compares: that a series has one set of terms.
-
-    Args:
-        folder: of the new campaign; those of earlier ones are beside it.
-        spec: of the new campaign.
-
-    Raises:
-        UsageError: if a campaign of the series was charged by other terms.
-    """
+    """Check before parties come what each of them compares: that a series has one set of terms."""
 
     def terms(of: CampaignSpec) -> str:
         votes = 1 if of.neighbour is None else of.neighbour.votes_per_patient
@@ -202,7 +177,7 @@ def _say_guess(spec: CampaignSpec, guess: Guess, screen: Screen) -> None:
     The number of teachers, or records, is a guess, so there is no message if they are enough: but for a
     rarest class that is stated.
     """
-    each = Forecast.teachers_wanted(spec)
+    each = teachers_wanted(spec)
     if each > TEACHERS_EACH:
         screen.say(
             f"{TEACHERS_EACH} teachers at each party are too few for this budget: a party that starts "
@@ -228,21 +203,9 @@ def resume_campaign(
 ) -> dict[str, object]:
     """Continue the campaign in ``folder``; a finished one serves its labels again.
 
-    Args:
-        folder: of the campaign.
-        inputs: the public set; None: the one that was stored.
-        listening: where to listen.
-        screen: for lines and progress.
-        database: address of the ledger's database, for a folder without an anchor.
-        encoder: as of :func:`start_campaign`.
-        head: the newest head that is known from elsewhere, ``number:digest``; it must be in the
-            ledger.
-        close: end the campaign where its ledger ends; what was released is published.
-
-    Raises:
-        UsageError: if the ledger may be stale, and neither ``head`` nor ``close`` is given.
-        StateError: if there is none, its public set is missing, or it ended before its roster.
-        SchemaError: if ``inputs`` or the encoder is another one than the campaign's.
+    Without ``inputs`` the public set is the stored one. A ledger that may be stale needs ``head``,
+    the newest that is known from elsewhere, or ``close``, which ends the campaign where its ledger
+    ends.
     """
     known = Head.given(head)
     with Ledger.open(place_of(folder, database), head=known, close=close) as ledger:
@@ -392,11 +355,7 @@ def _after_the_end(student: str, folder: Path) -> Iterator[Command]:
 
 
 def _packed(folder: Path, spec: CampaignSpec) -> PackedEncoder | None:
-    """Return the encoder of a campaign's inputs as it is sent; None if they are made by none.
-
-    Raises:
-        SchemaError: if it is another one.
-    """
+    """Return the encoder of a campaign's inputs as it is sent; None if they are made by none."""
     made, wanted = PackedEncoder(folder), encoder_in(spec.schema)
     if wanted and made.digest != wanted:
         raise SchemaError(

@@ -37,18 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a run of a party works with; its data are not read yet.
-
-    Attributes:
-        name: of this party.
-        home: of this party.
-        policy: of the site.
-        ledger: opened, and bound by the policy.
-        own: makes voters of its records.
-        public: its own copy of the public set, or None.
-        enrolment: None if it is not enrolled.
-        say: prints a line.
-    """
+    """What a run of a party works with; its data are not read yet."""
 
     name: str
     home: Path
@@ -73,17 +62,7 @@ class Prepared:
     ) -> Self:
         """Open everything that may be damaged or missing, before hours of training.
 
-        Args:
-            options: of the command.
-            name: of this party.
-            home: of this party.
-            screen: for lines and progress.
-            status: receives the state of the run, for monitoring.
-            enrolment: None if it is not enrolled.
-            trial: whether the server is on this machine, and the party not enrolled.
-
-        Raises:
-            PateError: if options, policy, ledger or enrolment do not allow it.
+        ``trial``: whether the server is on this machine, and the party not enrolled.
         """
         policy = policy_of(home, loopback=trial, file=options.policy)
         screen.say(
@@ -176,11 +155,7 @@ def _own_voters(
 
 
 def _warnings(enrolment: Enrolment | None) -> list[str]:
-    """Return lines about what expires soon.
-
-    Raises:
-        StateError: if the server's authority has expired.
-    """
+    """Return lines about what expires soon."""
     if enrolment is None:
         return []
     now = datetime.now(UTC)

@@ -44,18 +44,7 @@ _LOOK_S: Final = 5.0
 def take_part(
     options: StartOptions, name: str, home: Path, screen: Screen, status: Status | None = None
 ) -> Ending:
-    """Take part until the campaign has ended, and return its ending.
-
-    Args:
-        options: of the command.
-        name: of this party; its enrolled name if it is enrolled.
-        home: of this party.
-        screen: for lines and progress.
-        status: receives the state of the run, for monitoring.
-
-    Raises:
-        PateError: if the data, the settings, the server or the campaign do not allow it.
-    """
+    """Take part until the campaign has ended, and return its ending."""
     status = status or Status()
     enrolment = Enrolment.load(home)
     server = options.server or (LOCAL_SERVER if enrolment is None else enrolment.server)
@@ -112,8 +101,7 @@ def take_part(
 def _wait_for(server: Server, most: float | None) -> str | None:
     """Wait a moment for a server; return why it does not answer, None if it does.
 
-    Raises:
-        UnreachableError: if it is not trusted: before any record is read for it.
+    UnreachableError if it is not trusted: before any record is read for it.
     """
     until = time.monotonic() + min(_SOON_S, _SOON_S if most is None else most)
     while True:
@@ -130,12 +118,7 @@ def _wait_for(server: Server, most: float | None) -> str | None:
 
 
 def _read_ahead(party: Prepared, server: Server, screen: Screen) -> None:
-    """Read our data and train while there is no server; leave off after a teacher if it answers.
-
-    Raises:
-        GaveUpError: if it does.
-        PateError: if nothing could vote.
-    """
+    """Read our data and train while there is no server; GaveUpError, after a teacher, if it answers."""
     last = max(party.ledger.campaigns(), key=lambda each: each.last, default=None)
     public = party.public
     # The next campaign probably has the schema of the last one; if not, the data are read again.
@@ -182,11 +165,7 @@ def _schema_of(last: CampaignRecord | None) -> Schema | None:
 
 
 def of_absence(ledger: PartyLedger) -> str:
-    """Return a line for the operator about a server that has been absent for a while.
-
-    A party that misses the end of a campaign is not notified later: the server has stopped, and may
-    not return.
-    """
+    """Return a line about a server that has been absent for a while: it may have stopped, and not return."""
     found = ledger.campaigns()
     if not found:
         return "no campaign was joined yet: this party waits for the server; Ctrl-C is safe"

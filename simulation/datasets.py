@@ -20,16 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class DatasetSplit:
-    """The parts of a split data set.
+    """The parts of a split data set."""
 
-    Attributes:
-        parties: one data set per party, disjoint.
-        public: unlabelled in the campaign; its true labels serve for evaluation.
-        test: held back to evaluate the student.
-    """
-
-    parties: tuple[Dataset, ...]
-    public: Dataset
+    parties: tuple[Dataset, ...]  # one data set per party, disjoint
+    public: Dataset  # unlabelled in the campaign; its true labels serve for evaluation
     test: Dataset
 
 
@@ -66,18 +60,7 @@ def digits_like(number: int, seed: int = 0) -> Dataset:
 
 
 def deal(records: Dataset, parties: int, *, public: int, test: int, seed: int = 0) -> DatasetSplit:
-    """Shuffle and split: ``test`` and ``public`` records first, the rest evenly to the parties.
-
-    Args:
-        records: all records.
-        parties: number of data holders.
-        public: size of the public set.
-        test: size of the test set.
-        seed: of the shuffle.
-
-    Raises:
-        DataError: if there is less than one record per party.
-    """
+    """Shuffle and split: ``test`` and ``public`` records first, the rest evenly to the parties."""
     left = len(records) - public - test
     if left < parties:
         raise DataError(
@@ -96,10 +79,7 @@ def deal(records: Dataset, parties: int, *, public: int, test: int, seed: int = 
 def write_split(place: Path, dealt: DatasetSplit, names: Sequence[str]) -> None:
     """Write a split of images: a folder for each party, ``public.npz`` and ``test.npz``.
 
-    Args:
-        place: a folder, made if absent; existing files of these names are replaced.
-        dealt: the split.
-        names: of the parties.
+    ``place``: a folder, made if absent; existing files of these names are replaced.
     """
     for name, records in zip(names, dealt.parties, strict=True):
         (place / name).mkdir(parents=True, exist_ok=True)
@@ -109,13 +89,7 @@ def write_split(place: Path, dealt: DatasetSplit, names: Sequence[str]) -> None:
 
 
 def write_labelled(path: Path, records: Dataset, label: str = "label") -> None:
-    """Write a data set in a readable format: images as ``.npz``, a table as CSV.
-
-    Args:
-        path: of the file.
-        records: what to write.
-        label: table: the column of the classes.
-    """
+    """Write a data set in a readable format: images as ``.npz``, a table as CSV."""
     names = np.array(records.classes, dtype=np.str_)[records.labels]
     if isinstance(records.inputs, Images):
         classes = np.array(records.classes, dtype=np.str_)

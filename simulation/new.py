@@ -29,14 +29,7 @@ _DIGITS: Final = 9
 def begin(folder: Path, parties: str, public: Path | None) -> tuple[str, ...]:
     """Write the files of a campaign; return the commands of all roles, typed in its folder.
 
-    Args:
-        folder: made if absent.
-        parties: how many, or their names: a,b,c.
-        public: an existing public set, or None to write example data.
-
-    Raises:
-        UsageError: for parties that cannot be, a set that is not there, or files that are.
-        DiskError: if something cannot be written.
+    ``public``: an existing public set, or None to write example data.
     """
     names = _names(parties)
     if public is not None and not public.exists():

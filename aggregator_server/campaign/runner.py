@@ -20,7 +20,7 @@ from pate.codes import code_of
 from pate.errors import UsageError
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.mechanisms import DistributedMechanism
-from pate.planning.forecast import Forecast, classes_in_words
+from pate.planning.forecast import classes_in_words, teachers_wanted
 from pate.runtime.failpoints import reach
 from protos.pate.v1 import vote_pb2
 from protos.public_set import PackedPublicSet
@@ -64,7 +64,7 @@ def exchange_of(
     """
     return Exchange(
         carrier,
-        public_campaign(spec, Forecast.teachers_wanted(spec)),
+        public_campaign(spec, teachers_wanted(spec)),
         keys,
         Distribution(lambda: PackedPublicSet(inputs)),
         screen,

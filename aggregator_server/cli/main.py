@@ -13,7 +13,7 @@ import click
 import typer
 from click.core import ParameterSource
 
-from aggregator_server.cli import backup, envelopes, ledger
+from aggregator_server.cli import envelopes, ledger
 from aggregator_server.cli import identities as identities_cli
 from aggregator_server.options import (
     CampaignOptions,
@@ -29,9 +29,9 @@ from pate.errors import UsageError
 from pate.runtime.child import fork_ahead
 from pate.runtime.command import print_json, run
 from pate.runtime.config import given_text
+from pate.runtime.forked import importing
 from pate.runtime.help import Commands
 from pate.runtime.home import default_home
-from pate.runtime.imports import importing
 from pate.runtime.options import HomeOption, JsonOption, names_in, takes
 from pate.runtime.screen import Screen
 
@@ -234,12 +234,7 @@ def _home(options: ServingOptions) -> Path:
 
 
 def _identities(home: Path | None, host: str) -> Identities | None:
-    """Return the server's identity and enrolled parties, None for a trial on loopback.
-
-    Raises:
-        UsageError: if there is none and ``host`` is not loopback.
-        StateError: if the certificate has expired.
-    """
+    """Return the server's identity and enrolled parties, None for a trial on loopback."""
     from aggregator_server.identities import Identities, require_identities
 
     found = Identities.open(home or default_home("server"))
@@ -250,11 +245,7 @@ def _identities(home: Path | None, host: str) -> Identities | None:
 
 
 def _listening(options: ServingOptions, identities: Identities | None, screen: Screen) -> Listening:
-    """Return where to listen, and report if parties are given another port.
-
-    Raises:
-        UsageError: if the page would listen beyond loopback without a certificate.
-    """
+    """Return where to listen, and report if parties are given another port."""
     from aggregator_server.identities import require_identities, told_port
     from aggregator_server.monitoring.serving import PageServer
     from aggregator_server.reaching import Listening
@@ -283,11 +274,7 @@ def _listening(options: ServingOptions, identities: Identities | None, screen: S
 
 
 def _by_envelope(options: ServingOptions) -> ByEnvelope | None:
-    """Return who takes part by envelope, None for nobody.
-
-    Raises:
-        UsageError: if it is said who, and not where.
-    """
+    """Return who takes part by envelope, None for nobody."""
     from aggregator_server.exchange.by_envelope import ByEnvelope
 
     if options.envelopes is None:
@@ -300,7 +287,6 @@ def _by_envelope(options: ServingOptions) -> ByEnvelope | None:
 
 ledger.register(app, ledger_app)
 envelopes.register(app)
-backup.register(ledger_app, folder_of)
 
 
 def main() -> NoReturn:

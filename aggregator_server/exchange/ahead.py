@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from aggregator_server.exchange.aggregation import Batch, MaskedSteps, batch_to_wire
 from pate.errors import ProtocolError, QuorumError, StateError
-from pate.masking.ahead.roster import BundleRoster, Sealed
+from pate.masking.ahead.bundle import BundleRoster, Sealed
 from pate.masking.ahead.server import ServerAhead
 from pate.masking.context import Member, Phase
 from pate.masking.encoding import decode, encode

@@ -10,7 +10,7 @@ from aggregator_server.exchange.folders import Folders, derived
 from aggregator_server.exchange.store import FILE, Store
 from pate.errors import PateError, ProtocolError, UsageError
 from pate.formats.enrolment import SealingKey, check_name
-from pate.masking.ahead.roster import BundleRoster, Sealed
+from pate.masking.ahead.bundle import BundleRoster, Sealed
 from pate.masking.context import Member
 from pate.runtime.home import kept_secret, sync, write_file
 

@@ -55,24 +55,16 @@ class ConnectionQueue:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        listener: BoundedListener,
-        protocol: Callable[[], asyncio.BaseProtocol],
+        listener: BoundedListener,  # their source, which counts admitted ones
+        protocol: Callable[[], asyncio.BaseProtocol],  # creates the protocol of a connection
         *,
+        # the server's TLS context; None: no handshakes, and so no rate limit
         tls: ssl.SSLContext | None,
+        # seconds after which a waiting connection is closed, and that a handshake may take
         patience: float,
-        shutdown: float,
+        shutdown: float,  # seconds that the end of TLS may take
     ) -> None:
-        """Start accepting connections.
-
-        Args:
-            loop: that it runs in.
-            listener: their source, which counts admitted ones.
-            protocol: creates the protocol of a connection.
-            tls: the server's TLS context; None: no handshakes, and so no rate limit.
-            patience: seconds after which a waiting connection is closed, and that a handshake may
-                take.
-            shutdown: seconds that the end of TLS may take.
-        """
+        """Start accepting connections."""
         self._loop, self._listener, self._protocol = loop, listener, protocol
         self._tls, self._patience = tls, patience
         self._deadlines: dict[str, Any] = {}

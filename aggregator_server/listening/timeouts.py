@@ -62,12 +62,9 @@ class TimedProtocol(H11Protocol):
     """HTTP/1.1 that closes a connection without a complete request head in time.
 
     It also closes a connection whose peer does not read its answer in time.
-
-    Attributes:
-        listener: of these connections; see :func:`protocol_of`.
     """
 
-    listener: BoundedListener | None = None
+    listener: BoundedListener | None = None  # of these connections; see :func:`protocol_of`
 
     def connection_made(self, transport: Any) -> None:
         """Start waiting for the first request."""
@@ -140,10 +137,8 @@ class BoundedHead:
     def __init__(self, app: Callable[..., Any], most: int) -> None:
         """Wrap ``app``.
 
-        Args:
-            app: the wrapped application.
-            most: largest head, in bytes: the request's line and its headers, without the spaces
-                that the parser drops.
+        ``most``: largest head, in bytes: the request's line and its headers, without the spaces
+        that the parser drops.
         """
         self._app = app
         self._most = most

@@ -53,8 +53,8 @@ from pate.runtime.screen import Screen
 from pate.storage.hash_chain import Entry
 from pate.storage.table_cache import cached_table
 from pate.votes import Counts
-from simulation.campaign import carrier_to, run_campaign
-from simulation.party import open_ensemble, open_voter
+from simulation.parties import open_ensemble, open_voter
+from simulation.simulate import carrier_to, run_campaign
 from student.lesson import Lesson, Student
 from student.session import lesson as lesson_of
 from student.session import teachers_of as teachers_in

@@ -16,11 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from aggregator_server.monitoring.token import kept_token
 from pate.data.files.pictures import opened
 from pate.errors import ProcessError
 from pate.runtime.child import free_port
-from pate.runtime.home import default_home
+from pate.runtime.home import PAGE_TOKEN, default_home, kept_token
 from pate.runtime.screen import Screen
 from simulation.datasets import deal, digits, write_split
 from simulation.demo import DELTA, HOSPITALS, PUBLIC, TEACHERS, TEST
@@ -61,7 +60,7 @@ def campaign(place: Path, screen: Screen) -> Iterator[str]:
                 "--teachers", TEACHERS,
             )  # fmt: skip
         programs.wait_for_port(page)
-        yield f"http://127.0.0.1:{page}/?token={kept_token(home)}"
+        yield f"http://127.0.0.1:{page}/?token={kept_token(home / PAGE_TOKEN)}"
 
 
 @contextmanager

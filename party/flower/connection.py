@@ -27,7 +27,7 @@ from party.flower.internals import (
 )
 from party.flower.supernode import SuperNode, UntrustedServerError
 from pate.errors import RefusedError, UnreachableError, UsageError
-from pate.runtime.reminder import Reminder
+from pate.runtime.screen import Reminder
 from protos.flower.runtime import RuntimeClient
 
 if TYPE_CHECKING:

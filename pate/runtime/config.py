@@ -28,11 +28,7 @@ _OF_TYPER: Final = re.compile(r"version$|(install|show)_completion$")
 
 
 def load(context: click.Context, value: Path | None) -> Path | None:
-    """Take the options of a file as the defaults of a command.
-
-    Raises:
-        UsageError: if it cannot be read, is not TOML, or names an option that the command lacks.
-    """
+    """Take the options of a file as the defaults of a command."""
     if value is None:
         return None
     try:
@@ -64,10 +60,8 @@ def options_of(command: click.Command) -> Iterator[click.Option]:
 def text_of(command: click.Command, values: Mapping[str, object], head: str) -> str:
     """Return a configuration file: these values, and every other option in a comment.
 
-    Args:
-        command: whose options they are.
-        values: by the name of the parameter, as ``min_parties``.
-        head: what the file is for; lines of text without marks.
+    ``values``: by the name of the parameter, as ``min_parties``; ``head``: what the file is for;
+    lines of text without marks.
     """
     from pate.runtime.help import panel_of, place_of  # it imports rich
 
@@ -89,12 +83,7 @@ def text_of(command: click.Command, values: Mapping[str, object], head: str) -> 
 
 
 def write_given(context: click.Context, path: Path) -> None:
-    """Write the options that a command was given, typed or in a file, for the next call.
-
-    Raises:
-        UsageError: if something is there already.
-        DiskError: if it cannot be written.
-    """
+    """Write the options that a command was given, typed or in a file, for the next call."""
     write_new(path, given_text(context, str(path)))
     click.echo(f"{path} written. Now: {_call(context, str(path))}")
 
@@ -116,12 +105,7 @@ def _call(context: click.Context, path: str) -> str:
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a configuration file where none is.
-
-    Raises:
-        UsageError: if something is there already.
-        DiskError: if it cannot be written.
-    """
+    """Write a configuration file where none is."""
     try:
         # The address of a database can have a password.
         with os.fdopen(

@@ -119,8 +119,8 @@ def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]
     The command gets them as one value. Options shared by two commands are in a common base class; those
     shared by all, :class:`CommandOptions`, are listed last.
 
-    Args:
-        kind: a dataclass. Its fields that are ``Annotated`` are options; others keep their defaults.
+    ``kind``: a dataclass. Its fields that are ``Annotated`` are options; others keep their
+    defaults.
     """
     hints = get_type_hints(kind, include_extras=True)
     common = {each.name for each in fields(CommandOptions)}

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from aggregator_server.results.report import entries
 from pate.formats.labels import LabelSet
-from tests.support.world.commands import Campaign
+from tests.support.world.commands import Campaign, DirectCampaign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,7 +156,7 @@ def test_nothing_of_a_campaign_looks_beyond_loopback(played: Played) -> None:
 def test_few_labels_are_said_on_each_screen(sites: Sites, tmp_path: Path) -> None:
     from student.cli import app
 
-    with Campaign(tmp_path, sites) as campaign:
+    with DirectCampaign(tmp_path, sites) as campaign:
         public = sites.public(300, 60)
         server = campaign.serve(
             public, "--aggregator", "gnmax", "--epsilon", "8", parties="north,south"

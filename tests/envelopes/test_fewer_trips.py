@@ -15,7 +15,7 @@ from party.identity.keys import identity_key, new_sealing_key, sealing_key
 from pate.envelopes.file import opened
 from pate.errors import RefusedError
 from pate.formats.enrolment import SealingKey
-from pate.masking.ahead.roster import sign_sealing
+from pate.masking.ahead.bundle import sign_sealing
 from pate.masking.keys import KeyPair
 from pate.runtime.command import program_of
 from protos.envelopes import read_requests

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +11,6 @@ from pate.data.read import read_dataset, read_inputs
 from pate.data.values import Images, Table, content_hash
 from pate.errors import DataError
 from simulation.datasets import deal, digits, digits_like, write_inputs, write_labelled
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_nobody_holds_what_another_holds() -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import pate
 from pate.errors import DataError, PateError, SchemaError, UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NAMES = np.array(["benign", "malignant"])
 

@@ -15,8 +15,8 @@ from pate.campaign.settings import spec_of
 from pate.data.values import Dataset, Table
 from pate.errors import UsageError
 from pate.runtime.screen import Screen
-from simulation.campaign import carrier_to, run_campaign
-from simulation.party import open_ensemble, open_voter, party_home
+from simulation.parties import open_ensemble, open_voter, party_home
+from simulation.simulate import carrier_to, run_campaign
 
 if TYPE_CHECKING:
     from pathlib import Path

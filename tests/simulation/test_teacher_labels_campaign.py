@@ -12,9 +12,8 @@ from aggregator_server.ledger.verify import verify
 from aggregator_server.options import CampaignOptions
 from aggregator_server.results.report import LEDGER_FILE, label_set
 from aggregator_server.results.statement import privacy_statement
-from party.ledger.findings import agrees
 from party.ledger.ledger import PartyLedger
-from party.ledger.verify import verify_statement
+from party.ledger.verify import agrees, verify_statement
 from pate.accounting.composition import Gdp
 from pate.accounting.events import NoisyArray
 from pate.campaign.settings import spec_of
@@ -22,8 +21,8 @@ from pate.data.values import Dataset, Table
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import PrivacyStatement, adjacency_of
 from pate.runtime.screen import Screen
-from simulation.campaign import carrier_to, run_campaign
-from simulation.party import open_ensemble, open_voter, party_home
+from simulation.parties import open_ensemble, open_voter, party_home
+from simulation.simulate import carrier_to, run_campaign
 from student.evaluation.evaluate import LabelledData
 from student.lesson import Effort
 from student.session import graduate

@@ -7,9 +7,11 @@ import contextlib
 import datetime as dt
 import resource
 import socket
+import ssl
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -23,11 +25,6 @@ from aggregator_server.listening.timeouts import Loop
 from pate.runtime.child import listen
 from tests.support.server import crowd
 from tests.support.server.fleet_nodes import new_key, pem_of, signed
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Awaitable, Callable, Iterator
-    from pathlib import Path
 
 PULL = "/v1/fleet/pull-messages"
 ROOM = Room(all=50, per_address=50, waiting=6, waiting_per_address=4)

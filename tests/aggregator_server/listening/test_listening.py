@@ -10,7 +10,9 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -30,10 +32,6 @@ from aggregator_server.listening.timeouts import Loop, protocol_of
 from pate.runtime.child import listen
 from tests.support.server.fleet_nodes import new_key, pem_of, signed
 from tests.support.server.identities import NOW
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 ROOMY = Room(all=100, per_address=100)
 PULL = b"POST /v1/fleet/pull-messages HTTP/1.1\r\nhost: x\r\n"

@@ -7,8 +7,9 @@ import json
 import os
 import pathlib
 import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import httpx
 import pytest
@@ -46,10 +47,6 @@ from pate.formats.enrolment import ROUTE, Answer, Bundle
 from pate.runtime import home as home_module
 from pate.runtime.child import free_port
 from pate.runtime.screen import Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 DAY = dt.timedelta(days=1)
 

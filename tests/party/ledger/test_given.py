@@ -6,20 +6,16 @@ import re
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from party.ledger.ledger import PartyLedger
 from party.ledger.sent_votes import TAG_BYTES, Answer, matrix_of, tags_of, view_of
+from pate.campaign.offer import Offer
 from pate.errors import LedgerError, ProtocolError, RefusedError
 from tests.support.party.offers import batch_of, noisy, queries, settled, tags
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pate.campaign.offer import Offer
 
 SOURCE, OTHER = bytes(32), b"o" * 32
 FIRST, LATE = settled(), settled(campaign="d2" * 16)

@@ -9,7 +9,8 @@ import http.server
 import socket
 import ssl
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -37,10 +38,6 @@ from pate.preflight import machine
 from pate.preflight.checks import Status
 from pate.runtime.child import free_port
 from protos.bounds import CLOCK_AHEAD_S, CLOCK_BEHIND_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 #: An address of this machine that is not called loopback, so that it stands for another one.
 HOST = "127.0.0.2"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import threading
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,19 +22,13 @@ from party.voting import voter
 from party.voting.own_data import GaveUpError, OwnFile, OwnVoters, Training
 from party.voting.voter import Voter
 from pate.data.schema import Schema
-from pate.data.values import Images, Table, batch_hash
+from pate.data.values import Images, Inputs, Table, batch_hash
 from pate.errors import DataError, ProtocolError, SchemaError, UsageError
 from pate.noise.exact import SystemNoise
 from protos import wire
 from protos.pate.v1 import vote_pb2
 from simulation.programs import until
 from tests.support.campaign_messages import SERVER_KEY, campaign_message, site, terms_message
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from pate.data.values import Inputs
 
 PUBLIC = Table(("lab", "kind"), (np.array([1.0, 20.0, 60.0, 99.0]), np.array(["x", "y", "x", "z"])))
 CLASSES = ("a", "b", "c")

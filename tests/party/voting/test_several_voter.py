@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,20 +16,13 @@ import pytest
 from party.policy.policy import Policy
 from party.voting.own_data import OwnFile, OwnVoters, Training
 from pate.codes import Code, code_of
-from pate.data.values import Table
+from pate.data.values import Inputs, Table
 from pate.errors import ProtocolError
 from pate.mechanisms import GNMax, Neighbour, TeacherLabels
-from pate.votes import LooseSum, check_cast
+from pate.votes import Counts, LooseSum, check_cast
 from protos import wire
+from protos.pate.v1 import vote_pb2
 from tests.party.voting.test_neighbour_voter import Site, batch_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from pate.data.values import Inputs
-    from pate.votes import Counts
-    from protos.pate.v1 import vote_pb2
 
 PUBLIC = Table(("x",), (np.arange(14, dtype=np.float64),))
 LABELS = ("a", "b", "c")

@@ -1,6 +1,6 @@
 """Server and parties as objects of this process: only bytes go between them, and all that lasts is on disk.
 
-A step may be interrupted at a failpoint, by an exception (:func:`kills`) or for real (:func:`killed_at`).
+A step may be interrupted at a failpoint, by an exception (:func:`kills`) or for real (:func:`killed_first`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -104,23 +103,40 @@ def kills(at: Callable[[str], bool]) -> Iterator[None]:
             vars(each)["reach"] = true
 
 
-def killed_at(point: str | None, work: Callable[[], object]) -> bool:
-    """Work in a process of its own; return whether it was killed at the failpoint.
+def killed_first(at: Callable[[str], bool], work: Callable[[], object]) -> str | None:
+    """Work in a process of its own, which is killed at the first failpoint for which ``at`` is true.
 
     Args:
-        point: name of the failpoint, or ``name:times``; None: none.
+        at: asked in that process, with the name of each failpoint that it passes.
         work: of that process; what it changes in memory is lost.
+
+    Returns:
+        The failpoint; None if the work was done.
     """
-    child = multiprocessing.get_context("fork").Process(target=partial(_work, point, work))
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+
+    def dies(name: str) -> bool:
+        if at(name):
+            theirs.send(name)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return False
+
+    def dying() -> None:
+        with kills(dies):
+            work()
+
+    child = multiprocessing.get_context("fork").Process(target=dying)
     child.start()
     child.join()
-    assert child.exitcode in (0, -signal.SIGKILL), f"it ended with {child.exitcode}"
-    return child.exitcode != 0
+    with ours, theirs:
+        point = ours.recv() if ours.poll() else None
+    assert child.exitcode == (0 if point is None else -signal.SIGKILL), child.exitcode
+    return point
 
 
-def _work(point: str | None, work: Callable[[], object]) -> None:
-    os.environ["PATE_FAILPOINT"] = point or ""
-    work()
+def killed_at(point: str | None, work: Callable[[], object]) -> bool:
+    """Return whether work in a process of its own is killed at the failpoint; None: at none."""
+    return killed_first(lambda name: name == point, work) is not None
 
 
 # --- a world ------------------------------------------------------------------------------------------

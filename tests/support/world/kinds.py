@@ -193,23 +193,36 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
 _HASHES: Final = {name: content_hash(public).hex() for name, public in PUBLIC.items()}
 
 
+#: Columns whose first member goes with all that another one goes with.
+_PLAIN_FIRST: Final = ("publish", "unit", "series", "law", "inputs", "proofs")
+#: Columns of which votes of teachers have the first member only.
+_OF_RECORDS: Final = ("code", "law", "series")
+
+
+def possible(kind: Kind) -> bool:
+    """Whether the product has such campaigns."""
+    if not kind.records_vote and any(
+        getattr(kind, name) != COLUMNS[name][0] for name in _OF_RECORDS
+    ):
+        return False
+    try:
+        kind.spec()
+    except UsageError:
+        return False
+    return True
+
+
 @cache
 def every_kind() -> tuple[Kind, ...]:
     """All kinds that the product has."""
-    found = []
-    of_records = ("code", "law", "series")
-    for aggregator in AGGREGATORS:
-        columns = dict(COLUMNS, aggregator=(aggregator,))
-        if aggregator != "neighbour":  # terms that a campaign of teachers has no place for
-            columns |= {name: columns[name][:1] for name in of_records}
-        for choice in product(*columns.values()):
-            kind = Kind(*choice)
-            try:
-                kind.spec()
-            except UsageError:
-                continue
-            found.append(kind)
-    return tuple(found)
+    # Plain kinds first, and then one column after the other: of all products few are possible.
+    plain = (names[:1] if name in _PLAIN_FIRST else names for name, names in COLUMNS.items())
+    found = [kind for choice in product(*plain) if possible(kind := Kind(*choice))]
+    for name in _PLAIN_FIRST:
+        others = (kind._replace(**{name: member}) for kind in found for member in COLUMNS[name][1:])
+        found += [kind for kind in [*others] if possible(kind)]
+    at = {(name, member): i for name, names in COLUMNS.items() for i, member in enumerate(names)}
+    return tuple(sorted(found, key=lambda kind: [at[each] for each in kind._asdict().items()]))
 
 
 def fewest(cases: Iterable[_Case], parts: Callable[[_Case], Iterable[object]]) -> list[_Case]:

@@ -11,8 +11,9 @@ import csv
 import io
 import math
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,18 +23,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from party.teachers.shards import assign_shards
+from party.teachers.ensemble import assign_shards
 from party.voting.neighbour import NeighbourVotes
 from party.voting.own_data import OwnFile, OwnVoters
 from pate.data.cells import PLAIN, Reading
 from pate.data.schema import Schema
-from pate.data.values import Images, Table
+from pate.data.values import Dataset, Images, Inputs, Table
 from protos.pate.v1 import vote_pb2
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pate.data.values import Dataset, Inputs
 
 KEY: Final = b"k" * 32
 TEACHERS: Final = 7
