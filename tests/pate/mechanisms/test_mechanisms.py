@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -159,7 +159,7 @@ class TestEveryMechanism:
 
     def test_rows_that_cannot_be_votes_are_refused(self, mechanism: TeacherRule) -> None:
         less = [[-(2**62), 2]] if mechanism.noise_inside else [[-1, 2]]
-        for rows in (
+        bad: tuple[Any, ...] = (
             np.array([[1.0, 2.0]]),
             np.array([[1, 2]], dtype=np.int32),
             np.array([[1, 2]], dtype=np.uint64),
@@ -168,7 +168,8 @@ class TestEveryMechanism:
             np.array([[3]]),
             np.array([1, 2]),
             np.zeros((1, 2, 2), dtype=np.int64),
-        ):
+        )
+        for rows in bad:
             with pytest.raises(ProtocolError, match="votes"):
                 mechanism.answer_all(rows, SystemNoise(), rows)
 
@@ -180,7 +181,7 @@ class TestEveryMechanism:
             mechanism_from_dict({**fields, "delta": "1"})
         with pytest.raises(UsageError, match="fields"):
             mechanism_from_dict({k: v for k, v in fields.items() if k != "votes_per_unit"})
-        wrong = {key: ["1.5"] for key in fields}
+        wrong: dict[str, list[Any]] = {key: ["1.5"] for key in fields}
         if mechanism.noise_inside:
             wrong |= {"honest": [True, 10**9, "1.5"], "share": ["1/2"]}
         for key, values in wrong.items():
