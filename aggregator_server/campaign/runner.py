@@ -53,14 +53,7 @@ def exchange_of(
 ) -> Exchange:
     """Return the exchange of a campaign with its parties.
 
-    Args:
-        spec: of the campaign.
-        inputs: its public set.
-        carrier: to the parties.
-        keys: of the campaign.
-        screen: for lines and progress.
-        encoder: the slices of the encoder of the inputs, for parties without a copy; None: it is not sent.
-        show: called with the current presence and open request.
+    Parties without a copy are sent the slices of the encoder of the inputs, if there are some.
     """
     return Exchange(
         carrier,

@@ -35,15 +35,6 @@ class Sums:
 
     With parties by envelope the keys of a masked sum come ahead, and its state outlives this process. Else
     all keys are made for their sum, and one that fails is repeated.
-
-    Args:
-        ledger: of the campaign, open.
-        inputs: the campaign's public set.
-        exchange: with the parties.
-        screen: for lines.
-        patience: seconds to wait for the last parties once enough have voted.
-        batch: counts of one batch of votes, queries times classes.
-        keys: sealing keys that are known before a party has described itself; None: none are.
     """
 
     def __init__(
@@ -53,9 +44,9 @@ class Sums:
         exchange: Exchange,
         screen: Screen,
         *,
-        patience: float,
-        batch: int = BATCH_COUNTS,
-        keys: KnownKeys | None = None,
+        patience: float,  # seconds to wait for the last parties once enough have voted
+        batch: int = BATCH_COUNTS,  # counts of one batch of votes, queries times classes
+        keys: KnownKeys | None = None,  # sealing keys that are known before a description
     ) -> None:
         self.exchange = exchange
         self._ledger = ledger
@@ -76,13 +67,7 @@ class Sums:
         return None if self._ahead is None else self._ahead.early
 
     def collect(self) -> None:
-        """Collect and record the votes of all queries of the present round that have none.
-
-        Raises:
-            QuorumError: if too few parties are left.
-            ProtocolError: if votes cannot be summed.
-            UsageError: if the batches cannot be asked for.
-        """
+        """Collect and record the votes of all queries of the present round that have none."""
         state = self._ledger.state()
         check_apart(state, self._inputs, self._batch)
         shown = b""
@@ -112,11 +97,7 @@ class Sums:
             self._screen.say(f"votes on {len(batch.rows)} queries {whose}{more}")
 
     def keep_replies(self, place: int | None) -> None:
-        """Delete the stored replies to other sums than the one of this place: they are in the ledger.
-
-        Args:
-            place: of the first query of a batch; None: of none.
-        """
+        """Delete the stored replies to other sums than the one of this place, None: to all."""
         if self._store is not None:
             self._store.begin_sum(place)
             reach("replies-deleted")
@@ -176,11 +157,7 @@ class Sums:
     def _require_willing(
         self, aggregation: MaskedAggregation, place: int, error: QuorumError
     ) -> None:
-        """Check that a sum whose unmasking has begun can still be completed.
-
-        Raises:
-            QuorumError: if parties refuse that it needs.
-        """
+        """Check that a sum whose unmasking has begun can still be completed."""
         state, refused = self._ledger.state(), self.exchange.refused
         fixed = state.survivors
         needed = len(aggregation.needed) or state.spec.sums.min_parties

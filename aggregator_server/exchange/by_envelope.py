@@ -31,17 +31,11 @@ _ROSTER_FILE: Final = "envelopes.roster"
 
 @dataclass(frozen=True)
 class ByEnvelope:
-    """Who takes part by envelope, and where.
+    """Who takes part by envelope, and where."""
 
-    Attributes:
-        folder: for the folders ``out`` and ``in``.
-        parties: their names; None: all.
-        days: how long an envelope may be answered; None: no end.
-    """
-
-    folder: Path
-    parties: tuple[str, ...] | None = None
-    days: float | None = None
+    folder: Path  # for the folders ``out`` and ``in``
+    parties: tuple[str, ...] | None = None  # their names; None: all
+    days: float | None = None  # how long an envelope may be answered; None: no end
 
     def names(self, spec: CampaignSpec) -> tuple[str, ...]:
         """Return the names of the parties by envelope in a campaign.
@@ -83,15 +77,7 @@ class ByEnvelope:
         say: Callable[[str], None],
         show: Callable[[Sequence[Out]], None] = lambda _: None,
     ) -> Folders:
-        """Return the carrier to these parties.
-
-        Args:
-            folder: of the campaign.
-            spec: of the campaign.
-            keys: of the campaign.
-            say: one line for the server's screen.
-            show: called with the last envelope for each party whenever one has changed.
-        """
+        """Return the carrier to these parties; see :class:`Folders`. ``folder`` is the campaign's."""
         secret = kept_secret(folder / _KEY_FILE)
         nonce_key = derived(secret, b"nonce")
         store = Store(folder / FILE, self.names(spec), nonce_key=nonce_key, days=self.days)
@@ -105,12 +91,6 @@ class KnownKeys:
     first envelope asks for keys ahead together with the description: a trip less. Each key is signed by
     its party's identity, so a server gains nothing by another one; a party that has made a new key since
     gives no bundles for the old one, and is asked again once it has described itself.
-
-    Args:
-        folder: of the campaign.
-        spec: of the campaign.
-        identities: of the server.
-        say: one line for the server's screen.
     """
 
     def __init__(
@@ -123,12 +103,7 @@ class KnownKeys:
 
     @cached_property
     def roster(self) -> BundleRoster | None:
-        """The roster for bundles, the same for a whole campaign; None if it is not known ahead.
-
-        Raises:
-            StateError: if the list of parties cannot be read.
-            DiskError: if it cannot be stored.
-        """
+        """The roster for bundles, the same for a whole campaign; None if it is not known ahead."""
         try:
             return BundleRoster.from_bytes(self._file.read_bytes())
         except FileNotFoundError:
@@ -164,11 +139,7 @@ class KnownKeys:
 
 
 def check_goes_by_envelope(folder: Path, given: ByEnvelope | None) -> None:
-    """Check that a campaign that began with envelopes goes on with them.
-
-    Raises:
-        UsageError: if their folder is not named.
-    """
+    """Check that a campaign that began with envelopes goes on with them: that their folder is named."""
     if given is None and (folder / FILE).exists():
         raise UsageError(
             "parties of this campaign take part by envelope: name the folder of its files with "

@@ -32,24 +32,7 @@ _MOST_SENT: Final = 32
 
 
 class Conversation:
-    """Asks who is there, and takes replies.
-
-    Args:
-        outbox: of the campaign.
-        campaign: sent to parties.
-        who: the connected parties.
-        public_set: for parties without a copy.
-        encoder: of its inputs, likewise; None: it is not sent.
-        say: one line for the server's screen.
-        clock: seconds, monotonic.
-
-    Attributes:
-        steps: the sum that is being collected, if there is one.
-        early: asked of parties by envelope together with the description; None: nothing is.
-        farewells: names of the parties that know of the campaign's end.
-        met: when each party last described itself.
-        sealing: the key for bundles that each party gave in its description, by identity.
-    """
+    """Asks who is there, and takes replies."""
 
     def __init__(
         self,
@@ -70,10 +53,12 @@ class Conversation:
         self._say = say
         self._clock = clock
         self._asked_who: dict[int, float] = {}  # when each node was asked for a description
-        self.met: dict[str, float] = {}
-        self.steps: Steps | None = None
+        self.met: dict[str, float] = {}  # when each party last described itself
+        self.steps: Steps | None = None  # the sum that is being collected, if there is one
+        #: Asked of parties by envelope together with the description; None: nothing is.
         self.early: vote_pb2.AskBundles | None = None
-        self.farewells: set[str] = set()
+        self.farewells: set[str] = set()  # names of the parties that know of the campaign's end
+        #: The key for bundles that each party gave in its description, by identity.
         self.sealing: dict[bytes, vote_pb2.SealingKey] = {}
 
     def look(self) -> None:
@@ -164,11 +149,7 @@ class Conversation:
             self._put_out(request)
 
     def _require_asked(self, name: str, about: str, identity: bytes, reply: vote_pb2.Reply) -> None:
-        """Check that the party replied that was asked.
-
-        Raises:
-            ProtocolError: if it is another one.
-        """
+        """Check that the party replied that was asked."""
         party = self._who.known.get(name)
         # A party by envelope has a name before it has described itself.
         expected = about == "describe" if party is None else identity.hex() == party.identity

@@ -36,24 +36,19 @@ _MOST_RECEIPT: Final = 2**16
 class Folders:
     """Carries what is asked by envelope; a party has one envelope at a time, and counts as connected.
 
-    Args:
-        store: of the campaign; an envelope holds what it has recorded and not closed.
-        folder: holds the folders ``out`` and ``in``.
-        campaign: its id, hex.
-        keys: of the campaign; without a list of enrolled parties one has the key of its first answer.
-        secret: of this campaign, 32 bytes: answers are sealed to a key of it.
-        say: one line for the server's screen.
-        show: called with the last envelope for each party whenever one has changed.
+    An envelope holds what the store has recorded and not closed. Without a list of enrolled parties one
+    has the key of its first answer.
     """
 
     def __init__(
         self,
         store: Store,
-        folder: Path,
-        campaign: str,
+        folder: Path,  # for the folders ``out`` and ``in``
+        campaign: str,  # its id, hex
         keys: Keyring,
-        secret: bytes,
+        secret: bytes,  # of this campaign, 32 bytes: answers are sealed to a key of it
         say: Callable[[str], None],
+        # called with the last envelope for each party whenever one has changed
         show: Callable[[Sequence[Out]], None] = lambda _: None,
     ) -> None:
         self.store: Store = store

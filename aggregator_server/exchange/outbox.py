@@ -33,29 +33,18 @@ if TYPE_CHECKING:
 
 @dataclass
 class Request:
-    """A request without a reply.
-
-    Attributes:
-        node: the recipient.
-        about: describe, public_piece, encoder_piece, early_bundles, finish, or a step of a sum.
-        party: name of the node's party, if known.
-        steps: that the step belongs to.
-        nonce: of the request.
-        sent: digest of the campaign in it; empty: it has only the digest.
-        digest: in it; empty: it has the campaign.
-        again: the message, if it is sent again to a party that lacks the campaign; else None.
-        left: whether the node has disconnected since. A party that refuses ends at once, and its
-            refusal may be fetched after that; no other reply of it is read.
-    """
+    """A request without a reply."""
 
     node: int
-    about: str
-    party: str | None
-    steps: Steps | None
+    about: str  # describe, public_piece, encoder_piece, early_bundles, finish, or a step of a sum
+    party: str | None  # name of the node's party, if known
+    steps: Steps | None  # that the step belongs to
     nonce: bytes = b""
-    sent: bytes = b""
-    digest: bytes = b""
-    again: vote_pb2.PartyRequest | None = None
+    sent: bytes = b""  # digest of the campaign in it; empty: it has only the digest
+    digest: bytes = b""  # in it; empty: it has the campaign
+    again: vote_pb2.PartyRequest | None = None  # sent again to a party that lacks the campaign
+    # Whether the node has disconnected since. A party that refuses ends at once, and its refusal may be
+    # fetched after that; no other reply of it is read.
     left: bool = False
 
     def is_at(self, steps: Steps | None) -> bool:

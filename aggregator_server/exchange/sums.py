@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 class SumsAhead:
     """Begins the rounds of a campaign, and continues those that were begun.
 
-    Args:
-        exchange: with the parties.
-        store: of the campaign's envelopes.
-        keys: sealing keys that are known before a party has described itself; None: none are.
-        sums: how many there are at least, one after the other: their bundles are asked for together.
+    The bundles of ``sums`` sums, one after the other, are asked for together.
     """
 
     def __init__(
@@ -64,16 +60,10 @@ class SumsAhead:
         all_needed: bool,
         before_opening: Callable[[tuple[str, ...]], None],
     ) -> AheadAggregation:
-        """Return the round of a batch: the one that was begun, or a new one with new bundles.
+        """Return the round of the batch at a place: the one that was begun, or one with new bundles.
 
-        Args:
-            roster: of the campaign.
-            place: of the batch's first query.
-            batch: to be voted on.
-            quorum: of its bundles.
-            only: names of the parties that may be in the sum; None: all.
-            all_needed: whether all of these must be.
-            before_opening: see :class:`~aggregator_server.exchange.aggregation.MaskedSteps`.
+        The sum is of the parties ``only``, or all; ``all_needed``: each of them must be in it. For the last
+        argument see :class:`~aggregator_server.exchange.aggregation.MaskedSteps`.
         """
         campaign = self._exchange.campaign
         number, state = self._store.round(place)

@@ -295,6 +295,7 @@ def test_children_end_with_the_process_that_started_them(tmp_path: Path) -> None
         from aggregator_server.flower.deployment import Deployment
         from party.flower.client_app import make_client_app
         from party.flower.connection import Connection
+        from party.flower.supernode import Server
         home = Path({str(tmp_path)!r})
         with Deployment(home / "server") as deployment:
             party = Connection(Server(deployment.address), make_client_app(bytes), home / "party")
