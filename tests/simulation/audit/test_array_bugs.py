@@ -19,7 +19,7 @@ from pate.auditing.mechanism import audit_mechanism
 from pate.auditing.neighbours import Pair
 from pate.codes import GRID, Change, Code, code_of
 from pate.data.values import Dataset, Table
-from pate.features import axes
+from pate.features import dense
 from pate.mechanisms import TeacherLabels
 from pate.noise.exact import SystemNoise
 from tests.support.audits import bugs
@@ -117,7 +117,7 @@ def test_arrays_stand_and_are_attacked(
     assert found.lower_bound > 0.7 * found.claimed
 
 
-def not_cut(whole: Any) -> np.ndarray:
+def not_cut(whole: Any) -> Any:
     """Half as long again."""
     return np.trunc(whole * GRID * 1.5).astype(np.int64)
 
@@ -136,7 +136,7 @@ def all_records_in_each(records: Any, _hashes: Any, teachers: int, _key: Any) ->
 def test_arrays_that_are_too_long_are_found(
     adjacency: Adjacency, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(axes, "cut", not_cut)
+    monkeypatch.setattr(dense, "cut", not_cut)
     assert not audited(monkeypatch, adjacency).holds
 
 

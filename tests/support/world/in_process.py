@@ -134,9 +134,26 @@ def killed_first(at: Callable[[str], bool], work: Callable[[], object]) -> str |
     return point
 
 
+def reached(point: str, times: int = 1) -> Callable[[str], bool]:
+    """Return what says of each failpoint whether it is this one, reached so many times."""
+    seen: list[str] = []
+
+    def at(name: str) -> bool:
+        seen.append(name)
+        return name == point and seen.count(point) == times
+
+    return at
+
+
 def killed_at(point: str | None, work: Callable[[], object]) -> bool:
-    """Return whether work in a process of its own is killed at the failpoint; None: at none."""
-    return killed_first(lambda name: name == point, work) is not None
+    """Return whether work in a process of its own is killed at a failpoint.
+
+    Args:
+        point: name of the failpoint, or ``name:times``; None: none.
+        work: of that process; what it changes in memory is lost.
+    """
+    name, _, times = (point or "").partition(":")
+    return killed_first(reached(name, int(times or 1)), work) is not None
 
 
 # --- a world ------------------------------------------------------------------------------------------
