@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from protos.pate.v1 import vote_pb2
 from protos.terms import offer_in, packed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pate.campaign.announced import Announced
@@ -150,12 +149,6 @@ def campaign_in(body: bytes) -> Offer | None:
     """The campaign in a signed request; None if there is only the digest of one."""
     packed_, key = request_in(body).campaign, vote_pb2.SignedRequest.FromString(body).key
     return offer_in(key, packed_) if packed_ else None
-
-
-@contextmanager
-def no_bar(_: str) -> Iterator[Callable[[int, int], None]]:
-    """An invisible progress bar."""
-    yield lambda *_: None
 
 
 def site(home: Path, policy: Policy | None = None) -> Site:

@@ -13,7 +13,16 @@ import numpy as np
 import pytest
 
 from party.ledger.ledger import PartyLedger
-from party.ledger.sent_votes import TAG_BYTES, Answer, matrix_of, tags_of, view_of
+from party.ledger.sent_votes import (
+    TAG_BYTES,
+    Answer,
+    Earlier,
+    How,
+    check_unmasking,
+    matrix_of,
+    tags_of,
+    view_of,
+)
 from pate.campaign.offer import Offer
 from pate.errors import LedgerError, ProtocolError, RefusedError
 from pate.mechanisms import Neighbour
@@ -167,21 +176,33 @@ def test_a_tag_is_of_the_votes_by_name() -> None:
         assert not set(other) & set(made)
 
 
+RECORDS = settled(
+    campaign="e5" * 16,
+    aggregator="neighbour",
+    mechanisms=(Neighbour(3, Fraction(40), 1),),
+    most_votes=5,
+)
+
+
+def test_sums_of_teachers_and_of_records_may_have_other_parties() -> None:
+    earlier = [Earlier(FIRST, "aa", How(b"six", ""))]
+    check_unmasking(RECORDS, "bb", How(b"five", ""), earlier, allow_other=False)
+    with pytest.raises(RefusedError, match="with other parties"):
+        check_unmasking(LATE, "bb", How(b"five", ""), earlier, allow_other=False)
+
+
 def test_a_matrix_is_all_that_decides_records_votes() -> None:
     assert matrix_of(FIRST, "aa") == matrix_of(FIRST, "bb") == ""
-    offer = settled(
-        aggregator="neighbour", mechanisms=(Neighbour(3, Fraction(40), 1),), most_votes=5
-    )
     fewer = settled(
         aggregator="neighbour", mechanisms=(Neighbour(3, Fraction(40), 1),), most_votes=4
     )
-    whole = matrix_of(offer, "aa")
-    assert matrix_of(altered(offer, classes=("yes", "no"), epsilon=1.0), "aa") == whole
+    whole = matrix_of(RECORDS, "aa")
+    assert matrix_of(altered(RECORDS, classes=("yes", "no"), epsilon=1.0), "aa") == whole
     for other in (
-        matrix_of(offer, "bb"),
-        matrix_of(altered(offer, public_set="cd" * 32), "aa"),
+        matrix_of(RECORDS, "bb"),
+        matrix_of(altered(RECORDS, public_set="cd" * 32), "aa"),
         matrix_of(fewer, "aa"),
-        matrix_of(altered(offer, classes=("no", "maybe")), "aa"),
+        matrix_of(altered(RECORDS, classes=("no", "maybe")), "aa"),
     ):
         assert other != whole
 
