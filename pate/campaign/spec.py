@@ -192,8 +192,7 @@ class CampaignSpec(Announced):
         if not self.records_vote:
             if self.representatives is not None or self.votes_per_patient is not None:
                 raise UsageError(
-                    "neighbour votes need representatives, the queries that records vote at, and no other "
-                    "mechanism has them"
+                    "representatives and votes_per_patient are of neighbour votes: leave them out"
                 )
             return
         if self.representatives is None or self.votes_per_patient is None:

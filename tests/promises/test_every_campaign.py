@@ -110,7 +110,7 @@ def votes_of(world: EveryWorld, name: str, state: CampaignState) -> Counts:
     spec = state.spec
     if spec.records_vote:
         return NeighbourVotes(records_of(kind, NAMES.index(name)), b"key").vote(
-            public, rows, state.classes, most_votes=spec.most_votes, code=code_of(spec.code),
+            public, rows, state.classes, most_votes=spec.most_votes or 0, code=code_of(spec.code),
             votes_per_patient=spec.votes_per_patient if kind.unit == "patient" else None,
             shown=state.models[-2] if kind.rounds else None,
         )  # fmt: skip

@@ -102,7 +102,7 @@ def test_a_party_that_failed_is_sent_the_whole_campaign_again() -> None:
     hand.arrivals = [Arrival(7, hand.sent[-1][1], None, GONE)]
     assert len(list(box.arrivals())) == 1
     assert whole()
-    box.fix_terms()
+    box.fix_terms(CAMPAIGN)
     assert whole()
 
 

@@ -126,7 +126,7 @@ def test_counts_and_openings_are_those_of_a_ledger_that_holds_everything(
             continue
         for each in hashes:
             opened.setdefault(each, set()).add(survivors)
-            if offer.sums.distributed:
+            if offer.announced.sums.distributed:
                 noisy_batches.setdefault(each, set()).add(batch)
         if data.draw(st.integers(0, 3)) == 0:
             ledger = PartyLedger(ledger.path)
