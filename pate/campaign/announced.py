@@ -85,8 +85,8 @@ class Announced:
         self._check_names()
         self._check_sizes()
         choices.check_budget(self.epsilon, self.delta, records_vote=self.records_vote)
-        if self.epsilon >= _LARGEST_EPSILON:
-            raise UsageError(f"epsilon must be below {_LARGEST_EPSILON:g}, got {self.epsilon!r}")
+        if self.epsilon > _LARGEST_EPSILON:
+            raise UsageError(f"epsilon is at most {_LARGEST_EPSILON:g}, got {self.epsilon!r}")
         self._check_votes()
         self._check_rounds()
         self._check_proofs()

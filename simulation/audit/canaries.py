@@ -158,7 +158,7 @@ def _label(planting: Planting, public: Dataset, votes: Counts, place: Path) -> C
         public_set=content_hash(public.inputs).hex(),
         queries=len(public),
         schema=public.inputs.schema(),
-        epsilon=9e5,  # the cap is then the worst cost of all queries
+        epsilon=1e6,  # the cap is then the worst cost of all queries
         delta=planting.delta,
         classes=public.classes,
         unit="patient",

@@ -258,7 +258,7 @@ CAMPAIGNS: dict[str, tuple[dict[str, Any], type[PateError], str]] = {
     "one class": ({"classes": ["a"]}, ProtocolError, "number of classes"),
     "a class twice": ({"classes": ["a", "a"]}, ProtocolError, "repeated"),
     "a class without a name": ({"classes": ["a", ""]}, ProtocolError, "empty"),
-    "an endless class": ({"classes": ["a", "b" * 201]}, ProtocolError, "too long"),
+    "an endless class": ({"classes": ["a", "b" * 2001]}, ProtocolError, "too long"),
     "an unknown field": ({"more": {"seed": 1}}, ProtocolError, "unknown fields: 'seed'"),
 }
 

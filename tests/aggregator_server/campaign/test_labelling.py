@@ -70,7 +70,7 @@ def test_a_round_asks_in_order_and_stops_at_the_budget(path: Path) -> None:
 
 def test_labels_are_those_of_the_teachers_where_they_agree(path: Path) -> None:
     """With 80 of 100 votes and sigma 1 a wrong label has probability below 1e-100."""
-    spec = make_spec(aggregator="gnmax", sigma2=Fraction(1), epsilon=9e5, queries=CHUNK * 2 + 1)
+    spec = make_spec(aggregator="gnmax", sigma2=Fraction(1), epsilon=1e6, queries=CHUNK * 2 + 1)
     with start(path, spec) as ledger:
         summary = label(ledger)
         votes = ledger.counts()
@@ -124,7 +124,7 @@ def test_interactive_rounds_reinforce_and_ask_only_what_has_no_label(
     spec = make_spec(
         aggregator="interactive-gnmax",
         rounds=2,
-        epsilon=9e5,
+        epsilon=1e6,
         queries=90,
         max_queries=120,
         first_round_share=Fraction(1),

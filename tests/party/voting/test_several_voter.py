@@ -109,7 +109,7 @@ def test_no_other_number_of_queries_than_is_charged(tmp_path: Path, rows: tuple[
         ({"classes": ("a", "none", "c")}, "class list"),
         ({"aggregator": "confident-gnmax"}, "do not vote by the code"),
         ({"aggregator": "neighbour", "most_votes": 3}, "records do not vote by the code"),
-        ({"code": "nearest labels-2"}, "class list"),
+        ({"code": "nearest labels-2"}, "do not vote by the code"),
         ({"code": "dense-4"}, "do not vote by the code"),
         ({"rounds": 2}, "one round"),
         ({"code": ""}, "not for votes of teachers"),
