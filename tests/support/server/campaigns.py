@@ -13,6 +13,7 @@ from aggregator_server.ledger.store import stores
 from pate.campaign.order import public_order
 from pate.campaign.roster import RosterParty
 from pate.campaign.spec import CampaignSpec
+from pate.errors import UsageError
 from pate.noise.exact import SystemNoise
 from pate.noise.simulated import SimulatedNoise
 from pate.votes import Counts, Histogram
@@ -61,6 +62,8 @@ def make_spec(**changes: Any) -> CampaignSpec:
     }
     fields |= changes
     asked, labels = min(fields["queries"], fields["max_queries"] or 10**9), fields["classes"] or ()
+    if release != "labels" and answer != "class":
+        raise UsageError(f"release = {release} is for the answer class, not {answer}")
     if release.startswith("axes"):
         fields["code"] = release
     elif release != "labels":
