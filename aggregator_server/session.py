@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from aggregator_server.campaign.runner import Campaign
-from aggregator_server.envelopes.session import (
+from aggregator_server.campaign.runner import Campaign, exchange_of
+from aggregator_server.campaign.sums import Sums
+from aggregator_server.exchange.attendance import Keyring
+from aggregator_server.exchange.by_envelope import (
+    KnownKeys,
     check_goes_by_envelope,
     forget_key,
     last_envelopes,
@@ -247,6 +250,7 @@ def _run(
     check_goes_by_envelope(folder, listening.by_envelope)
     packed = None if encoder is None else _packed(encoder, spec)
     signing_key = _signing_key(folder) if identities is None else identities.signing_key
+    keys = Keyring(signing_key, enrolled_of(identities))
     for line in [] if identities is None else identities.warnings(datetime.now(UTC)):
         screen.say(line)
     token = folder.parent / STUDENT_TOKEN
@@ -269,9 +273,7 @@ def _run(
         never = threading.Event()
         status.envelopes(last_envelopes(folder))
         if ledger.state().phase != "finished" or not (folder / _TOLD_FILE).exists():
-            with reaching(
-                folder, spec, listening, signing_key, screen, status.envelopes
-            ) as reached:
+            with reaching(folder, spec, listening, keys, screen, status.envelopes) as reached:
                 status.open_doors(reached.address, reached.alive, listens=reached.listens)
                 student = _for_student(service, token)
                 status.tell_commands(
@@ -283,24 +285,27 @@ def _run(
                     screen.say(line)
                 screen.say(f"for the student: {student}")
                 screen.say(_SEEN[spec.sums.aggregation, spec.sums.noise].format(spec=spec))
+                exchange = exchange_of(
+                    spec,
+                    inputs,
+                    reached.carrier,
+                    keys,
+                    screen,
+                    encoder=packed,
+                    show=noting(folder, lambda: ledger.state().phase, status.present),
+                )
+                known = None
+                if listening.by_envelope is not None and identities is not None:
+                    known = KnownKeys(folder, spec, identities, screen.say)
                 campaign = Campaign(
                     ledger,
                     inputs,
-                    reached.wire,
+                    Sums(ledger, inputs, exchange, screen, patience=listening.patience, keys=known),
                     noise=SystemNoise(),
                     screen=screen,
-                    signing_key=signing_key,
-                    enrolled=enrolled_of(identities),
-                    patience=listening.patience,
-                    encoder=packed,
                     await_predictions=lambda round_: service.wait_for_predictions(
-                        round_, never, campaign.look
+                        round_, never, exchange.look
                     ),
-                    show=noting(folder, lambda: ledger.state().phase, status.present),
-                    returning=reached.returning,
-                    pause=reached.pause,
-                    courier=reached.courier,
-                    sums=None if reached.courier is None else reached.courier.sums,
                     guess=guess,
                 )
                 campaign.run()

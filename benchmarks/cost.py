@@ -282,12 +282,13 @@ class _Counted:
 
     def __init__(self, link: Any) -> None:
         self._link = link
-        self.nodes, self.close = link.nodes, link.close
+        self.nodes, self.close, self.store = link.nodes, link.close, link.store
+        self.returning, self.pause = link.returning, link.pause
         self.up = self.down = 0
 
-    def send(self, node: int, body: bytes) -> str:
+    def send(self, node: int, digest: bytes, body: bytes) -> None:
         self.down += len(body)
-        return str(self._link.send(node, body))
+        self._link.send(node, digest, body)
 
     def receive(self) -> list[Any]:
         arrivals: list[Any] = self._link.receive()
@@ -328,15 +329,15 @@ def campaign(*, quick: bool = False, parties: int = 10, queries: int = 10_000) -
             ) as link,
             Ledger.create(place / LEDGER_FILE, spec) as ledger,
         ):  # fmt: skip
-            wire = _Counted(link)
-            run_campaign(ledger, dealt.public.inputs, wire, screen=Screen("cost"))
+            carrier = _Counted(link)
+            run_campaign(ledger, dealt.public.inputs, carrier, screen=Screen("cost"))
             assert len(ledger.state().labels) == queries
         return {
             "parties": parties, "queries": queries, "classes": len(records.classes),
             "server_seconds": round(time.process_time() - began, 2),
             "wall_seconds": round(time.monotonic() - wall, 2),
             "server_memory_before": before, "server_memory_peak": memory_peak(),
-            "bytes_up": wire.up, "bytes_down": wire.down,
+            "bytes_up": carrier.up, "bytes_down": carrier.down,
             "ledger_bytes": (place / LEDGER_FILE).stat().st_size,
         }  # fmt: skip
 

@@ -13,7 +13,7 @@ from party.identity.keys import identity_key, shard_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.binding import bind
 from party.policy.file import policy_of, source_of
-from party.voting.own_data import OwnFile, OwnVoters
+from party.voting.own_data import OwnFile, OwnVoters, Training
 from party.voting.received import Encoders
 from party.voting.site import Site
 from party.voting.voter import Voter
@@ -122,7 +122,7 @@ def _own_voters(
     status: Status,
 ) -> OwnVoters:
     @contextlib.contextmanager
-    def training() -> Iterator[Callable[[int, int], None]]:
+    def shown() -> Iterator[Callable[[int, int], None]]:
         before = status.standing.state
         status.is_now("training")
         with screen.bar("teachers ready") as move:
@@ -134,19 +134,22 @@ def _own_voters(
             yield progress
         status.is_now(before)
 
-    return OwnVoters(
-        OwnFile.of(options, encoder),
-        teachers=None if options.only_records else options.teachers or TEACHERS_EACH,
+    how = Training(
+        teachers=options.teachers or TEACHERS_EACH,
         takes_wanted=options.teachers is None,
         later=options.trained_later,
-        records=options.votes in ("any", "neighbour"),
         model=options.model,
         device=options.device,
         home=home,
+        shown=shown,
+    )
+    return OwnVoters(
+        OwnFile.of(options, encoder),
+        training=None if options.only_records else how,
+        records=options.votes in ("any", "neighbour"),
         key=shard_key(home),
         say=screen.say,
         warn=lambda line: screen.say(line, "warning"),
-        training=training,
         encoders=received,
     )
 

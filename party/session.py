@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from party.flower.client_app import make_client_app
-from party.flower.connection import Connection
+from party.flower.connection import Connection, Timeouts
 from party.flower.supernode import Server, UntrustedServerError
 from party.identity.enrolment import Enrolment
 from party.monitoring import Status
@@ -71,15 +71,14 @@ def take_part(
         return voter.ending is not None or voter.refusal is not None
 
     connection = Connection(
-        server,
+        place,
         make_client_app(voter.handle),
         home=home / "flower",
-        root_certificates=None if enrolment is None else enrolment.ca,
         node_key=None if enrolment is None else enrolment.node_key,
         on_absence=lambda: None if over() else screen.say(of_absence(ledger)),
         on_event=lambda line: None if over() else screen.say(line),
         on_state=status.is_now,
-        max_wait=options.max_wait,
+        timeouts=Timeouts(server=options.max_wait),
     )
     describing = screen.bar("describing inputs", percent=True, late=True)
     try:

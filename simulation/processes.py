@@ -1,8 +1,8 @@
 """Simulated parties in other processes: many per process, bytes in and bytes out.
 
 So they use all cores, and the server's memory and processor time can be measured by themselves. A process
-answers one request at a time. Flower is not used: neither :class:`~aggregator_server.exchange.wire.Wire` nor
-a voter depends on it.
+answers one request at a time. Flower is not used: neither
+:class:`~aggregator_server.exchange.carrier.Carrier` nor a voter depends on it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from multiprocessing.connection import Connection
 
-    from aggregator_server.exchange.wire import Arrival
+    from aggregator_server.exchange.carrier import Arrival
 
 #: Answers a message of one party.
 Handler: TypeAlias = Callable[[bytes], bytes]
@@ -51,7 +52,9 @@ def memory_peak() -> int:
 
 
 class PartyProcesses:
-    """The processes, and the wire to the parties in them: the node of a party is its number."""
+    """The processes, and the carrier to the parties in them: the node of a party is its number."""
+
+    store: Final = None
 
     def __init__(
         self,
@@ -64,8 +67,7 @@ class PartyProcesses:
     ) -> None:
         self._nodes = frozenset(range(parties))
         self._log = log
-        self._messages = 0
-        self._arrived: queue.SimpleQueue[tuple[str, int, bytes]] = queue.SimpleQueue()
+        self._arrived: queue.SimpleQueue[tuple[bytes, int, bytes]] = queue.SimpleQueue()
         self._lanes: list[_Lane] = []
         try:
             for first in range(min(processes, parties)):
@@ -81,11 +83,6 @@ class PartyProcesses:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def pids(self) -> list[int | None]:
-        """Of the processes."""
-        return [lane.process.pid for lane in self._lanes]
-
     def nodes(self) -> frozenset[int]:
         """Return the parties: all are present as long as their processes run."""
         for lane in self._lanes:
@@ -95,29 +92,34 @@ class PartyProcesses:
                 )
         return self._nodes
 
-    def send(self, node: int, body: bytes) -> str:
-        """Send a message to a party; see :class:`~aggregator_server.exchange.wire.Wire`."""
-        self._messages += 1
-        handle = str(self._messages)
-        while not self._lanes[node % len(self._lanes)].takes(handle, node, body):
+    def returning(self) -> tuple[str, ...]:
+        """Return nobody: all are here."""
+        return ()
+
+    def pause(self, seconds: float) -> None:
+        """Wait that long."""
+        time.sleep(seconds)
+
+    def send(self, node: int, digest: bytes, body: bytes) -> None:
+        """Send a request to a party; see :class:`~aggregator_server.exchange.carrier.Carrier`."""
+        while not self._lanes[node % len(self._lanes)].takes(digest, node, body):
             self.nodes()
-        return handle
 
     def receive(self) -> list[Arrival]:
         """Return the arrived answers. A party's code that raised is an error: it would do so again."""
         # Not at the top: it imports Flower, which the parties' processes do not need.
-        from aggregator_server.exchange.wire import RAISED, Arrival
+        from aggregator_server.exchange.carrier import RAISED, Arrival
 
         arrivals = []
         with contextlib.suppress(queue.Empty):
             while True:
-                handle, node, answer = self._arrived.get_nowait()
+                digest, node, answer = self._arrived.get_nowait()
                 if answer[:1] == _FAILED:
                     raise ProcessError(
                         f"simulated party {node} failed ({RAISED} {answer[1:].decode()}); "
                         f"{self._log} says why"
                     )
-                arrivals.append(Arrival(handle, node, answer[1:], None))
+                arrivals.append(Arrival(node, digest, answer[1:], None))
         return arrivals
 
     def close(self) -> None:
@@ -174,14 +176,14 @@ class _Lane:
         self,
         open_party: Callable[[int], Handler],
         log: Path,
-        arrived: queue.SimpleQueue[tuple[str, int, bytes]],
+        arrived: queue.SimpleQueue[tuple[bytes, int, bytes]],
     ) -> None:
         context = multiprocessing.get_context("spawn")
         self._link, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, open_party, log), daemon=True)
         with theirs, _surroundings():
             self.process.start()
-        self._asked: queue.Queue[tuple[str, int, bytes] | None] = queue.Queue(_MOST_WAITING)
+        self._asked: queue.Queue[tuple[bytes, int, bytes] | None] = queue.Queue(_MOST_WAITING)
         self._arrived = arrived
         self._closing = threading.Event()
         self._thread = threading.Thread(
@@ -189,10 +191,10 @@ class _Lane:
         )
         self._thread.start()
 
-    def takes(self, handle: str, node: int, body: bytes) -> bool:
+    def takes(self, digest: bytes, node: int, body: bytes) -> bool:
         """Queue a message; return False if there is no room for a moment."""
         try:
-            self._asked.put((handle, node, body), timeout=_A_MOMENT_S)
+            self._asked.put((digest, node, body), timeout=_A_MOMENT_S)
         except queue.Full:
             return False
         return True
@@ -213,6 +215,6 @@ class _Lane:
         # The link ends with the process, which `nodes` reports.
         with self._link, contextlib.suppress(EOFError, OSError):
             while (asked := self._asked.get()) is not None and not self._closing.is_set():
-                handle, node, body = asked
+                digest, node, body = asked
                 self._link.send_bytes(node.to_bytes(_NUMBER) + body)
-                self._arrived.put((handle, node, self._link.recv_bytes()))
+                self._arrived.put((digest, node, self._link.recv_bytes()))

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aggregator_server.campaign.batches import BATCH_COUNTS
-from aggregator_server.campaign.runner import Campaign
+from aggregator_server.campaign.runner import Campaign, exchange_of
+from aggregator_server.campaign.sums import Sums
+from aggregator_server.exchange.attendance import Keyring
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.options import CampaignOptions
 from aggregator_server.results.report import LEDGER_FILE, label_set
@@ -38,7 +40,7 @@ from simulation.report import Report, draw
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from aggregator_server.exchange.wire import Wire
+    from aggregator_server.exchange.carrier import Carrier
     from party.voting.voter import Voter
     from pate.campaign.choices import Unit
     from pate.data.values import Dataset, Inputs
@@ -332,8 +334,10 @@ def _teachers(setting: SimulationOptions) -> int | None:
 
 
 @contextlib.contextmanager
-def _link(setting: SimulationOptions, setup: Setup, place: Path, screen: Screen) -> Iterator[Wire]:
-    """Yield the wire to the parties, which run as long as the block."""
+def _link(
+    setting: SimulationOptions, setup: Setup, place: Path, screen: Screen
+) -> Iterator[Carrier]:
+    """Yield the carrier to the parties, which run as long as the block."""
     if setting.outside:
         records, public = list(setup.parties.values()), setup.public
         if shared := setting.parties * _size(public) > _MOST_COPIED:
@@ -352,8 +356,8 @@ def _link(setting: SimulationOptions, setup: Setup, place: Path, screen: Screen)
             yield processes
         return
     voters = _voters(setting, setup.parties, place, screen)
-    with wire_to(voters) as wire:
-        yield wire
+    with carrier_to(voters) as carrier:
+        yield carrier
 
 
 def _size(inputs: Inputs) -> int:
@@ -380,7 +384,7 @@ _PATIENCE_S: Final = 3600.0
 def run_campaign(
     ledger: Ledger,
     public: Inputs,
-    wire: Wire,
+    carrier: Carrier,
     *,
     screen: Screen,
     # called with a round; returns when the student's predictions for it are in the ledger. None:
@@ -393,30 +397,29 @@ def run_campaign(
     """Run a campaign to its end, and notify the parties."""
     if ledger.state().spec.interactive and await_predictions is None:
         raise UsageError("an interactive campaign needs a student between its rounds")
+    keys = Keyring(signing_key or Ed25519PrivateKey.generate())
+    exchange = exchange_of(ledger.state().spec, public, carrier, keys, screen)
     campaign = Campaign(
         ledger,
         public,
-        wire,
+        Sums(ledger, public, exchange, screen, patience=_PATIENCE_S, batch=batch),
         noise=SystemNoise(),
         screen=screen,
-        signing_key=signing_key or Ed25519PrivateKey.generate(),
-        patience=_PATIENCE_S,
         await_predictions=await_predictions or (lambda _: None),
-        batch=batch,
     )
     campaign.run()
     campaign.farewell()
 
 
 @contextlib.contextmanager
-def wire_to(voters: Sequence[Voter]) -> Iterator[Wire]:
-    """Yield the wire to parties in threads of this process, each behind its Flower app."""
+def carrier_to(voters: Sequence[Voter]) -> Iterator[Carrier]:
+    """Yield the carrier to parties in threads of this process, each behind its Flower app."""
+    from aggregator_server.flower.carrier import GridCarrier
     from aggregator_server.flower.local_grid import LocalGrid
-    from aggregator_server.flower.wire import GridWire
     from party.flower.client_app import make_client_app
 
     grid = LocalGrid([make_client_app(voter.handle) for voter in voters])
     try:
-        yield GridWire(grid)
+        yield GridCarrier(grid)
     finally:
         grid.close()

@@ -36,7 +36,7 @@ from pate.runtime.options import HomeOption, JsonOption, names_in, takes
 from pate.runtime.screen import Screen
 
 if TYPE_CHECKING:
-    from aggregator_server.envelopes.session import ByEnvelope
+    from aggregator_server.exchange.by_envelope import ByEnvelope
     from aggregator_server.identities import Identities
     from aggregator_server.reaching import Listening
     from pate.data.values import Inputs
@@ -275,7 +275,7 @@ def _listening(options: ServingOptions, identities: Identities | None, screen: S
 
 def _by_envelope(options: ServingOptions) -> ByEnvelope | None:
     """Return who takes part by envelope, None for nobody."""
-    from aggregator_server.envelopes.session import ByEnvelope
+    from aggregator_server.exchange.by_envelope import ByEnvelope
 
     if options.envelopes is None:
         if options.by_envelope is not None or options.answer_days is not None:

@@ -54,7 +54,7 @@ class HttpServer:
         """
         import uvicorn
 
-        from aggregator_server.listening.impatient import BoundedHead, protocol_of, quiet_uvicorn
+        from aggregator_server.listening.timeouts import BoundedHead, protocol_of, quiet_uvicorn
 
         quiet_uvicorn()
         listener = self._listener = BoundedListener(self._listener, room)
@@ -96,7 +96,7 @@ class HttpServer:
         self._listener.close()
 
     def _serve(self) -> None:
-        from aggregator_server.listening.impatient import Loop
+        from aggregator_server.listening.timeouts import Loop
 
         try:
             with asyncio.Runner(loop_factory=Loop) as runner:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from aggregator_server.envelopes.store import EARLY
 from aggregator_server.exchange.aggregation import STEPS
 from aggregator_server.exchange.presence import Presence
+from aggregator_server.exchange.store import EARLY
 from aggregator_server.monitoring.overview import (
     PHASES,
     Budget,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from fractions import Fraction
 
-    from aggregator_server.envelopes.out import Out
+    from aggregator_server.exchange.envelope import Out
     from aggregator_server.ledger.ledger import Ledger
     from aggregator_server.ledger.state import CampaignState
     from pate.planning.forecast import Forecast

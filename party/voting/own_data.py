@@ -185,50 +185,62 @@ def _none_takes_part(odd: Odd) -> str:
     return "none of our records can take part in this campaign" + (f": {WINDOW}" if deep else "")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How many teachers a party trains, when, and how.
+
+    Attributes:
+        teachers: k.
+        takes_wanted: whether k is what a campaign wants, if it wants a number: the owner states none.
+        later: whether they are trained only once a campaign asks for them.
+        model: kind of teacher.
+        device: for networks.
+        home: the party's state directory.
+        shown: context manager during training, which provides a callback for the number of teachers
+            done and k.
+    """
+
+    teachers: int
+    takes_wanted: bool = False
+    later: bool = False
+    model: str
+    device: str
+    home: Path
+    shown: Callable[[], AbstractContextManager[Callable[[int, int], None]]]
+
+    def number(self, wanted: int | None) -> int:
+        """Return k: the owner's number, else what a campaign wants. No record of ours has a say in it."""
+        return wanted if wanted and self.takes_wanted else self.teachers
+
+
 class OwnVoters:
     """The voters of a party: its teachers, its records, or either.
 
     Attributes:
-        teachers: k; None: it has no teachers.
-        takes_wanted: whether k is what a campaign wants, if it wants a number: the owner states none.
-        later: whether they are trained only once a campaign asks for them.
+        training: of its teachers; None: it has none.
         records: whether its records vote in a campaign of neighbour votes.
         encoders: received from servers; None: the file has its own, or the site's policy accepts none.
         key: its secret that decides shards, at most 64 bytes.
-        training: context manager during training, which provides a callback for the number of
-            teachers done and k.
     """
 
     def __init__(
         self,
         file: OwnFile,
         *,
-        teachers: int | None,
-        takes_wanted: bool = False,
-        later: bool = False,
+        training: Training | None,
         records: bool,
-        model: str,
-        device: str,
-        home: Path,
         key: bytes,
         say: Callable[[str], None],
         warn: Callable[[str], None],
-        training: Callable[[], AbstractContextManager[Callable[[int, int], None]]],
         encoders: Encoders | None = None,
     ) -> None:
         self._file = file
         self.encoders = encoders
-        self._teachers = teachers
-        self._takes_wanted = takes_wanted
-        self._later = later
+        self._training = training
         self._votes = records
-        self._model = model
-        self._device = device
-        self._home = home
         self._key = key
         self._say = say
         self._warn = warn
-        self._training = training
         self._asked: tuple[Schema | None, Classes] = (None, None)
         self._held: Dataset | None = None
         self._records: NeighbourVotes | None = None
@@ -261,8 +273,8 @@ class OwnVoters:
         except DeepImagesError as error:
             self._warn(f"the data are read once a campaign is known: {error}")
             return None
-        if self._teachers is not None and not self._later:
-            teachers = self._number(wanted)
+        if self._training is not None and not self._training.later:
+            teachers = self._training.number(wanted)
             require_trainable(dataset, teachers)
             self._trained(dataset, teachers, stops)
         return dataset
@@ -299,7 +311,7 @@ class OwnVoters:
         return self._records
 
     def _require_vote(self, campaign: vote_pb2.Campaign) -> None:
-        if not (self._votes if campaign.most_votes else self._teachers is not None):
+        if not (self._votes if campaign.most_votes else self._training is not None):
             raise nobody_votes(campaign)
         require_answer(code_in(campaign), self._file.answer, of_teachers=not campaign.most_votes)
 
@@ -324,7 +336,8 @@ class OwnVoters:
     def _averages(self, campaign: vote_pb2.Campaign) -> bool:
         """Whether only the mean of our teachers counts, and the owner states no kind of them."""
         code = code_in(campaign)
-        return code.of_teachers and not code.answer.of and self._model == "auto"
+        auto = self._training is not None and self._training.model == "auto"
+        return auto and code.of_teachers and not code.answer.of
 
     def _averaged(self, dataset: Dataset, teachers: int) -> Averaged:
         last = self._mean
@@ -337,19 +350,22 @@ class OwnVoters:
 
     def weight(self, campaign: vote_pb2.Campaign) -> int:
         """Return the sum of our vote rows, or for records the largest count."""
-        return campaign.most_votes or self._number(campaign.wanted_teachers)
-
-    def _number(self, wanted: int | None) -> int:
-        """Return k: the owner's number, else what a campaign wants. No record of ours has a say in it."""
-        return wanted if wanted and self._takes_wanted else self._teachers or 0
+        teachers = 0 if self._training is None else self._training.number(campaign.wanted_teachers)
+        return campaign.most_votes or teachers
 
     def _trained(self, dataset: Dataset, teachers: int, stops: Callable[[], bool]) -> Ensemble:
-        last = self._ensemble
+        last, how = self._ensemble, self._training
+        if how is None:
+            raise ValueError("this party has no teachers")
         if last is None or last[0] is not dataset or last[1] != teachers:
             if last is not None:
                 self._say("the campaign's terms are other ones than expected: training again")
+            if how.takes_wanted and teachers != TEACHERS_EACH:
+                self._say(
+                    f"{teachers} teachers, as the campaign wants: --teachers states another number"
+                )
             self._warn_of_few(dataset, teachers)
-            with self._training() as progress:
+            with how.shown() as progress:
 
                 def moved(done: int, total: int) -> None:
                     progress(done, total)
@@ -359,9 +375,9 @@ class OwnVoters:
                 made = train_ensemble(
                     dataset,
                     teachers=teachers,
-                    model=self._model,
-                    device=self._device,
-                    home=self._home,
+                    model=how.model,
+                    device=how.device,
+                    home=how.home,
                     key=self._key,
                     progress=moved,
                     few_fit=True,
@@ -371,11 +387,7 @@ class OwnVoters:
         return last[2]
 
     def _warn_of_few(self, dataset: Dataset, teachers: int) -> None:
-        """Say which number of teachers is trained, if it is not ours, and whether our records are too few."""
-        if self._takes_wanted and teachers != TEACHERS_EACH:
-            self._say(
-                f"{teachers} teachers, as the campaign wants: --teachers states another number"
-            )
+        """Warn if our records are too few for so many teachers."""
         what, units = "records", len(dataset)
         if dataset.groups is not None:
             what, units = "patients", len(set(dataset.groups.tolist()))

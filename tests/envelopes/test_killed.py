@@ -60,7 +60,7 @@ class Killed:
 
     def serve(self) -> None:
         """Let the server look at its files until it waits or has ended."""
-        self.play.courier = lambda: False
+        self.play.carrier = lambda: False
         self.through(self.play.look)
 
     def answer(self, *, without: str = "") -> bool:

@@ -57,7 +57,8 @@ MEMBERS: Final[dict[str, set[str]]] = {
     },
     "encoder": set(get_args(get_type_hints(Description.source.fget)["return"])),  # type: ignore[attr-defined]
     "transport": {*AGGREGATIONS, *folders("pate/masking", "__init__.py"), "ring"}
-    | (folders("aggregator_server", "wire.py") - {"exchange"}),
+    | (folders("aggregator_server", "carrier.py") - {"exchange"})
+    | {"envelopes"},
     "noise": {*NOISES, *IN_WORDS, "laplace"},
     "currency": set(COMPOSITIONS),
 }  # fmt: skip

@@ -180,7 +180,7 @@ def test_a_name_is_shown_with_printable_characters(
 
 
 def test_programs_show_columns_classes_and_files_with_printable_characters(tmp_path: Path) -> None:
-    """Real processes: the names are in the data, in the folder and among the files of a courier."""
+    """Real processes: the names are in the data, in the folder and among the files of a carrier."""
     folder = tmp_path / HOSTILE
     for each in ("inbox", "outbox"):
         (folder / each).mkdir(parents=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from aggregator_server.exchange.wire import Arrival
+    from aggregator_server.exchange.carrier import Arrival
     from aggregator_server.ledger.state import CampaignState
     from pate.votes import Counts
 
@@ -69,18 +69,20 @@ def test_messages_and_answers_find_each_other_and_large_ones_wait_for_room(
 ) -> None:
     """Both sides send more than pipes and queues can buffer, without a deadlock."""
     assert five.nodes() == frozenset(range(5))
-    assert len(five.pids) == 2
+    assert len(five._lanes) == 2
     body = bytes(1 << 20)
-    sent = {five.send(at % 5, body): at % 5 for at in range(60)}
+    sent = {(at % 5, b"%d" % at) for at in range(60)}
+    for at in range(60):
+        five.send(at % 5, b"%d" % at, body)
     found = all_of(five, 60)
-    assert {each.handle: each.node for each in found} == sent
+    assert {(each.node, each.digest) for each in found} == sent
     assert all(each.body == body + b" %d end" % each.node for each in found)
     assert five.receive() == []
 
 
 def test_a_party_that_fails_ends_it_by_name_and_its_reason_is_in_the_log(tmp_path: Path) -> None:
     with start(tmp_path, 2, 1) as link:
-        link.send(1, b"fail")
+        link.send(1, b"digest", b"fail")
         with pytest.raises(ProcessError, match=r"party 1 failed \(raised ValueError\)") as caught:
             all_of(link, 1)
         assert "secret" not in str(caught.value)
@@ -89,8 +91,8 @@ def test_a_party_that_fails_ends_it_by_name_and_its_reason_is_in_the_log(tmp_pat
 
 def test_a_process_that_dies_is_noticed(tmp_path: Path) -> None:
     with start(tmp_path, 1, 3) as link:
-        assert len(link.pids) == 1, "no more processes than parties"
-        link.send(0, b"die")
+        assert len(link._lanes) == 1, "no more processes than parties"
+        link.send(0, b"digest", b"die")
 
         with pytest.raises(ProcessError, match="ended with exit code 3"):
             until(lambda: not link.nodes())

@@ -22,7 +22,7 @@ from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import PrivacyStatement, adjacency_of
 from pate.runtime.screen import Screen
 from simulation.parties import open_ensemble, open_voter, party_home
-from simulation.simulate import run_campaign, wire_to
+from simulation.simulate import carrier_to, run_campaign
 from student.evaluation.evaluate import LabelledData
 from student.lesson import Effort
 from student.session import graduate
@@ -70,8 +70,8 @@ def ran(place: Path, **changes: Any) -> tuple[LabelSet, Path]:
         voters.append(open_voter(home, own))
     spec = made(**changes)
     folder = place / "campaign"
-    with Ledger.create(folder / LEDGER_FILE, spec) as ledger, wire_to(voters) as wire:
-        run_campaign(ledger, PUBLIC, wire, screen=Screen("test"))
+    with Ledger.create(folder / LEDGER_FILE, spec) as ledger, carrier_to(voters) as carrier:
+        run_campaign(ledger, PUBLIC, carrier, screen=Screen("test"))
     return label_set(folder), folder
 
 

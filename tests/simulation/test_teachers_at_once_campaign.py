@@ -28,7 +28,7 @@ from pate.planning.forecast import teachers_wanted
 from pate.runtime.home import private_directory
 from pate.runtime.screen import Screen
 from simulation.parties import open_ensemble, open_voter, party_home
-from simulation.simulate import run_campaign, wire_to
+from simulation.simulate import carrier_to, run_campaign
 from student.evaluation.evaluate import Evaluation, LabelledData
 from student.lesson import Effort
 from student.session import graduate
@@ -84,8 +84,11 @@ def ran(
             )
         )
     folder = place / "campaign"
-    with Ledger.create(folder / LEDGER_FILE, made(**changes)) as ledger, wire_to(voters) as wire:
-        run_campaign(ledger, PUBLIC, wire, screen=Screen("test"))
+    with (
+        Ledger.create(folder / LEDGER_FILE, made(**changes)) as ledger,
+        carrier_to(voters) as carrier,
+    ):
+        run_campaign(ledger, PUBLIC, carrier, screen=Screen("test"))
     return label_set(folder), folder
 
 

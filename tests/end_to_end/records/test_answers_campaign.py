@@ -5,6 +5,7 @@ Of several labels and of numbers whole simulations are in ``test_simulate.py``.
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -15,7 +16,6 @@ import pytest
 from pate.data.values import Table
 from pate.formats.labels import LabelSet
 from pate.formats.privacy_statement import adjacency_of
-from simulation.datasets import write_inputs
 from tests.student.chances.test_cells import THREE, draw, people
 from tests.support.world.commands import Campaign
 from tests.support.world.sites import Sites, lenient
@@ -33,6 +33,15 @@ REPRESENTATIVES: Final = 60
 CODE: Final = "nearest ordered"
 
 
+def written(path: Path, table: Table) -> Path:
+    """Write a table as CSV next to ``path``; return the file."""
+    made = path.with_suffix(".csv")
+    with made.open("w", newline="", encoding="utf-8") as file:
+        rows = zip(*(column.tolist() for column in table.columns), strict=True)
+        csv.writer(file).writerows([table.names, *rows])
+    return made
+
+
 def columns(count: int, seed: int) -> Table:
     """Return made-up records with their stages."""
     table, chances = people(count, seed)
@@ -47,11 +56,11 @@ class Tables(Sites):
     def deal(self) -> Tables:
         for at, name in enumerate(self.names):
             self.data(name).mkdir(parents=True)
-            write_inputs(self.data(name) / "records", columns(EACH, 2 + at))
+            written(self.data(name) / "records", columns(EACH, 2 + at))
         return self
 
     def public(self, first: int = 1, count: int = 300) -> Path:
-        return write_inputs(self.folder / "public", people(count, first)[0])
+        return written(self.folder / "public", people(count, first)[0])
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     """The campaign, run to its end."""
     folder = tmp_path_factory.mktemp("ordered")
     sites = Tables(folder, NAMES).deal()
-    write_inputs(folder / "test", columns(400, 50))
+    written(folder / "test", columns(400, 50))
     with Campaign(folder / "campaign", sites) as campaign:
         campaign.enrol(lenient(3, 3) + 'answers = ["ordered"]\n')
         public = sites.public()

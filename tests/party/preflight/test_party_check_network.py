@@ -95,9 +95,7 @@ def serving(
 def gateway_of(
     identities: Identities, upstream: int | None = None, host: str = HOST
 ) -> Iterator[Gateway]:
-    gateway = Gateway(
-        host, 0, tls_certificate=identities.certificate, tls_key=identities.certificate_key
-    )
+    gateway = Gateway(host, 0, certificate=(identities.certificate, identities.certificate_key))
     gateway.point_at(None if upstream is None else f"{HOST}:{upstream}")
     gateway.start()
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from pathlib import Path
 
@@ -88,9 +87,7 @@ class Party:
             OwnFile(
                 data=data if data.exists() else photographs(data), encoder=reader if own else None
             ),
-            teachers=None, records=True, model="auto", device="cpu", home=self.home, key=b"k" * 32,
-            say=self.said.append, warn=self.said.append,
-            training=lambda: contextlib.nullcontext(lambda *_: None),
+            training=None, records=True, key=b"k" * 32, say=self.said.append, warn=self.said.append,
             encoders=None if own else Encoders(self.home / "encoders", opening),
         )  # fmt: skip
         self.voter = Voter(

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from party.policy.policy import Policy
-from party.voting.own_data import OwnFile, OwnVoters
+from party.voting.own_data import OwnFile, OwnVoters, Training
 from pate.codes import Code, code_of
 from pate.data.values import Inputs, Table
 from pate.errors import ProtocolError
@@ -174,8 +174,11 @@ def test_a_file_of_several_labels_has_teachers_once_a_campaign_asks(tmp_path: Pa
     a = LabelSite(tmp_path / "a")
     own = OwnVoters(
         OwnFile(data=tmp_path / "h.csv", labels=("c", "a", "b")),
-        teachers=TEACHERS, later=True, records=True, model="linear", device="cpu",
-        home=tmp_path / "a", key=b"k" * 32, say=print, warn=print, training=training,
+        training=Training(
+            teachers=TEACHERS, later=True, model="linear", device="cpu", home=tmp_path / "a",
+            shown=training,
+        ),
+        records=True, key=b"k" * 32, say=print, warn=print,
     )  # fmt: skip
     a.voter._own, a.voter._ensemble = own, None
     assert own.ahead(None, None) is not None

@@ -180,7 +180,7 @@ def test_secrets_go_once_they_are_used(field: Field) -> None:
         field.open(B, round_, field.names)
 
 
-# --- what a lying server, or a courier, is refused --------------------------------------------
+# --- what a lying server, or a carrier, is refused --------------------------------------------
 
 
 def test_a_bundle_masks_in_one_round(field: Field) -> None:

@@ -73,8 +73,7 @@ def held(file: OwnFile, public: Inputs, classes: tuple[str, ...] = CLASSES) -> D
     """What a party has that guessed first and then read its file as the campaign says."""
     fresh, _ = file.read(Schema.of(public), classes)
     voters = OwnVoters(
-        file, teachers=None, records=True, model="auto", device="cpu", home=Path(), key=KEY,
-        say=lambda _: None, warn=lambda _: None, training=lambda: pytest.fail("nothing to train"),
+        file, training=None, records=True, key=KEY, say=lambda _: None, warn=lambda _: None,
     )  # fmt: skip
     voters.ahead(None, None)
     asked = vote_pb2.Campaign(schema=public.schema(), classes=classes, most_votes=99)

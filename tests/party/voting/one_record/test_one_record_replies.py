@@ -26,7 +26,7 @@ from PIL import Image
 
 from party.identity.keys import identity_key
 from party.policy.policy import Policy
-from party.voting.own_data import OwnFile, OwnVoters
+from party.voting.own_data import OwnFile, OwnVoters, Training
 from party.voting.voter import Voter
 from pate.codes import code_of
 from pate.data.values import Images, Inputs, Table, batch_hash
@@ -72,10 +72,13 @@ class Answers:
             home = Path(place)
             identity = identity_key(home)
             self.said: list[str] = []
+            training = Training(
+                teachers=teachers or 0, model="linear", device="cpu", home=home,
+                shown=lambda: contextlib.nullcontext(lambda *_: None),
+            )  # fmt: skip
             self.own = OwnVoters(
-                file, teachers=teachers, records=teachers is None, model="linear", device="cpu",
-                home=home, key=KEY, say=self.said.append, warn=self.said.append,
-                training=lambda: contextlib.nullcontext(lambda *_: None),
+                file, training=None if teachers is None else training, records=teachers is None,
+                key=KEY, say=self.said.append, warn=self.said.append,
             )  # fmt: skip
             self.voter = Voter(
                 name="a", identity=identity, ensemble=None, own=self.own, home=home,

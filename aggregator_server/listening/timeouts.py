@@ -1,7 +1,7 @@
 """An event loop and a protocol that bound the resources of unauthenticated connections.
 
 A connection costs an open file from the moment it is accepted, before TLS and long before a
-request. So connections wait before they are admitted (:mod:`aggregator_server.listening.waiting`),
+request. So connections wait before they are admitted (:mod:`aggregator_server.listening.connection_queue`),
 and are counted at the socket itself (:mod:`aggregator_server.listening.bounded_listener`). A
 connection without a complete handshake or request in time, or whose peer does not read, is closed.
 """
@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from aggregator_server.listening.bounded_listener import BoundedListener
-from aggregator_server.listening.waiting import WaitingRoom
+from aggregator_server.listening.connection_queue import ConnectionQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: Seconds for a further request on a connection, and for reading an answer.
-PATIENCE_S: Final = 10.0
+REQUEST_TIMEOUT_S: Final = 10.0
 #: Seconds for which a connection may wait for admission, and in which then a handshake, and after
 #: it the head of the first request, must be complete. Their resources are bounded, and the oldest
 #: are evicted; a closed one may reconnect at once, which costs another handshake.
-FIRST_PATIENCE_S: Final = 30.0
+ACCEPT_TIMEOUT_S: Final = 30.0
 _SHUTDOWN_S: Final = 5.0
 #: Bytes buffered for sending on one connection, before its sender has to wait.
 _UNSENT: Final = 64 * 2**10
@@ -44,21 +44,21 @@ class Loop(asyncio.SelectorEventLoop):
         asyncio.sslproto.SSLProtocol.max_size = _READ
 
     async def create_server(self, *args: Any, **options: Any) -> Any:
-        """Listen; with a waiting room and deadlines for a :class:`BoundedListener`."""
+        """Listen; with a connection queue and deadlines for a :class:`BoundedListener`."""
         listener = options.get("sock")
         if not isinstance(listener, BoundedListener):
             return await super().create_server(*args, **options)
-        return WaitingRoom(
+        return ConnectionQueue(
             self,
             listener,
             args[0],
             tls=options.get("ssl"),
-            patience=FIRST_PATIENCE_S,
+            patience=ACCEPT_TIMEOUT_S,
             shutdown=_SHUTDOWN_S,
         )
 
 
-class ImpatientProtocol(H11Protocol):
+class TimedProtocol(H11Protocol):
     """HTTP/1.1 that closes a connection without a complete request head in time.
 
     It also closes a connection whose peer does not read its answer in time.
@@ -72,8 +72,8 @@ class ImpatientProtocol(H11Protocol):
         transport.set_write_buffer_limits(high=_UNSENT)
         self._waits_since = self.loop.time()
         self._stuck_since: float | None = None
-        self._patience = FIRST_PATIENCE_S
-        self._watch = self.loop.call_later(PATIENCE_S, self._look)
+        self._patience = ACCEPT_TIMEOUT_S
+        self._watch = self.loop.call_later(REQUEST_TIMEOUT_S, self._look)
         if self.listener is not None and self.client is not None:
             self.listener.reach(self.client, transport.abort)
 
@@ -96,7 +96,7 @@ class ImpatientProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         """Start waiting for the next request."""
-        self._waits_since, self._patience = self.loop.time(), PATIENCE_S
+        self._waits_since, self._patience = self.loop.time(), REQUEST_TIMEOUT_S
         super().on_response_complete()
 
     def pause_writing(self) -> None:
@@ -114,18 +114,18 @@ class ImpatientProtocol(H11Protocol):
         now = self.loop.time()
         until = (now if under_way else self._waits_since) + self._patience
         if self._stuck_since is not None:
-            until = min(until, self._stuck_since + PATIENCE_S)
+            until = min(until, self._stuck_since + REQUEST_TIMEOUT_S)
         left = until - now
         # A closing connection that still exists at the second check has unsent bytes.
         if left <= 0 or self.transport.is_closing():
             self.transport.abort()
         else:
-            self._watch = self.loop.call_later(min(left, PATIENCE_S), self._look)
+            self._watch = self.loop.call_later(min(left, REQUEST_TIMEOUT_S), self._look)
 
 
-def protocol_of(listener: BoundedListener) -> type[ImpatientProtocol]:
+def protocol_of(listener: BoundedListener) -> type[TimedProtocol]:
     """Return the protocol of the connections that ``listener`` accepts."""
-    return type("ImpatientProtocol", (ImpatientProtocol,), {"listener": listener})
+    return type("TimedProtocol", (TimedProtocol,), {"listener": listener})
 
 
 class BoundedHead:

@@ -1,4 +1,4 @@
-"""A courier that drops, repeats, reorders, alters and swaps the envelopes of real processes.
+"""A carrier that drops, repeats, reorders, alters and swaps the envelopes of real processes.
 
 Whatever it does, nothing is accepted that another made, each party votes once, and once true envelopes have
 come through the campaign ends with all labels.
@@ -31,7 +31,7 @@ QUERIES = 40
 
 
 @dataclass
-class Courier:
+class Carrier:
     """What carries files between the server's folder and those that parties watch.
 
     Attributes:
@@ -50,7 +50,7 @@ class Courier:
         return self.boxes / name / way
 
     def put(self, to: Path, name: str, body: bytes) -> None:
-        """Write a file as a courier does who does not know better: under its name, not atomically."""
+        """Write a file as a carrier does who does not know better: under its name, not atomically."""
         (to / name).write_bytes(body)
 
     def altered(self, body: bytes) -> bytes:
@@ -89,7 +89,7 @@ class Courier:
             self.put(self.post / "in", f"altered-{path.name}", self.altered(body))
             for old in [name for name in self._seen if ".from-" in name]:
                 self.put(self.post / "in", f"old-{old}", self._seen[old])
-            if self.rng.random() < 0.5:  # lost; it is carried when the courier comes again
+            if self.rng.random() < 0.5:  # lost; it is carried when the carrier comes again
                 del self._seen[path.name]
                 self.done.append("dropped")
                 continue
@@ -98,23 +98,23 @@ class Courier:
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Campaign, Courier, list[Program]]:
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Campaign, Carrier, list[Program]]:
     folder = tmp_path_factory.mktemp("hostile")
     sites = Sites(folder, NAMES).deal()
     with Campaign(folder / "campaign", sites) as campaign:
         campaign.enrol(lenient(3, 3))
-        courier = Courier(folder / "post", folder / "boxes", random.Random(7))  # noqa: S311
+        carrier = Carrier(folder / "post", folder / "boxes", random.Random(7))  # noqa: S311
         for name in NAMES:
             for way in ("in", "out"):
-                courier.box(name, way).mkdir(parents=True)
+                carrier.box(name, way).mkdir(parents=True)
         server = campaign.serve(
             sites.public(0, QUERIES), "--aggregator", "gnmax", "--sigma2", "2",
             "--noise", "distributed", "--min-parties", "3", "--colluders", "0",
-            "--envelopes", str(courier.post), parties=",".join(NAMES),
+            "--envelopes", str(carrier.post), parties=",".join(NAMES),
         )  # fmt: skip
         parties = [
             campaign.run(
-                name, "party", "watch", courier.box(name, "in"), courier.box(name, "out"),
+                name, "party", "watch", carrier.box(name, "in"), carrier.box(name, "out"),
                 "--data", sites.data(name), "--model", "linear", "--teachers", TEACHERS,
                 "--home", sites.home(name), "--every", "0.2",
             )
@@ -122,23 +122,23 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Campaign, Courier,
         ]  # fmt: skip
 
         def over() -> bool:
-            courier.round()
+            carrier.round()
             return server.code is not None
 
         until(over, "the campaign ends", 600.0)
         server.ends(0)
-        courier.round()  # the end, which nobody waits for
+        carrier.round()  # the end, which nobody waits for
         for party in parties:
             party.send(signal.SIGTERM)
             party.ends(130)
-        return campaign, courier, [server, *parties]
+        return campaign, carrier, [server, *parties]
 
 
 def test_all_labels_come_out_and_all_ledgers_hold(
-    played: tuple[Campaign, Courier, list[Program]],
+    played: tuple[Campaign, Carrier, list[Program]],
 ) -> None:
-    campaign, courier, _ = played
-    assert {"swapped", "altered", "cut", "repeated", "reordered", "dropped"} <= set(courier.done)
+    campaign, carrier, _ = played
+    assert {"swapped", "altered", "cut", "repeated", "reordered", "dropped"} <= set(carrier.done)
     assert campaign.verified()["labels_released"] == QUERIES
     (votes,) = (each["body"] for each in entries(campaign.place) if each["kind"] == "votes")
     assert isinstance(votes, dict)
@@ -146,7 +146,7 @@ def test_all_labels_come_out_and_all_ledgers_hold(
 
 
 def test_each_party_voted_once_and_answered_nothing_else(
-    played: tuple[Campaign, Courier, list[Program]],
+    played: tuple[Campaign, Carrier, list[Program]],
 ) -> None:
     campaign, _, _ = played
     for name in NAMES:
@@ -160,7 +160,7 @@ def test_each_party_voted_once_and_answered_nothing_else(
 
 
 def test_what_was_wrong_is_named_in_one_line(
-    played: tuple[Campaign, Courier, list[Program]],
+    played: tuple[Campaign, Carrier, list[Program]],
 ) -> None:
     _, _, (server, *parties) = played
     for program in (server, *parties):

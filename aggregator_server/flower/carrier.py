@@ -1,14 +1,15 @@
-"""Transport over Flower: wires over any of its grids."""
+"""The carrier over Flower: any of its grids, whose link may be replaced while a campaign uses it."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
-import uuid
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from aggregator_server.exchange.wire import EXPIRED, GONE, LOST, RAISED, UNREADABLE, Arrival
+from aggregator_server.exchange.carrier import EXPIRED, GONE, LOST, RAISED, UNREADABLE, Arrival
 from aggregator_server.flower.internals import LINK_ERRORS, query
 from pate.errors import ProtocolError
 from protos.bounds import MAX_MESSAGE
@@ -16,7 +17,7 @@ from protos.flower.carriage import pack, unpack_message
 from protos.flower.runtime import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterator
 
     from flwr.app import Message
     from flwr.serverapp import Grid
@@ -38,12 +39,22 @@ _REASONS: Final = {
 _CLASS_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
-class GridWire:
-    """A wire over any Flower grid: of a SuperLink, of a simulation, or of this process.
+class GridCarrier:
+    """A carrier over any Flower grid: of a SuperLink, of a simulation, or of this process.
 
     Errors of the grid itself (its link is down) pass through :meth:`nodes`, :meth:`send` and
     :meth:`receive`; the owner of the link handles them.
+
+    Args:
+        grid: a grid whose run is set.
+        ttl: lifetime of a message and its answer, in seconds.
+        limit: largest accepted body from a party, in bytes.
+        admits: returns whether a node is a party's. Others are never sent anything and ignored,
+            even if the grid admits them.
+        on_sent: called with a node when there is a message for it.
     """
+
+    store: Final = None
 
     def __init__(
         self,
@@ -54,16 +65,6 @@ class GridWire:
         admits: Callable[[int], bool] = lambda _: True,
         on_sent: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Use ``grid``.
-
-        Args:
-            grid: a grid whose run is set.
-            ttl: lifetime of a message and its answer, in seconds.
-            limit: largest accepted body from a party, in bytes.
-            admits: returns whether a node is a party's. Others are never sent anything and ignored,
-                even if the grid admits them.
-            on_sent: called with a node when there is a message for it.
-        """
         self._admits = admits
         self._on_sent = on_sent
         #: Nodes at the last check, and those of them with a new process.
@@ -74,7 +75,8 @@ class GridWire:
         self._grid = grid
         self._ttl = ttl
         self._limit = limit
-        self._under_way: dict[str, tuple[str, int]] = {}
+        #: Recipient and digest of the requests under way, by the id of the message.
+        self._under_way: dict[str, tuple[int, bytes]] = {}
         #: Messages under way, in polling order.
         self._turn: list[str] = []
         self._ready: list[Arrival] = []
@@ -90,32 +92,33 @@ class GridWire:
         self._known &= self._seen
         return self._seen
 
+    def returning(self) -> Collection[str]:
+        """Return nobody: a grid does not know."""
+        return ()
+
     def renew(self, node: int) -> None:
         """Record that a node has a new process: messages to the earlier one are lost."""
         self._renewed.add(node)
         self._known.discard(node)
-        for sent, (handle, at) in list(self._under_way.items()):
+        for sent, (at, digest) in list(self._under_way.items()):
             if at == node:
                 del self._under_way[sent]
-                self._ready.append(Arrival(handle, node, None, LOST))
+                self._ready.append(Arrival(node, digest, None, LOST))
 
-    def send(self, node: int, body: bytes) -> str:
-        """Send ``body`` to a party and return a handle under which the answer will arrive."""
-        handle = uuid.uuid4().hex
-        if not self._admits(node):
-            self._ready.append(Arrival(handle, node, None, GONE))
-            return handle
-        # Until it has answered it is unknown which messages it reads.
-        content = pack(body, as_array=node not in self._known)
-        message = query(self._grid.run.run_id, node, content, self._ttl)
-        # A grid returns an empty id, or none, for an unknown node.
-        sent = next(iter(self._grid.push_messages([message])), None)
+    def send(self, node: int, digest: bytes, body: bytes) -> None:
+        """Send a request to a party; what becomes of it will arrive under its digest."""
+        sent = None
+        if self._admits(node):
+            # Until it has answered it is unknown which messages it reads.
+            content = pack(body, as_array=node not in self._known)
+            message = query(self._grid.run.run_id, node, content, self._ttl)
+            # A grid returns an empty id, or none, for an unknown node.
+            sent = next(iter(self._grid.push_messages([message])), None)
         if sent:
-            self._under_way[sent] = (handle, node)
+            self._under_way[sent] = (node, digest)
             self._on_sent(node)
         else:
-            self._ready.append(Arrival(handle, node, None, GONE))
-        return handle
+            self._ready.append(Arrival(node, digest, None, GONE))
 
     def receive(self) -> list[Arrival]:
         """Return what has arrived since the last call, without waiting."""
@@ -133,34 +136,38 @@ class GridWire:
                 break
         return arrivals
 
+    def pause(self, seconds: float) -> None:
+        """Wait that long."""
+        time.sleep(seconds)
+
     def abandon(self) -> list[Arrival]:
         """Abandon all messages under way, and return them as :data:`LOST`."""
-        lost = [Arrival(handle, node, None, LOST) for handle, node in self._under_way.values()]
-        arrivals, self._ready = self._ready + lost, []
-        self._under_way.clear()
+        lost = [Arrival(node, digest, None, LOST) for node, digest in self._under_way.values()]
+        arrivals = self._ready + lost
+        self.close()
         return arrivals
 
     def close(self) -> None:
         """Forget messages under way. The grid belongs to its creator."""
         self._under_way.clear()
-        self._ready.clear()
+        self._ready = []
 
     def _arrival(self, reply: Message) -> Arrival | None:
         # Flower's own errors come from its own node: only the id identifies the party.
         known = self._under_way.pop(reply.metadata.reply_to_message_id, None)
         if known is None:
             return None
-        handle, node = known
+        node, digest = known
         if not self._admits(node):
-            return Arrival(handle, node, None, GONE)
+            return Arrival(node, digest, None, GONE)
         if reply.has_error():
-            return Arrival(handle, node, None, _failure(reply))
+            return Arrival(node, digest, None, _failure(reply))
         try:
             body = unpack_message(reply, self._limit)
             self._known.add(node)
-            return Arrival(handle, node, body, None)
+            return Arrival(node, digest, body, None)
         except ProtocolError:
-            return Arrival(handle, node, None, UNREADABLE)
+            return Arrival(node, digest, None, UNREADABLE)
 
 
 def _failure(reply: Message) -> str:
@@ -173,28 +180,36 @@ def _failure(reply: Message) -> str:
     return f"{RAISED} {name}"
 
 
-class SwitchableWire:
-    """A wire whose link may be replaced while the campaign uses it.
+class SwitchableCarrier:
+    """A carrier whose link may be replaced while the campaign uses it.
 
     Without a link no party is connected, and messages return as :data:`LOST`. A supervisor provides
     it, and calls :meth:`attach` and :meth:`detach` from its own thread.
+
+    Args:
+        suspect: called with an error of the link, from the thread that uses the carrier; it must not
+            block.
+        returning: returns the names of parties that are reconnecting.
+        pause: waits that many seconds, or less if something may have arrived.
     """
 
-    def __init__(self, suspect: Callable[[BaseException], None]) -> None:
-        """Create a wire without a link.
+    store: Final = None
 
-        Args:
-            suspect: called with an error of the link, from the thread that uses the wire; it must
-                not block.
-        """
+    def __init__(
+        self,
+        suspect: Callable[[BaseException], None],
+        returning: Callable[[], Collection[str]] = frozenset,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._suspect = suspect
+        self.returning, self.pause = returning, pause
         self._lock = threading.Lock()
-        self._link: GridWire | None = None
+        self._link: GridCarrier | None = None
         self._ready: list[Arrival] = []
         self._renewed: deque[int] = deque()
         self._over: PateError | None = None
 
-    def attach(self, link: GridWire) -> None:
+    def attach(self, link: GridCarrier) -> None:
         """Use ``link`` from now on."""
         with self._lock:
             self._link = link
@@ -208,7 +223,7 @@ class SwitchableWire:
             return sum(arrival.failure == LOST for arrival in lost)
 
     def renew(self, node: int) -> None:
-        """Record that a node has a new process; see :meth:`GridWire.renew`.
+        """Record that a node has a new process; see :meth:`GridCarrier.renew`.
 
         From any thread and without blocking: it takes effect at the next call of another method.
         """
@@ -225,48 +240,43 @@ class SwitchableWire:
         Raises:
             PateError: the error given to :meth:`fail`; likewise in all methods.
         """
-        with self._lock:
-            if (link := self._usable()) is not None:
-                try:
-                    return link.nodes()
-                except LINK_ERRORS as error:
-                    self._suspect(error)
-            return frozenset()
+        with self._reachable() as link:
+            if link is not None:
+                return link.nodes()
+        return frozenset()
 
-    def send(self, node: int, body: bytes) -> str:
-        """Send ``body`` to a party and return a handle under which the answer will arrive."""
-        with self._lock:
-            if (link := self._usable()) is not None:
-                try:
-                    return link.send(node, body)
-                except LINK_ERRORS as error:
-                    self._suspect(error)
-            handle = uuid.uuid4().hex
-            self._ready.append(Arrival(handle, node, None, LOST))
-            return handle
+    def send(self, node: int, digest: bytes, body: bytes) -> None:
+        """Send a request to a party; what becomes of it will arrive under its digest."""
+        with self._reachable() as link:
+            if link is not None:
+                link.send(node, digest, body)
+                return
+        self._ready.append(Arrival(node, digest, None, LOST))
 
     def receive(self) -> list[Arrival]:
         """Return what has arrived since the last call, without waiting."""
-        with self._lock:
-            link = self._usable()
+        with self._reachable() as link:
             arrivals, self._ready = self._ready, []
             if link is not None:
-                try:
-                    arrivals += link.receive()
-                except LINK_ERRORS as error:
-                    self._suspect(error)
-            return arrivals
+                arrivals += link.receive()
+        return arrivals
 
     def close(self) -> None:
         """Release the link. Messages under way are forgotten."""
         self.detach()
         self._ready.clear()
 
-    def _usable(self) -> GridWire | None:
-        if self._over is not None:
-            raise self._over
-        while self._renewed:
-            node = self._renewed.popleft()
-            if self._link is not None:
-                self._link.renew(node)
-        return self._link
+    @contextlib.contextmanager
+    def _reachable(self) -> Iterator[GridCarrier | None]:
+        """Lock the link and yield it, None without one; an error of it ends the block, and is reported."""
+        with self._lock:
+            if self._over is not None:
+                raise self._over
+            while self._renewed:
+                node = self._renewed.popleft()
+                if self._link is not None:
+                    self._link.renew(node)
+            try:
+                yield self._link
+            except LINK_ERRORS as error:
+                self._suspect(error)

@@ -21,31 +21,18 @@ _STATES: Final = {
 
 @dataclass(frozen=True)
 class Out:
-    """An envelope for a party.
-
-    Attributes:
-        party: name of the recipient.
-        number: of the envelope, for this party.
-        until: when the party stops answering it, as in a manifest; empty: never.
-        made: when, UTC.
-        file: SHA-256 of it, 32 bytes, noted before it appears; None if it was not yet.
-        answered: when its answer was looked at, UTC; None if there was none.
-        late: whether something that it asks was not waited for any more when the answer came.
-        over: whether nothing of it is waited for.
-        asks: the field of its last request.
-        closing: whether the wait for it ends when the server next looks into its inbox.
-    """
+    """An envelope for a party. Dates are UTC, as in a manifest."""
 
     party: str
-    number: int
-    until: str
+    number: int  # of the envelope, for this party
+    until: str  # when the party stops answering it; empty: never
     made: str
-    file: bytes | None
-    answered: str | None
-    late: bool
-    over: bool
-    asks: str
-    closing: bool
+    file: bytes | None  # SHA-256 of it, noted before it appears; None if it was not yet
+    answered: str | None  # when its answer was looked at; None if there was none
+    late: bool  # whether something that it asks was not waited for any more when the answer came
+    over: bool  # whether nothing of it is waited for
+    asks: str  # the field of its last request
+    closing: bool  # whether the wait for it ends when the server next looks into its inbox
 
     @property
     def state(self) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from aggregator_server.exchange import public_set
-from aggregator_server.exchange.public_set import Handout
+from aggregator_server.exchange import distribution
+from aggregator_server.exchange.distribution import Distribution
+from aggregator_server.flower.carrier import GridCarrier
 from aggregator_server.flower.internals import empty_run
-from aggregator_server.flower.wire import GridWire
 from protos.flower.carriage import pack
 
 if TYPE_CHECKING:
@@ -23,22 +23,28 @@ PIECES = [bytes([at]) * 3 for at in range(5)]
 def test_each_party_gets_all_pieces_in_turn_and_anew_if_it_starts_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(public_set, "_PIECES_EACH", 2)
+    monkeypatch.setattr(distribution, "_PIECES_EACH", 2)
     made: list[int] = []
 
     def pieces() -> Sequence[bytes]:
         made.append(1)
         return PIECES
 
-    held = Handout(pieces)
+    held = Distribution(pieces)
+
+    def due(party: str) -> list[int]:
+        sent = [each.public_piece for each in held.due(party)]
+        assert all((each.pieces, each.content) == (5, PIECES[each.index]) for each in sent)
+        return [each.index for each in sent]
+
     assert not made, "not before somebody lacks it"
-    assert held.due("a") == [(0, 5, PIECES[0]), (1, 5, PIECES[1])]
-    assert [at for at, _, _ in held.due("b")] == [0, 1]
-    assert [at for at, _, _ in held.due("a")] == [2, 3]
-    assert [at for at, _, _ in held.due("a")] == [4]
-    assert [at for at, _, _ in held.due("a")] == [0, 1], "it lacks it still"
+    assert due("a") == [0, 1]
+    assert due("b") == [0, 1]
+    assert due("a") == [2, 3]
+    assert due("a") == [4]
+    assert due("a") == [0, 1], "it lacks it still"
     held.began("b")
-    assert [at for at, _, _ in held.due("b")] == [0, 1]
+    assert due("b") == [0, 1]
     assert made == [1]
 
 
@@ -75,23 +81,25 @@ class Grid100:
 
 def test_answers_are_fetched_a_few_at_a_time_until_none_is_left() -> None:
     grid = Grid100()
-    link = GridWire(cast("Grid", grid))
-    sent = {link.send(node, b"?") for node in range(100)}
-    got: list[str] = []
+    link = GridCarrier(cast("Grid", grid))
+    for node in range(100):
+        link.send(node, b"%d" % node, b"?")
+    got: list[bytes] = []
     while arrivals := link.receive():
-        got += [each.handle for each in arrivals]
-    assert set(got) == sent
+        got += [each.digest for each in arrivals]
+    assert set(got) == {b"%d" % node for node in range(100)}
     assert len(got) == 100
     assert max(grid.fetched) == 32
 
 
 def test_one_late_answer_among_many_is_found_at_the_next_look() -> None:
     grid = Grid100()
-    link = GridWire(cast("Grid", grid))
-    handles = [link.send(node, b"?") for node in range(100)]
+    link = GridCarrier(cast("Grid", grid))
+    for node in range(100):
+        link.send(node, b"%d" % node, b"?")
     late = {name: grid.waiting.pop(name) for name in list(grid.waiting) if name != "m57"}
-    assert [each.handle for each in link.receive()] == [handles[57]]
+    assert [each.digest for each in link.receive()] == [b"57"]
     assert link.receive() == []
     grid.waiting["m99"] = late["m99"]
-    assert [each.handle for each in link.receive()] == [handles[99]]
+    assert [each.digest for each in link.receive()] == [b"99"]
     assert link.receive() == []

@@ -1,4 +1,4 @@
-"""The waiting room of connections: bounded, fair between addresses, with rate-limited TLS.
+"""The queue of connections: bounded, fair between addresses, with rate-limited TLS.
 
 Accepting a connection is cheap; a handshake costs a millisecond of CPU and 60 KiB of memory. So a
 new connection waits as a bare socket until it has sent something, and is then admitted: one per
@@ -46,7 +46,7 @@ class _Waiting:
     timer: asyncio.TimerHandle | None = None
 
 
-class WaitingRoom:
+class ConnectionQueue:
     """A server whose connections wait for admission. Used from one event loop.
 
     It implements the part of asyncio's servers that uvicorn uses.

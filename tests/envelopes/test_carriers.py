@@ -1,4 +1,4 @@
-"""A lying courier, a lying server and a careless hand: each ends in a refusal, and changes nothing."""
+"""A lying carrier, a lying server and a careless hand: each ends in a refusal, and changes nothing."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def play(tmp_path: Path) -> Play:
 
 
 def begun(play: Play) -> Play:
-    play.courier = lambda: False
+    play.carrier = lambda: False
     with pytest.raises(StuckError):
         play.serve()
-    play.courier = play.carry
+    play.carrier = play.carry
     return play
 
 
@@ -164,7 +164,7 @@ def brought(play: Play, content: bytes) -> None:
     """Bring a file to the server, under any name, and let it look."""
     place = play.folder / "in"
     (place / f"{len([*place.iterdir()])}.pate").write_bytes(content)
-    play.courier = lambda: False
+    play.carrier = lambda: False
     with pytest.raises(StuckError):
         play.serve()
 
@@ -175,7 +175,7 @@ def answered(play: Play, name: str) -> bytes:
 
 def known(play: Play) -> set[str]:
     """Parties that the server has heard of."""
-    return {each.party for each in play.wire()._store.envelopes() if each.answered}
+    return {each.party for each in play.folders().store.envelopes() if each.answered}
 
 
 def test_an_altered_answer_is_not_taken_and_the_true_one_is(play: Play) -> None:
@@ -235,7 +235,7 @@ def test_a_second_answer_does_not_take_the_place_of_the_first(play: Play) -> Non
     assert "another answer of a to envelope 1 came before" in play.complaints()[0]
 
 
-def test_what_a_courier_carries_says_nothing_of_the_votes(tmp_path: Path) -> None:
+def test_what_a_carrier_carries_says_nothing_of_the_votes(tmp_path: Path) -> None:
     """The votes of a plain campaign are in no file, in either direction."""
     play = Play(tmp_path)
     play.serve()

@@ -20,8 +20,8 @@ from aggregator_server.flower.gateway import Gateway
 from aggregator_server.flower.superlink import trust_in
 from aggregator_server.identities import Identities
 from aggregator_server.listening.bounded_listener import BoundedListener, Room, raise_file_limit
-from aggregator_server.listening.impatient import Loop
-from aggregator_server.listening.waiting import WaitingRoom
+from aggregator_server.listening.connection_queue import ConnectionQueue
+from aggregator_server.listening.timeouts import Loop
 from pate.runtime.child import listen
 from tests.support.server import crowd
 from tests.support.server.fleet_nodes import new_key, pem_of, signed
@@ -42,12 +42,12 @@ class Noting(asyncio.Protocol):
 
 
 class Door:
-    """A waiting room on its own loop, and its clients."""
+    """A connection queue on its own loop, and its clients."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, room: Room) -> None:
         self.listener = BoundedListener(listen("127.0.0.1", 0), room)
         self.let_in: list[int] = []
-        self.room = WaitingRoom(
+        self.room = ConnectionQueue(
             loop,
             self.listener,
             lambda: Noting(self.let_in),
@@ -170,8 +170,7 @@ def address(tmp_path: Path) -> Iterator[tuple[int, ssl.SSLContext, dict[str, str
     gateway = Gateway(
         "127.0.0.1",
         0,
-        tls_certificate=identities.certificate,
-        tls_key=identities.certificate_key,
+        certificate=(identities.certificate, identities.certificate_key),
     )
     key = new_key()
     gateway.let_in([pem_of(key)])
