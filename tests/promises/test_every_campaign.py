@@ -53,6 +53,7 @@ from tests.support.world.kinds import (
     Kind,
     Teachers,
     covering,
+    every_choice,
     every_kind,
     fewest,
     members,
@@ -87,6 +88,11 @@ def test_the_kinds_have_every_member_of_every_column() -> None:
         assert {kind[at] for kind in kinds} == set(names), name
     assert {kind.mechanism for kind in kinds} == set(MECHANISMS)
     assert len(every_kind()) > 10 * len(kinds)
+
+
+@pytest.mark.slow
+def test_no_kind_is_overlooked() -> None:
+    assert every_kind() == every_choice()
 
 
 # --- what a campaign of a kind came to --------------------------------------------------------------
